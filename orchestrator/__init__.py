@@ -1,0 +1,1 @@
+"""Decides what runs next: command line, settings, the genetic algorithm, reports."""

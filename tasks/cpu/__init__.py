@@ -1,0 +1,1 @@
+"""Work of the cpu queue: score and plot."""

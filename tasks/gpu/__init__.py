@@ -1,0 +1,1 @@
+"""Work of the gpu queue: cluster the vocabulary, generate processors, answer a training set."""
