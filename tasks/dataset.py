@@ -1,0 +1,127 @@
+"""Questions in FinanceBench's format: one JSON object a line (phase0_collect.md sections 4.2, 4.3 and 9)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.records import Example
+
+PAGE_LIMIT_BYTES = 1_000_000  # the longest page of FinanceBench has 14 kB: more than this is a mistake, not a page
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class DatasetError(ValueError):
+    """The file cannot be read, or rows of it are malformed. The message names every fault by its line number."""
+
+
+def load_examples(path: str | Path) -> list[Example]:
+    """Every question of a JSONL file, in the order of its lines; blank lines are passed over.
+
+    The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
+    empty line.  The document is `doc_name` or `evidence_doc_name`.
+
+    Raises: DatasetError, once, with all malformed rows: bad JSON, invalid UTF-8, a missing or empty field, a page of
+    more than `PAGE_LIMIT_BYTES`, an id that an earlier line has; or when the file cannot be read or has no rows.
+    """
+    examples: list[Example] = []
+    faults: list[str] = []
+    first_line: dict[str, int] = {}
+    for number, line in _lines(Path(path)):
+        try:
+            example = parse_row(line)
+            earlier = first_line.setdefault(example.id, number)
+            if earlier != number:
+                raise DatasetError(f"financebench_id {example.id!r} is already on line {earlier}")
+            examples.append(example)
+        except DatasetError as error:
+            faults.append(f"line {number}: {error}")
+    if faults:
+        rows = "one malformed row" if len(faults) == 1 else f"{len(faults)} malformed rows"
+        raise DatasetError("\n  ".join([f"{path}: {rows}", *faults]))
+    if not examples:
+        raise DatasetError(f"{path}: no rows")
+    return examples
+
+
+def parse_row(line: bytes) -> Example:
+    """One row as an `Example`. Raises: DatasetError that says what is wrong with the row, all of it."""
+    row = _json_object(line)
+    faults: list[str] = []
+    identifier = _text(row, "financebench_id", faults)
+    question = _text(row, "question", faults)
+    gold = _text(row, "answer", faults)
+    context = _context(row, faults)
+    if faults:
+        raise DatasetError("; ".join(faults))
+    return Example(identifier, context, question, gold)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                content = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                if content.strip():
+                    yield number, content
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _json_object(line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"invalid UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"invalid JSON at column {error.colno}: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # nested too deep, or an integer of thousands of digits
+        raise DatasetError(f"invalid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DatasetError("not a JSON object")
+    return row
+
+
+def _text(row: dict[str, Any], name: str, faults: list[str], where: str = "") -> str:
+    """The text of a field, or "" with a fault noted."""
+    value = row.get(name)
+    label = where + name
+    if name not in row:
+        faults.append(f"{label} is missing")
+    elif value is None:
+        faults.append(f"{label} is null")
+    elif not isinstance(value, str):
+        faults.append(f"{label} is not text")
+    elif not value.strip():
+        faults.append(f"{label} is empty")
+    elif any("\ud800" <= letter <= "\udfff" for letter in value):
+        faults.append(f"{label} holds half of a surrogate pair")
+    else:
+        return value
+    return ""
+
+
+def _context(row: dict[str, Any], faults: list[str]) -> str:
+    evidence = row.get("evidence")
+    if not isinstance(evidence, list) or not evidence:
+        faults.append("evidence is not a list" if evidence else "evidence is missing")
+        return ""
+    pages: dict[tuple[str, int], str] = {}
+    for index, entry in enumerate(evidence):
+        where = f"evidence[{index}]"
+        if not isinstance(entry, dict):
+            faults.append(f"{where} is not an object")
+            continue
+        name = "evidence_doc_name" if "evidence_doc_name" in entry else "doc_name"
+        document = _text(entry, name, faults, f"{where}.")
+        page = entry.get("evidence_page_num")
+        if not isinstance(page, int) or isinstance(page, bool):
+            faults.append(f"{where}.evidence_page_num is not a whole number")
+            continue
+        text = _text(entry, "evidence_text_full_page", faults, f"{where}.")
+        if len(text.encode("utf-8")) > PAGE_LIMIT_BYTES:
+            faults.append(f"{where}.evidence_text_full_page is longer than {PAGE_LIMIT_BYTES:,} bytes")
+        pages.setdefault((document, page), text)
+    return "\n\n".join(pages.values())
