@@ -132,7 +132,8 @@ class Run:
     @classmethod
     def from_json(cls, text: str) -> Run:
         """Raises: TypeError or KeyError when the text is not what `to_json` writes."""
-        return _build(cls, json.loads(text))
+        run: Run = _build(cls, json.loads(text))
+        return run
 
 
 def _build(cls: Any, values: dict[str, Any]) -> Any:

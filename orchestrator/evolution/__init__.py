@@ -1,0 +1,1 @@
+"""The genetic algorithm on DEAP: pure, seeded, and ignorant of Celery (genetic_evolution_plan.md)."""

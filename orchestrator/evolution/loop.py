@@ -1,0 +1,124 @@
+"""The generation loop (genetic_evolution_plan.md section 1, "canonical flow").
+
+Evaluate the population; take the elites; select, cross, mutate and evaluate the offspring; replace.  Whoever
+evaluates is passed in: the farm in a run, a formula in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.individual import Individual, invalidate, make_individual, set_score
+from orchestrator.evolution.planning import plan_offspring, plan_population
+from orchestrator.evolution.round_robin import RoundRobin
+from orchestrator.evolution.state import Genome, State
+from orchestrator.evolution.toolbox import make_toolbox
+from orchestrator.evolution.tree import Tree
+from tasks.plan import Outcome, Plan
+from tasks.records import Score
+
+Evaluate = Callable[[Plan], Sequence[Outcome]]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one generation came to: the evaluated population, its offspring, and the state that follows.
+
+    `offspring` holds, a child, the id of its final node, its target cluster if it was mutated, and its score.
+    """
+
+    generation: int
+    population: tuple[tuple[str, Score], ...]
+    offspring: tuple[tuple[str, str | None, Score], ...]
+    seconds: dict[str, float]
+    leader: Genome  # the best of the population that was evaluated at the start of the generation
+    state: State
+
+
+class BestEver:
+    """The best individual of all that were evaluated; the first of equals stays."""
+
+    def __init__(self, genome: Genome | None, fitness: float | None) -> None:
+        self.genome = genome
+        self.fitness = fitness
+
+    def see(self, deltas: Sequence[float], scratchpad: str, score: Score) -> None:
+        if self.fitness is None or score.fitness > self.fitness:
+            self.genome, self.fitness = Genome(tuple(deltas), scratchpad), score.fitness
+
+
+def evolve(state: State, genetics: Genetics, evaluate: Evaluate, tree: Tree) -> Iterator[Generation]:
+    """Run the generations that are left, one at a time; the caller saves each before it asks for the next.
+
+    The population of `state` has no fitness, whether the run is new or resumed, and so is evaluated first
+    (spec/README.md, ruling 7); after that, elites and offspring carry theirs along.
+    """
+    rr_state = RoundRobin(genetics.cluster_ids, state.rr_idx)
+    toolbox = make_toolbox(genetics, rr_state)
+    best = BestEver(state.best, state.best_fitness)
+    population = [make_individual(genome.deltas, genome.scratchpad) for genome in state.population]
+    for generation in range(state.generation, genetics.generations):
+        seconds: dict[str, float] = {}
+        fresh = plan_population(generation, population)
+        for outcome in _in_order(evaluate(fresh) if fresh.members else ()):
+            set_score(population[outcome.index], outcome.pre)
+            _add(seconds, outcome)
+        for individual in population:
+            best.see(individual, individual.scratchpad, individual.score)
+        chosen = toolbox.elites(population)
+        elites = [toolbox.clone(elite) for elite in chosen]
+        tree.add_population(generation, population, chosen)
+
+        plan, children = plan_offspring(generation, population, genetics, toolbox)
+        offspring = []
+        for outcome in _in_order(evaluate(plan)):
+            child, member = children[outcome.index], plan.member(outcome.index)
+            _complete(child, member.target, outcome, best)
+            _add(seconds, outcome)
+            target = None if outcome.mut is None or member.target is None else genetics.cluster_ids[member.target]
+            offspring.append((tree.add_child(plan, outcome, target), target, child.score))
+        positions = [next(i for i, p in enumerate(population) if p is elite) for elite in chosen]
+        tree.add_survivors(generation, [*(f"g{generation}_pop{i}" for i in positions), *(o[0] for o in offspring)])
+
+        leader = max(population, key=lambda individual: individual.fitness)
+        scored = tuple((f"g{generation}_pop{i}", p.score) for i, p in enumerate(population))
+        population = [*elites, *children]
+        yield Generation(
+            generation=generation,
+            population=scored,
+            offspring=tuple(offspring),
+            seconds=seconds,
+            leader=Genome(tuple(leader), leader.scratchpad),
+            state=State(
+                generation=generation + 1,
+                population=tuple(Genome(tuple(p), p.scratchpad) for p in population),
+                best=best.genome,
+                best_fitness=best.fitness,
+                rr_idx=rr_state.rr_idx,
+            ),
+        )
+
+
+def _complete(child: Individual, target: int | None, outcome: Outcome, best: BestEver) -> None:
+    """Bring a child to where the farm took it: merged scratchpad, first score, mutation in place, second score."""
+    child.scratchpad = outcome.scratchpad
+    set_score(child, outcome.pre)
+    best.see(child, child.scratchpad, outcome.pre)
+    if target is not None and outcome.delta is not None and outcome.mut is not None:
+        child[target] = outcome.delta
+        child.scratchpad = outcome.mutated_scratchpad
+        invalidate(child)
+        set_score(child, outcome.mut)
+        best.see(child, child.scratchpad, outcome.mut)
+
+
+def _in_order(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """By position, so that nothing depends on the order in which tasks finished."""
+    return sorted(outcomes, key=lambda outcome: outcome.index)
+
+
+def _add(seconds: dict[str, float], outcome: Outcome) -> None:
+    for stage, value in outcome.seconds.items():
+        seconds[stage] = seconds.get(stage, 0.0) + value

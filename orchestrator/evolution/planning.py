@@ -1,0 +1,69 @@
+"""Planning a generation: every random draw, made by the driver in child order (spec/README.md, ruling 8).
+
+The draws of generation g come from a generator seeded with the run's seed and g alone, so a resumed generation
+draws what the interrupted one drew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from deap import base
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.individual import Individual, invalidate
+from orchestrator.evolution.toolbox import drawing_from
+from tasks.plan import Member, Plan
+
+
+def generator(seed: int, generation: int) -> random.Random:
+    return random.Random(f"whetstone {seed} {generation}")
+
+
+def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
+    """Evaluate those of the population that have no valid fitness, under their positions."""
+    members = tuple(
+        Member(index, tuple(individual), individual.scratchpad)
+        for index, individual in enumerate(population)
+        if not individual.fitness.valid
+    )
+    return Plan(f"g{generation}_pop", generation, members)
+
+
+def plan_offspring(
+    generation: int, population: Sequence[Individual], genetics: Genetics, toolbox: base.Toolbox
+) -> tuple[Plan, list[Individual]]:
+    """The offspring of an evaluated population: their plan, and the children that it will complete.
+
+    Per child, in order: crossover or not, which parent is cloned when not, mutated or not, which cluster.
+    """
+    rng = generator(genetics.seed, generation)
+    positions = {id(individual): index for index, individual in enumerate(population)}
+    with drawing_from(rng):
+        parents = toolbox.select(list(population))
+    children, members = [], []
+    for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
+        if rng.random() < genetics.crossover_probability:
+            child = toolbox.mate(a, b)
+            origin: tuple[int, ...] = (positions[id(a)], positions[id(b)])
+        else:
+            parent = a if rng.random() < 0.5 else b
+            child = toolbox.clone(parent)
+            child.merge = child.target = None
+            invalidate(child)
+            origin = (positions[id(parent)],)
+        if rng.random() < genetics.mutation_probability:
+            toolbox.mutate(child)
+        children.append(child)
+        members.append(
+            Member(
+                index=index,
+                deltas=tuple(child),
+                scratchpad=child.scratchpad,
+                merge=child.merge,
+                target=child.target,
+                parents=origin,
+            )
+        )
+    return Plan(f"g{generation}_child", generation, tuple(members)), children

@@ -1,0 +1,90 @@
+"""`evolution_state.json`: what a run needs to go on, and nothing else (genetic_evolution_plan.md section 2).
+
+The state is that of the start of a generation: `generation` is the index of the next one to run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.individual import canonical_order, list_to_deltas
+
+
+class StateError(Exception):
+    """A state file that cannot be resumed from; says why in one line."""
+
+
+@dataclass(frozen=True)
+class Genome:
+    """The heritable part of an individual: one delta a cluster, in canonical order, and the scratchpad."""
+
+    deltas: tuple[float, ...]
+    scratchpad: str
+
+
+@dataclass(frozen=True)
+class State:
+    generation: int
+    population: tuple[Genome, ...]
+    best: Genome | None
+    best_fitness: float | None
+    rr_idx: int
+
+
+def initial_state(genetics: Genetics) -> State:
+    """The one initial individual, cloned `population_size` times, with empty scratchpads."""
+    genome = Genome(genetics.initial_deltas, "")
+    return State(0, (genome,) * genetics.population_size, None, None, 0)
+
+
+def state_to_json(state: State, cluster_ids: Sequence[str]) -> str:
+    def genome(value: Genome) -> dict[str, Any]:
+        return {"deltas": list_to_deltas(value.deltas, cluster_ids), "scratchpad": value.scratchpad}
+
+    content = {
+        "generation": state.generation,
+        "population": [genome(g) for g in state.population],
+        "best_individual": None if state.best is None else genome(state.best),
+        "best_fitness": state.best_fitness,
+        "rr_idx": state.rr_idx,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def state_from_json(text: str, genetics: Genetics) -> State:
+    """Raises: StateError when the text is no state, or one of another population or clustering."""
+    try:
+        values = json.loads(text)
+        population = tuple(_genome(g, genetics) for g in values["population"])
+        best = values["best_individual"]
+        state = State(
+            generation=int(values["generation"]),
+            population=population,
+            best=None if best is None else _genome(best, genetics),
+            best_fitness=None if values["best_fitness"] is None else float(values["best_fitness"]),
+            rr_idx=int(values["rr_idx"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StateError(f"it is not an evolution state ({type(error).__name__}: {error})") from None
+    if len(population) != genetics.population_size:
+        raise StateError(
+            f"it holds {len(population)} individuals, CONFIG_POPULATION_SIZE is {genetics.population_size}"
+        )
+    if not 0 <= state.rr_idx < len(genetics.cluster_ids):
+        raise StateError(f"rr_idx {state.rr_idx} is no position among {len(genetics.cluster_ids)} clusters")
+    return state
+
+
+def _genome(values: Mapping[str, Any], genetics: Genetics) -> Genome:
+    deltas = values["deltas"]
+    if canonical_order(list(deltas)) != genetics.cluster_ids:
+        raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(genetics.cluster_ids)}")
+    listed = tuple(float(deltas[cluster]) for cluster in genetics.cluster_ids)
+    if not all(map(math.isfinite, listed)):
+        raise ValueError("a delta is not finite")
+    return Genome(listed, str(values["scratchpad"]))

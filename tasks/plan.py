@@ -1,0 +1,154 @@
+"""A plan: every decision of one step of the evolution, made before anything is dispatched.
+
+A plan is a list of members.  A member is an individual that has to be evaluated, and whatever comes before and
+after that: the merge of its parents' scratchpads, and the mutation of one cluster with a second evaluation.
+Each of these is a stage; a stage of a phase leaves one record in the store under `Step.field`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasks.records import Score
+
+Phase = Literal["pre", "mut"]
+StageName = Literal["merge", "answer", "judge", "score", "reflect"]
+QUEUE_OF: Mapping[StageName, str] = {
+    "merge": "openai",
+    "answer": "gpu",
+    "judge": "openai",
+    "score": "cpu",
+    "reflect": "openai",
+}
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The two scratchpads that a reflector merges, and the fitness that says which of them to believe."""
+
+    scratchpad_a: str
+    fitness_a: float
+    scratchpad_b: str
+    fitness_b: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """One individual of a plan.
+
+    `deltas` has one float a cluster, in canonical order.  `merge` is None for a clone, whose `scratchpad` is its
+    parent's.  `target` is the position of the cluster that the reflector must change, or None when the
+    individual is not mutated.  `parents` are positions in the population.
+    """
+
+    index: int
+    deltas: tuple[float, ...]
+    scratchpad: str = ""
+    merge: Merge | None = None
+    target: int | None = None
+    parents: tuple[int, ...] = ()
+    examples: Literal["training", "validation"] = "training"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of one member: what a message names, and the field of its record."""
+
+    index: int
+    stage: StageName
+    phase: Phase
+
+    @property
+    def field(self) -> str:
+        return f"{self.index}:{self.phase}:{self.stage}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`name` is the stem of its members' node ids: "g3_pop", "g3_child", or "final"."""
+
+    name: str
+    generation: int
+    members: tuple[Member, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        values = json.loads(text)
+        return cls(values["name"], values["generation"], tuple(_member(m) for m in values["members"]))
+
+    def member(self, index: int) -> Member:
+        """Raises: LookupError when the plan has no such member."""
+        for member in self.members:
+            if member.index == index:
+                return member
+        raise LookupError(f"plan {self.name} has no member {index}")
+
+    def node(self, index: int, phase: Phase) -> str:
+        """The node id of a member (genetic_evolution_plan.md section 8): children have a stage suffix."""
+        return f"{self.name}{index}" + (f"_{phase}" if self.name.endswith("_child") else "")
+
+
+def steps(member: Member) -> list[Step]:
+    """The stages of a member, in order: [merge] answer judge score [reflect answer judge score]."""
+    evaluation: tuple[StageName, ...] = ("answer", "judge", "score")
+    before = [Step(member.index, "merge", "pre")] if member.merge else []
+    before += [Step(member.index, stage, "pre") for stage in evaluation]
+    if member.target is None:
+        return before
+    return [*before, *(Step(member.index, stage, "mut") for stage in ("reflect", *evaluation))]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a member: its scores, the scratchpads on its way, and the seconds each stage took.
+
+    `delta` is the reflector's new value for the target cluster; None when the member was not mutated, or when
+    the reflector twice gave nothing usable and the mutation was skipped.
+    """
+
+    index: int
+    scratchpad: str
+    pre: Score
+    delta: float | None
+    mutated_scratchpad: str
+    mut: Score | None
+    seconds: Mapping[str, float]
+
+
+def outcome(member: Member, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:
+    """Put a member's stage records together; None while one is missing."""
+    wanted = steps(member)
+    if any(step.field not in records for step in wanted):
+        return None
+    found = {(s.phase, s.stage): records[s.field] for s in wanted}
+    seconds: dict[str, float] = {}
+    for step in wanted:
+        seconds[step.stage] = seconds.get(step.stage, 0.0) + records[step.field].get("seconds", 0.0)
+    scratchpad = found["pre", "merge"]["scratchpad"] if member.merge else member.scratchpad
+    reflected = found.get(("mut", "reflect"), {})
+    delta = reflected.get("delta")
+    return Outcome(
+        index=member.index,
+        scratchpad=scratchpad,
+        pre=_score(found["pre", "score"]),
+        delta=delta,
+        mutated_scratchpad=scratchpad if delta is None else reflected["scratchpad"],
+        mut=None if delta is None else _score(found["mut", "score"]),
+        seconds=seconds,
+    )
+
+
+def _score(record: Mapping[str, Any]) -> Score:
+    return Score(**{f.name: record[f.name] for f in dataclasses.fields(Score)})
+
+
+def _member(values: dict[str, Any]) -> Member:
+    merge = values["merge"] and Merge(**values["merge"])
+    return Member(**{**values, "merge": merge, "deltas": tuple(values["deltas"]), "parents": tuple(values["parents"])})

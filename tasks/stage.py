@@ -1,0 +1,113 @@
+"""How every stage of a member runs: once, with its outcome or its failure in the record.
+
+A stage task takes `(run, plan, index, phase, dispatch)` and nothing else: keys and small numbers.  It returns
+nothing, since what it found is in the store.  It can be run twice: a stage that has its record does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Task
+from celery.exceptions import Ignore
+
+from tasks import context
+from tasks.once import claim
+from tasks.plan import Member, Phase, Plan, StageName, Step
+from tasks.run import Run
+from tasks.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage at work: its run, plan and member, and access to what the stages before it left."""
+
+    store: Store
+    run: Run
+    plan: Plan
+    member: Member
+    phase: Phase
+    dispatch: int
+
+    @property
+    def node(self) -> str:
+        return self.plan.node(self.member.index, self.phase)
+
+    def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
+        step = Step(self.member.index, stage, phase or self.phase)
+        return self.store.stage(self.run.id, self.plan.name, step.field)
+
+    def need(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any]:
+        """The record of an earlier stage.  Raises: LookupError when it is not there, which a chain rules out."""
+        found = self.record(stage, phase)
+        if found is None:
+            raise LookupError(f"{self.node}: stage {stage} has left no record")
+        return found
+
+    def deltas(self) -> tuple[float, ...]:
+        """The deltas to evaluate in this phase: the member's own, or with the reflector's new one."""
+        if self.phase == "pre" or self.member.target is None:
+            return self.member.deltas
+        delta = self.need("reflect")["delta"]
+        changed = list(self.member.deltas)
+        changed[self.member.target] = changed[self.member.target] if delta is None else delta
+        return tuple(changed)
+
+    def scratchpad(self) -> str:
+        """The member's scratchpad before mutation: merged from its parents, or its one parent's."""
+        if self.member.merge is None:
+            return self.member.scratchpad
+        return str(self.need("merge", "pre")["scratchpad"])
+
+
+class StageTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
+    """The base of the stage tasks: a failure goes into the plan's record, where the driver and `retry` find it."""
+
+    abstract = True
+
+    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        run, plan, index, phase, _ = args
+        failure = {
+            "stage": self.name.split(".")[-1],
+            "phase": phase,
+            "task": task_id,
+            "error": f"{type(exc).__name__}: {exc}",
+            "tries": self.request.retries + 1,
+        }
+        store = context.store()
+        store.put_failure(run, plan, index, failure)
+        store.wake(run)
+
+
+def run_stage(
+    stage: StageName,
+    args: tuple[str, str, int, Phase, int],
+    work: Callable[[Stage], Mapping[str, Any]],
+) -> None:
+    """Do `work` unless it is done, and record its outcome with the seconds that it took.
+
+    Raises: Ignore when the plan has been dispatched anew since this message was sent; whatever `work` raises.
+    """
+    run_id, plan_name, index, phase, dispatch = args
+    store = context.store()
+    field = Step(index, stage, phase).field
+    with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
+        if store.stage(run_id, plan_name, field) is not None:
+            return
+        if store.dispatch(run_id, plan_name) != dispatch:
+            raise Ignore(f"{plan_name} was dispatched anew")
+        plan = store.plan(run_id, plan_name)
+        at_work = Stage(store, store.run(run_id), plan, plan.member(index), phase, dispatch)
+        started = time.monotonic()
+        skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
+        outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))
+        outcome["seconds"] = round(time.monotonic() - started, 3)
+        store.put_stage(run_id, plan_name, field, outcome)
+    store.wake(run_id)
+    log.info("run=%s node=%s stage=%s seconds=%.3f", run_id, at_work.node, stage, outcome["seconds"])

@@ -1,0 +1,210 @@
+"""The generation loop, judged by a formula instead of a farm."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import pytest
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.individual import canonical_order
+from orchestrator.evolution.loop import evolve
+from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
+from orchestrator.evolution.tree import Tree
+from tasks.plan import Member, Outcome, Plan
+from tasks.records import Score
+
+IDS = canonical_order([str(i) for i in range(12)])
+
+
+def genetics(**changes: object) -> Genetics:
+    values = {
+        "seed": 7,
+        "cluster_ids": IDS,
+        "initial_deltas": (0.0,) * 12,
+        "population_size": 6,
+        "generations": 5,
+        "crossover_probability": 0.6,
+        "mutation_probability": 0.7,
+        "elitism_size": 2,
+        "selection": "tournament",
+        "tournament_size": 3,
+        "top_k": 3,
+    }
+    return Genetics(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def score(deltas: tuple[float, ...]) -> Score:
+    """Best where every delta is its cluster's number divided by ten."""
+    distance = sum((delta - i / 10) ** 2 for i, delta in enumerate(deltas))
+    return Score(fitness=1 / (1 + distance), shortness=0.5, correctness=0.5, mean_tokens=10.0)
+
+
+def answer(member: Member, *, skip: frozenset[int] = frozenset()) -> Outcome:
+    """A perfect reflector: it moves the target cluster to where the formula wants it."""
+    scratchpad = f"({member.merge.scratchpad_a}|{member.merge.scratchpad_b})" if member.merge else member.scratchpad
+    if member.target is None or member.index in skip:
+        return Outcome(member.index, scratchpad, score(member.deltas), None, scratchpad, None, {"answer": 1.0})
+    changed = list(member.deltas)
+    changed[member.target] = member.target / 10 + 0.001
+    mut = score(tuple(changed))
+    return Outcome(
+        member.index, scratchpad, score(member.deltas), changed[member.target], f"{member.target}", mut, {"answer": 2.0}
+    )
+
+
+class Formula:
+    """Evaluates plans and remembers them; answers in a shuffled order when it is given a generator."""
+
+    def __init__(self, shuffle: random.Random | None = None, skip: frozenset[int] = frozenset()) -> None:
+        self.plans: list[Plan] = []
+        self.shuffle = shuffle
+        self.skip = skip
+
+    def __call__(self, plan: Plan) -> list[Outcome]:
+        self.plans.append(plan)
+        outcomes = [answer(member, skip=self.skip) for member in plan.members]
+        if self.shuffle:
+            self.shuffle.shuffle(outcomes)
+        return outcomes
+
+
+def run(parameters: Genetics, formula: Formula, tree: Tree | None = None) -> list:
+    return list(evolve(initial_state(parameters), parameters, formula, tree or Tree()))
+
+
+@pytest.mark.parametrize("selection", ["tournament", "truncation"])
+def test_the_fitness_rises_and_the_best_ever_never_falls(selection: str) -> None:
+    parameters = genetics(selection=selection, generations=12)
+    generations = run(parameters, Formula())
+    bests = [g.state.best_fitness for g in generations]
+    assert bests == sorted(bests)
+    assert bests[-1] > score((0.0,) * 12).fitness
+    assert [len(g.state.population) for g in generations] == [6] * 12
+
+
+def test_the_same_seed_gives_the_same_states_in_whatever_order_answers_come() -> None:
+    calm = run(genetics(), Formula())
+    hurried = run(genetics(), Formula(shuffle=random.Random(1)))
+    other_seed = run(genetics(seed=8), Formula())
+    assert [g.state for g in calm] == [g.state for g in hurried]
+    assert [g.state for g in calm] != [g.state for g in other_seed]
+
+
+def test_the_modules_own_generator_is_left_alone() -> None:
+    random.seed(3)
+    expected = random.random()
+    random.seed(3)
+    run(genetics(generations=2), Formula())
+    assert random.random() == expected
+
+
+@pytest.mark.parametrize("stopped_after", [1, 2, 4])
+def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
+    parameters = genetics()
+    whole = run(parameters, Formula())
+    saved = state_to_json(whole[stopped_after - 1].state, IDS)
+    resumed = list(evolve(state_from_json(saved, parameters), parameters, Formula(), Tree()))
+    assert [g.state for g in resumed] == [g.state for g in whole[stopped_after:]]
+
+
+def test_only_a_population_without_fitness_is_evaluated() -> None:
+    formula = Formula()
+    run(genetics(generations=3), formula)
+    sizes = {plan.name: len(plan.members) for plan in formula.plans}
+    assert sizes == {"g0_pop": 6, "g0_child": 4, "g1_child": 4, "g2_child": 4}
+
+
+def test_elites_enter_the_next_population_unchanged_and_first() -> None:
+    generations = run(genetics(mutation_probability=1.0), Formula())
+    for earlier, later in itertools.pairwise(generations):
+        best = sorted((s.fitness for _, s in earlier.population), reverse=True)[:2]
+        assert [s.fitness for _, s in later.population[:2]] == best
+
+
+def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
+    formula = Formula()
+    generations = run(genetics(mutation_probability=1.0, generations=4), formula)
+    targets = [m.target for plan in formula.plans for m in plan.members if m.target is not None]
+    assert targets == [i % 12 for i in range(16)]
+    assert generations[-1].state.rr_idx == 16 % 12
+
+
+def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
+    formula = Formula()
+    generations = run(genetics(crossover_probability=1.0, generations=2), formula)
+    population = generations[0].state.population
+    fitness = [s.fitness for _, s in generations[1].population]
+    for member in formula.plans[-1].members:
+        a, b = member.parents
+        expected = [
+            (fitness[a] * x + fitness[b] * y) / (fitness[a] + fitness[b])
+            for x, y in zip(population[a].deltas, population[b].deltas, strict=True)
+        ]
+        assert member.deltas == pytest.approx(expected)
+        assert member.merge is not None
+        assert (member.merge.fitness_a, member.merge.fitness_b) == (fitness[a], fitness[b])
+
+
+def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
+    formula = Formula()
+    generations = run(genetics(crossover_probability=0.0, generations=3), formula)
+    for generation, plan in zip(generations, formula.plans[2:], strict=False):
+        for member in plan.members:
+            parent = generation.state.population[member.parents[0]]
+            assert (member.deltas, member.scratchpad, member.merge) == (parent.deltas, parent.scratchpad, None)
+            assert len(member.parents) == 1
+
+
+def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
+    formula = Formula(skip=frozenset(range(4)))
+    tree = Tree()
+    generations = run(genetics(mutation_probability=1.0, generations=2), formula, tree)
+    assert all(target is None for g in generations for _, target, _ in g.offspring)
+    assert not any(node["stage"] == "mut" for node in tree.nodes)
+    assert generations[-1].state.rr_idx == 8
+
+
+def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
+    tree = Tree()
+    run(genetics(generations=2, mutation_probability=1.0), Formula(), tree)
+    ids = {node["id"] for node in tree.nodes}
+    assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
+    assert len(ids) == len(tree.nodes) == 2 * (6 + 4 + 4)
+    kinds = {(e["from"], e["to"]): e["kind"] for e in tree.edges}
+    assert kinds["g0_child3_pre", "g0_child3_mut"] == "mutation"
+    assert kinds["g0_child3_mut", "g1_pop5"] == "next"
+    assert sum(node["elite"] for node in tree.nodes) == 4
+    data = json.loads(json.dumps(tree.data()))
+    kept = Tree.before(data, 1)
+    assert {n["generation"] for n in kept.nodes} == {0}
+    assert {e["kind"] for e in kept.edges} == {"parent", "mutation", "next"}
+
+
+def test_all_zero_fitness_gives_the_plain_average() -> None:
+    zero = Score(0.0, 0.0, 0.0, 10.0)
+
+    def worthless(plan: Plan) -> list[Outcome]:
+        return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.members]
+
+    parameters = genetics(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
+    [generation] = evolve(initial_state(parameters), parameters, worthless, Tree())
+    assert all(g.deltas == (1.0,) * 12 for g in generation.state.population)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"population": []}, "0 individuals"),
+        ({"rr_idx": 12}, "rr_idx 12"),
+        ({"generation": "soon"}, "not an evolution state"),
+        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": ""}}, "clusters"),
+    ],
+)
+def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
+    parameters = genetics()
+    saved = json.loads(state_to_json(initial_state(parameters), IDS))
+    with pytest.raises(StateError, match=says):
+        state_from_json(json.dumps({**saved, **change}), parameters)
