@@ -1,0 +1,177 @@
+"""The one client for OpenAI-compatible endpoints: Chat Completions, strict schema, one layer of retries.
+
+The SDK's own retries are off; tenacity waits what the endpoint asked for and, where it asked for nothing, a random
+time that grows.  Every try passes the limiter first and is reported to `on_usage`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tenacity
+
+from tasks.openai import errors
+from tasks.openai.schema import Schema, mismatch
+from tasks.openai.usage import Usage, estimate_tokens
+from tasks.run import Endpoint
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+    from openai.types.chat import ChatCompletion
+
+    from tasks.openai.limits import Limiter
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that fits the schema: parsed, as written, and what it took."""
+
+    data: Mapping[str, Any]
+    text: str
+    usage: Usage
+    system_fingerprint: str
+
+
+class OpenAIClient:
+    """Asks an endpoint. Safe to share among threads; the key is read when a call is made, and kept nowhere else."""
+
+    def __init__(self, endpoint: Endpoint, limiter: Limiter, on_usage: Callable[[Usage], None]) -> None:
+        self._endpoint = endpoint
+        self._limiter = limiter
+        self._on_usage = on_usage
+        self._sdk: tuple[str, str, OpenAI] | None = None
+
+    def ask(
+        self,
+        system: str,
+        user: str,
+        *,
+        model: str,
+        schema_name: str,
+        schema: Schema,
+        temperature: float,
+        top_p: float,
+        max_completion_tokens: int,
+        seed: int,
+        call_id: str,
+    ) -> Reply:
+        """One answer in the form of `schema`.
+
+        `call_id` names the call: all its tries carry it as `Idempotency-Key`, so endpoints and logs can tell a
+        repeated call from a new one.  Raises: the classes of `tasks.openai.errors`.
+        """
+        request = {
+            "model": model,
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": schema_name, "strict": True, "schema": schema},
+            },
+            "temperature": temperature,
+            "top_p": top_p,
+            "max_completion_tokens": max_completion_tokens,
+            "seed": seed,
+            "extra_headers": {"Idempotency-Key": call_id},
+        }
+        cost = estimate_tokens(system) + estimate_tokens(user) + max_completion_tokens
+        completion = self._completion(request, cost)
+        return read_reply(completion, schema)
+
+    def _completion(self, request: dict[str, Any], cost: int) -> ChatCompletion:
+        # Here, because the SDK takes half a second to import and not all who import this module call.
+        import openai
+
+        from tasks.openai import retrying
+
+        key, sdk = self._connect()
+
+        def attempt() -> ChatCompletion:
+            self._limiter.acquire(cost)
+            usage = Usage(requests=1)
+            try:
+                completion = _completion_or_error(sdk.chat.completions.create(**request))
+                usage = usage_of(completion)
+                return completion
+            except json.JSONDecodeError as error:
+                raise errors.UnavailableError(f"the endpoint's answer is not JSON: {error}") from error
+            finally:
+                self._on_usage(usage)
+
+        try:
+            return tenacity.Retrying(**retrying.policy(self._endpoint.max_tries))(attempt)
+        except openai.APIError as error:
+            raise retrying.named(error, self._endpoint.max_tries, key) from error
+
+    def _connect(self) -> tuple[str, OpenAI]:
+        """The key and the SDK's client, made anew only when the key or the address has changed."""
+        import openai
+
+        key = os.environ.get(self._endpoint.api_key_env, "")
+        if not key:
+            raise errors.MissingKeyError(f"the environment variable {self._endpoint.api_key_env} holds no key")
+        url = self._endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+        held = self._sdk
+        if held is None or held[:2] != (key, url):
+            sdk = openai.OpenAI(api_key=key, base_url=url, timeout=self._endpoint.timeout_s, max_retries=0)
+            self._sdk = held = (key, url, sdk)
+        return key, held[2]
+
+
+def _completion_or_error(answer: object) -> ChatCompletion:
+    """The SDK hands on whatever a server says with 200, a page of HTML too."""
+    from openai.types.chat import ChatCompletion
+
+    if not isinstance(answer, ChatCompletion) or not answer.choices:
+        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {str(answer)[:200]}")
+    return answer
+
+
+def usage_of(completion: ChatCompletion) -> Usage:
+    """What one answered try used; endpoints that report less leave zeros."""
+    used = completion.usage
+    if used is None:
+        return Usage(requests=1)
+    prompt_details, completion_details = used.prompt_tokens_details, used.completion_tokens_details
+    return Usage(
+        requests=1,
+        prompt=used.prompt_tokens or 0,
+        cached=(prompt_details.cached_tokens if prompt_details else 0) or 0,
+        completion=used.completion_tokens or 0,
+        reasoning=(completion_details.reasoning_tokens if completion_details else 0) or 0,
+    )
+
+
+def read_reply(completion: ChatCompletion, schema: Schema) -> Reply:
+    """The reply of a completion.
+
+    Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.
+    """
+    choice = completion.choices[0]
+    text = choice.message.content or ""
+    if choice.message.refusal:
+        raise errors.RefusedError(f"the model refused: {choice.message.refusal}", choice.message.refusal)
+    if choice.finish_reason == "content_filter":
+        raise errors.FilteredError("the endpoint's content filter cut the reply", text)
+    if choice.finish_reason == "length":
+        raise errors.TruncatedError("the reply was cut at max_completion_tokens", text)
+    data = _parse(text)
+    reason = mismatch(data, schema)
+    if reason:
+        raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
+    return Reply(data, text, usage_of(completion), completion.system_fingerprint or "")
+
+
+def _parse(text: str) -> Any:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)  # NaN and Infinity are Python's, not JSON's
+    except (ValueError, RecursionError) as error:
+        raise errors.InvalidJsonError(f"the reply is not JSON: {error}", text) from error
