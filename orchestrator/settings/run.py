@@ -1,0 +1,79 @@
+"""From `Settings` to the `Run` that workers read."""
+
+from __future__ import annotations
+
+from orchestrator.settings.model import Settings
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+
+
+def make_run(settings: Settings, run_id: str) -> Run:
+    """The part of `settings` that a task must know, under the id of the run."""
+    s = settings
+    return Run(
+        id=run_id,
+        seed=s.seed,
+        target=_target(s),
+        judge=Judge(
+            model=s.judge_model,
+            tolerance=s.judge_tolerance,
+            forgiving=s.judge_forgiving,
+            temperature=s.judge_temperature,
+            top_p=s.judge_top_p,
+            max_completion_tokens=s.judge_max_completion_tokens,
+            seed=s.judge_seed,
+            concurrency=s.judge_concurrency,
+        ),
+        reflector=Reflector(
+            model=s.reflector_model,
+            temperature=s.reflector_temperature,
+            top_p=s.reflector_top_p,
+            max_completion_tokens=s.reflector_max_completion_tokens,
+            seed=s.reflector_seed,
+        ),
+        endpoint=_endpoint(s),
+        fitness=Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale),
+        clusters=Clusters(
+            folder=str(s.clusters_dir),
+            embedder=s.embedder_model,
+            components=s.pca_components,
+            count=s.kmeans_clusters,
+            seed=s.cluster_seed,
+            batch_size=s.embed_batch_size,
+            device=s.device,
+        ),
+        evaluation_cache=s.evaluation_cache,
+    )
+
+
+def _target(s: Settings) -> Target:
+    return Target(
+        model=s.target_model,
+        engine=s.target_engine,
+        lifecycle=s.sglang_lifecycle,
+        url=s.sglang_url,
+        command=s.sglang_command,
+        args=s.sglang_args,
+        device=s.device,
+        dtype=s.embedded_dtype,
+        ready_timeout_s=s.sglang_ready_timeout_s,
+        request_timeout_s=s.target_timeout_s,
+        concurrency=s.target_concurrency,
+        system_prompt=s.target_system_prompt,
+        prompt_template=s.target_prompt_template,
+        sampling=Sampling(s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed),
+    )
+
+
+def _endpoint(s: Settings) -> Endpoint:
+    return Endpoint(
+        base_url=s.openai_base_url,
+        api_key_env=s.openai_api_key_env,
+        timeout_s=s.openai_timeout_s,
+        max_tries=s.openai_max_tries,
+        requests_per_minute=s.openai_requests_per_minute,
+        tokens_per_minute=s.openai_tokens_per_minute,
+        price_prompt=s.openai_price_prompt,
+        price_cached=s.openai_price_cached,
+        price_completion=s.openai_price_completion,
+        budget_usd=s.budget_usd,
+    )

@@ -1,0 +1,39 @@
+"""From `Settings` back to a complete `.config`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from orchestrator.settings.kconfig import Kconfig
+from orchestrator.settings.model import Settings, options
+from orchestrator.settings.rules import Value
+from orchestrator.settings.text import typed
+
+_HEADER = "# Settings of Whetstone, complete.\n"
+
+
+def write_config(settings: Settings, path: Path) -> None:
+    """Write every option to `path` in Kconfig's format; `load_settings(path)` gives equal settings again.
+
+    The file appears at once and whole.  Raises: OSError when it cannot be written.
+    """
+    kconfig = Kconfig()
+    for option in options():
+        kconfig.syms[option.name].set_value(typed_value(getattr(settings, option.field)))
+    beside = path.with_name(path.name + ".tmp")
+    kconfig.write_config(str(beside), header=_HEADER, save_old=False)
+    with beside.open("rb") as written:
+        os.fsync(written.fileno())
+    beside.replace(path)
+
+
+def typed_value(value: Value) -> str:
+    """What a person would type into menuconfig for `value`."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "y" if value else "n"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return typed(str(value))
