@@ -1,0 +1,148 @@
+"""The routes: who may ask, what is left of the limits, which fault is due, and the rule's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from tasks.openai.schema import mismatch
+from tasks.openai.usage import estimate_tokens
+from workers.embedded.endpoint import chat, spoiling
+from workers.embedded.endpoint.calls import Call, Calls
+from workers.embedded.endpoint.chat import ApiError, ChatRequest
+from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
+from workers.embedded.endpoint.meter import Meter
+from workers.embedded.endpoint.rules import Rule
+
+CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass
+class State:
+    """What the endpoint knows and keeps; one event loop, so no locks."""
+
+    rules: Mapping[str, Rule]
+    faults: Faults
+    calls: Calls
+    requests: Meter
+    tokens: Meter
+
+    def limits(self) -> dict[str, str]:
+        return {**self.requests.headers("requests"), **self.tokens.headers("tokens")}
+
+
+def create_app(state: State) -> FastAPI:
+    """The application over `state`."""
+    app = FastAPI(title="Whetstone's embedded OpenAI endpoint", openapi_url=None)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {
+            "object": "list",
+            "data": [{"id": chat.MODEL, "object": "model", "created": 0, "owned_by": "whetstone"}],
+        }
+
+    @app.get("/_calls")
+    async def calls() -> dict[str, Any]:
+        return state.calls.summary()
+
+    @app.post("/_faults")
+    async def set_faults(request: Request) -> JSONResponse:
+        try:
+            state.faults = Faults(parse_faults(str((await request.json())["faults"])))
+        except (ValueError, KeyError, TypeError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return JSONResponse({"status": "ok"})
+
+    @app.post("/v1/chat/completions")
+    async def chat_completions(request: Request) -> JSONResponse:
+        return await _answer(state, request)
+
+    return app
+
+
+async def _answer(state: State, request: Request) -> JSONResponse:
+    call = Call(request.headers.get("idempotency-key", ""), "", "", 200, "")
+    try:
+        _authorize(request.headers.get("authorization", ""))
+        asked = chat.read_request(await _json(request))
+        call = dataclasses.replace(call, schema=asked.schema_name, messages=asked.digest)
+        rule = state.rules.get(asked.schema_name)
+        if rule is None:
+            raise chat.bad_request(f"no rule answers the schema {asked.schema_name!r}; there are {sorted(state.rules)}")
+        _charge(state, asked)
+        fault = state.faults.take(asked.schema_name)
+        if fault is not None:
+            call = dataclasses.replace(call, fault=fault.kind)
+            await _fail(fault)
+        body = _complete(asked, rule, fault)
+    except ApiError as error:
+        state.calls.add(dataclasses.replace(call, status=error.status))
+        return JSONResponse(error.body, error.status, {**state.limits(), **error.headers})
+    if await request.is_disconnected():
+        # Nobody was answered: the client gave up, and whoever counts repeats must not count this.
+        state.calls.add(dataclasses.replace(call, status=CLIENT_CLOSED_REQUEST))
+        return JSONResponse({}, CLIENT_CLOSED_REQUEST)
+    state.calls.add(call)
+    return JSONResponse(body, 200, state.limits())
+
+
+async def _json(request: Request) -> object:
+    try:
+        return json.loads(await request.body())
+    except ValueError as error:
+        raise chat.bad_request(f"the body is not JSON: {error}") from error
+
+
+def _authorize(header: str) -> None:
+    scheme, _, key = header.partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise ApiError(401, "You did not provide an API key.", "invalid_request_error", "invalid_api_key")
+
+
+def _charge(state: State, asked: ChatRequest) -> None:
+    cost = asked.prompt_tokens + (asked.max_completion_tokens or 0)
+    wait = max(state.requests.wait(1), state.tokens.wait(cost))
+    if wait > 0:
+        raise chat.too_many("Rate limit reached for requests or tokens.", wait)
+    state.requests.take(1)
+    state.tokens.take(cost)
+
+
+async def _fail(fault: Fault) -> None:
+    if fault.kind == "hang":
+        await asyncio.sleep(fault.seconds)
+    elif fault.kind == "rate_limit":
+        raise chat.too_many("Rate limit reached, as it was told to be.", fault.seconds)
+    elif fault.kind == "quota":
+        raise ApiError(429, "You exceeded your current quota.", "insufficient_quota", "insufficient_quota")
+    elif fault.kind == "500":
+        raise ApiError(500, "The server had an error, as it was told to.", "server_error")
+
+
+def _complete(asked: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str, Any]:
+    try:
+        reply = rule(asked.system, asked.user)
+    except (ValueError, KeyError, TypeError) as error:
+        raise chat.bad_request(f"the rule cannot read this prompt: {error}") from error
+    reason = mismatch(reply, asked.schema)
+    if reason:
+        raise chat.bad_request(f"the rule's reply does not fit the schema that was asked for: {reason}")
+    ordered = {name: reply[name] for name in asked.schema["properties"]}
+    spoilt = spoiling.spoil(ordered, asked, fault)
+    limit = asked.max_completion_tokens
+    if limit is not None and estimate_tokens(spoilt.text) > limit:
+        spoilt = dataclasses.replace(spoilt, text=spoilt.text[: 2 * limit], finish_reason="length")
+    return chat.completion(asked, spoilt.text, spoilt.finish_reason, spoilt.refusal, int(time.time()))

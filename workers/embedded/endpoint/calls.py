@@ -1,0 +1,52 @@
+"""What was asked and how it was answered: one JSON line a call, for tests and people who count repeats."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """An answered call. `call_id` is its Idempotency-Key, `messages` the SHA-256 of its messages."""
+
+    call_id: str
+    schema: str
+    messages: str
+    status: int
+    fault: str
+
+
+class Calls:
+    """Counts calls, and appends each to a file that is flushed before the reply leaves."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._answered: Counter[str] = Counter()
+
+    def add(self, call: Call) -> None:
+        self._counts[call.schema, call.status] += 1
+        if call.status == 200 and call.call_id:
+            self._answered[call.call_id] += 1
+        if self._file is not None:
+            self._file.write(json.dumps(asdict(call), ensure_ascii=False) + "\n")
+            self._file.flush()
+
+    def summary(self) -> dict[str, Any]:
+        """Calls by schema and status, and the ids that were answered with 200 more than once."""
+        by_schema: dict[str, dict[str, int]] = {}
+        for (schema, status), count in sorted(self._counts.items()):
+            by_schema.setdefault(schema, {})[str(status)] = count
+        repeated = {call_id: count for call_id, count in sorted(self._answered.items()) if count > 1}
+        return {"calls": self._counts.total(), "by_schema": by_schema, "repeated": repeated}
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,41 @@
+"""The rule merger: the fitter parent's lines, and of the other's those on clusters of which the fitter says nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tasks.openai import merging
+from tasks.openai.quoting import unquote
+from workers.embedded.endpoint.memory import MOST_LINES
+from workers.embedded.endpoint.sections import sections
+
+SCHEMA_NAME = merging.SCHEMA_NAME
+_PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
+_CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
+
+
+def answer(system: str, user: str) -> dict[str, Any]:
+    """The reply to `tasks.openai.merging.merge_messages`. Raises: ValueError for another prompt."""
+    del system
+    parents = [
+        (float(found[1]), unquote(text)) for heading, text in sections(user) if (found := _PARENT.fullmatch(heading))
+    ]
+    if len(parents) != 2:
+        raise ValueError("a merge has two parents")
+    fitter, other = sorted(parents, key=lambda parent: -parent[0])  # stable: the first parent wins a tie
+    return {"scratchpad": join(fitter[1], other[1])}
+
+
+def join(fitter: str, other: str) -> str:
+    """The lines of both, the fitter's first, each once; where both speak of a cluster, the fitter is right."""
+    first = [line for line in fitter.split("\n") if line.strip()]
+    settled = {found[1] for line in first if (found := _CLUSTER.search(line))}
+    rest = [
+        line
+        for line in other.split("\n")
+        if line.strip() and not ((found := _CLUSTER.search(line)) and found[1] in settled)
+    ]
+    # The fitter's newest lines weigh most when there is no room for all.
+    kept = list(dict.fromkeys(first))[-MOST_LINES:]
+    return "\n".join(dict.fromkeys([*kept, *rest[: MOST_LINES - len(kept)]]))

@@ -1,0 +1,125 @@
+"""The rule reflector: a step for the target cluster, by what earlier steps did and by how much the cluster is used.
+
+A step that helped is made again; one that hurt is taken back by half.  Without experience, the end of the turn
+becomes likelier, numbers a little likelier, and other clusters less likely, the more so the more of the long
+answers they make up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.openai import reflecting
+from tasks.openai.quoting import unquote
+from workers.embedded.endpoint.memory import Seen, Step, bounded, settle, steps
+from workers.embedded.endpoint.sections import body, json_body
+
+SCHEMA_NAME = reflecting.SCHEMA_NAME
+END_OF_TURN, NUMBERS = "0", "1"
+BOUND = 8.0
+SMALLEST_STEP = 0.25
+ENOUGH_FOR_NUMBERS = 1.0
+SHORT_ANSWER_TOKENS = 15.0
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the prompt says. `prominence` is the target's share of the long answers over that of the mean cluster."""
+
+    target: str
+    deltas: Mapping[str, float]
+    seen: Seen
+    answers: int
+    prominence: float
+
+    @property
+    def current(self) -> float:
+        return self.deltas[self.target]
+
+
+def answer(system: str, user: str) -> dict[str, Any]:
+    """The reply to `tasks.openai.reflecting.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
+    del system
+    situation = read_situation(user)
+    scratchpad = settle(unquote(body(user, "Current scratchpad")), situation.deltas, situation.seen)
+    new = decide(situation, steps(scratchpad))
+    line = Step(situation.target, situation.current, new, situation.seen).line()
+    return {"delta": new, "scratchpad": bounded([*scratchpad.split("\n"), line] if scratchpad else [line])}
+
+
+def read_situation(user: str) -> Situation:
+    """The user message, understood."""
+    responses = json_body(user, "Training-set responses")
+    if not responses:
+        raise ValueError("there are no responses to learn from")
+    target = body(user, "Target cluster").strip()
+    tokens = [float(response["tokens"]) for response in responses]
+    correct = [response["correct"] == "yes" for response in responses]
+    typical = sorted(tokens)[len(tokens) // 2]
+    long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
+    shares = cluster_shares(json_body(user, "Cluster descriptions"), long_answers)
+    mean_share = sum(shares.values()) / len(shares) if shares else 0.0
+    return Situation(
+        target=target,
+        deltas=json_body(user, "Current delta vector"),
+        seen=Seen(sum(tokens) / len(tokens), sum(correct) / len(correct)),
+        answers=len(responses),
+        prominence=shares.get(target, 0.0) / mean_share if mean_share else 0.0,
+    )
+
+
+def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> dict[str, float]:
+    """For each cluster the share of the answers' words that are among its example tokens."""
+    words = [word.lower() for text in answers for word in _WORD.findall(text)]
+    shares = {}
+    for description in descriptions:
+        examples = {str(token).strip().lower() for token in description.get("example_tokens", ())} - {""}
+        shares[str(description["id"])] = sum(word in examples for word in words) / len(words) if words else 0.0
+    return shares
+
+
+def decide(situation: Situation, remembered: Sequence[Step]) -> float:
+    """The target's new delta: within +-8, and never the current one."""
+    own = [step for step in remembered if step.cluster == situation.target and step.gain is not None]
+    step = _next_step(situation, own[-1]) if own else _first_step(situation)
+    best = max((past.after.correct for past in remembered if past.after), default=0.0)
+    lost = best - situation.seen.correct
+    if situation.target == END_OF_TURN and step > 0 and lost > 1.5 / situation.answers and situation.current > 0:
+        step = -1.0  # correctness is below what it was once: too early an end cuts the answer off
+    new = round(min(BOUND, max(-BOUND, situation.current + step)), 4)
+    if abs(new - situation.current) < SMALLEST_STEP / 2:  # it stood at the bound already
+        new = round(situation.current - (2 * SMALLEST_STEP if situation.current > 0 else -2 * SMALLEST_STEP), 4)
+    return new
+
+
+def _first_step(situation: Situation) -> float:
+    if situation.target == END_OF_TURN:
+        return 2.0 if situation.seen.tokens > SHORT_ANSWER_TOKENS else 1.0
+    if situation.target == NUMBERS:
+        return 0.5 if situation.current < ENOUGH_FOR_NUMBERS else -SMALLEST_STEP
+    if situation.prominence >= 1.5:
+        return -1.0
+    return -0.5 if situation.prominence >= 0.75 else -SMALLEST_STEP
+
+
+def _next_step(situation: Situation, last: Step) -> float:
+    made = last.new - last.old
+    gain = last.gain or 0.0
+    if gain < 0:
+        return _at_least(-made / 2)
+    if situation.target == NUMBERS and situation.current >= ENOUGH_FOR_NUMBERS and made > 0:
+        return -SMALLEST_STEP
+    if situation.target == END_OF_TURN and made > 0:
+        return max(made * 0.75, 1.0)
+    return _at_least(made)
+
+
+def _at_least(step: float) -> float:
+    if abs(step) >= SMALLEST_STEP:
+        return step
+    return SMALLEST_STEP if step > 0 else -SMALLEST_STEP
