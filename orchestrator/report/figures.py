@@ -1,0 +1,29 @@
+"""Times, amounts and money as a person writes them."""
+
+from __future__ import annotations
+
+import math
+
+
+def duration(seconds: float | None) -> str:
+    """`8 s`, `3 min 12 s`, `2 h 05 min`; `?` when it is not known."""
+    if seconds is None or not math.isfinite(seconds):
+        return "?"
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def money(dollars: float) -> str:
+    """`$0.0123` below a dollar, `$12.35` from there on, `free` for nothing."""
+    if dollars == 0:
+        return "free"
+    return f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
+
+
+def score(value: float | None) -> str:
+    """A fitness with four decimals, `–` when there is none."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"

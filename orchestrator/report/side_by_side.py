@@ -1,0 +1,77 @@
+"""The answers before and after, one example under the other, for `orchestrator answers RUN`."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Literal
+
+from orchestrator.report.comparison import Comparison, Graded
+from orchestrator.report.text import clip, neutral, pad, wrap
+
+Only = Literal["all", "changed", "lost", "gained"]
+NARROW = 72  # columns below which two texts are read more easily one under the other
+NARROWEST = 24
+LABEL = 10
+
+
+def answers_table(comparison: Comparison, width: int, only: Only = "all") -> str:
+    """Both answers to each example with question, gold, tokens and verdict, in lines of at most `width` cells.
+
+    `only`: "changed" keeps the examples whose text differs, "lost" those that were right and are wrong now, "gained"
+    the reverse.  Nothing that a model wrote can act on the terminal.  A width below 24 counts as 24.
+    Raises: ValueError when the sides do not hold the same examples, or for an unknown `only`.
+    """
+    width = max(width, NARROWEST)
+    if only not in ("all", "changed", "lost", "gained"):
+        raise ValueError(f"only: {only!r} is not one of all, changed, lost, gained")
+    pairs = list(comparison.pairs())
+    shown = [(before, after) for before, after in pairs if only == "all" or _matches(before, after, only)]
+    lines = wrap(f"{neutral(comparison.name)}: {len(pairs)} questions, {len(shown)} shown ({only})", width)
+    for number, (before, after) in enumerate(shown, start=1):
+        lines += ["", *_example(number, len(shown), before, after, width)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _matches(before: Graded, after: Graded, only: Only) -> bool:
+    if only == "changed":
+        return before.text != after.text
+    right_before = only == "lost"
+    return before.is_correct == right_before and after.is_correct != right_before
+
+
+def _outcome(before: Graded, after: Graded) -> str:
+    if before.is_correct == after.is_correct:
+        return "right both times" if after.is_correct else "wrong both times"
+    return "GAINED" if after.is_correct else "LOST"
+
+
+def _example(number: int, count: int, before: Graded, after: Graded, width: int) -> list[str]:
+    title = clip(f"── {number} of {count} · {_outcome(before, after)} · {neutral(before.example)} ", width)
+    lines = [_rule(title, width)]
+    lines += _labelled("question", before.question, width) + _labelled("gold", before.gold, width)
+    if width < NARROW:
+        for name, graded in (("before", before), ("after", after)):
+            lines += _answer(name, graded, width)
+        return lines
+    half = (width - 3) // 2
+    columns = zip_longest(_answer("before", before, half), _answer("after", after, half), fillvalue="")
+    return lines + [f"{pad(left, half)} │ {right}" for left, right in columns]
+
+
+def _rule(title: str, width: int) -> str:
+    filled = pad(title, width)
+    return title + "─" * (len(filled) - len(title))
+
+
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    first, *rest = wrap(neutral(text), width - LABEL)
+    return [f"{label:<{LABEL}}{first}", *(" " * LABEL + line for line in rest)]
+
+
+def _answer(name: str, graded: Graded, width: int) -> list[str]:
+    mark = "right" if graded.is_correct else "WRONG"
+    lines = ["", *wrap(f"[{name}] {graded.tokens} tokens, {mark}", width)]
+    lines += wrap(neutral(graded.text, keep_lines=True).strip("\n") or "(no text)", width)
+    if graded.reasoning:
+        lines += ["  " + line for line in wrap(f"judge: {neutral(graded.reasoning)}", width - 2)]
+    return lines

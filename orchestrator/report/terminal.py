@@ -1,0 +1,194 @@
+"""The live view in a terminal. The only module of the reports that draws with rich."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.report.figures import duration, money, score
+from orchestrator.report.live import PLANS, printable, progress_text
+from orchestrator.report.snapshot import MemberView, Phase, Snapshot, Stage, steps, steps_done
+
+WIDE = 110  # columns from which the stages have room for their names
+COLUMNS: tuple[tuple[Phase, Stage], ...] = (
+    ("pre", "merge"), ("pre", "answer"), ("pre", "judge"), ("pre", "score"),
+    ("mut", "reflect"), ("mut", "answer"), ("mut", "judge"), ("mut", "score"),
+)  # fmt: skip
+RULE = "│ "  # before the second phase
+FAILURES = 2  # named below the table
+AROUND = 10  # lines that are not members: heading, table head, hidden count, failures, foot
+
+
+class TerminalView:
+    """Redraws in place on `show`, and only then: no thread, no flicker, nothing left behind on `close`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False, force_terminal=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        self._is_open = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        if not self._is_open:
+            self._live.start()
+            self._is_open = True
+        self._live.update(Screen(snapshot), refresh=True)
+
+    def line(self, text: str) -> None:
+        # While the live part is up, rich puts this above it and draws the live part again below.
+        self._console.print(Text(printable(text)))
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._live.stop()
+
+
+class Screen:
+    """A snapshot laid out for whatever size the terminal has at this moment."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        width, height = console.size
+        snapshot = self._snapshot
+        parts: list[RenderableType] = [_heading(snapshot, width)]
+        if snapshot.best_ever is not None or snapshot.best is not None:
+            parts.append(_standing(snapshot))
+        parts.append(Text(PLANS[snapshot.plan], style="dim"))
+        if snapshot.progress is not None:
+            parts.append(_progress(snapshot, width))
+        elif snapshot.members:
+            parts.append(_members(snapshot, width, max(1, height - AROUND)))
+        parts += [Text(""), *_foot(snapshot)]
+        yield Group(*parts)
+
+
+def _heading(snapshot: Snapshot, width: int) -> RenderableType:
+    """Run, generation, a bar of the generations, and the time."""
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(no_wrap=True, max_width=max(12, width // 3))
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_column(no_wrap=True, justify="right")
+    done = min(snapshot.generations, snapshot.generation) + _share_of_generation(snapshot)
+    left = "" if snapshot.left_s is None else f", about {duration(snapshot.left_s)} left"
+    grid.add_row(
+        Text(printable(snapshot.run), style="bold", overflow="ellipsis"),
+        Text(_generation(snapshot)),
+        ProgressBar(total=max(snapshot.generations, 1), completed=done, complete_style="cyan", finished_style="cyan"),
+        Text(f"{duration(snapshot.elapsed_s)}{left}", style="dim"),
+    )
+    return grid
+
+
+def _generation(snapshot: Snapshot) -> str:
+    if snapshot.plan == "clusters":
+        return f"{snapshot.generations} generations to come"
+    place = min(snapshot.generation + 1, snapshot.generations)
+    return f"generation {snapshot.generation} ({place} of {snapshot.generations})"
+
+
+def _share_of_generation(snapshot: Snapshot) -> float:
+    """The population's evaluation is counted as nothing: after the first generation it is all known already."""
+    if snapshot.plan == "final":
+        return float(snapshot.generations)
+    if snapshot.plan != "offspring" or not snapshot.members:
+        return 0.0
+    path = sum(len(steps(member)) for member in snapshot.members)
+    return sum(steps_done(member) for member in snapshot.members) / max(path, 1)
+
+
+def _standing(snapshot: Snapshot) -> Text:
+    text = Text("best so far ", no_wrap=True, overflow="ellipsis")
+    text.append(score(snapshot.best_ever), style="bold cyan")
+    if snapshot.baseline is not None:
+        gain = "" if snapshot.best_ever is None else f" ({snapshot.best_ever - snapshot.baseline:+.4f})"
+        text.append(f"{gain}  zero vector {score(snapshot.baseline)}")
+    text.append(f"  best now {score(snapshot.best)}, mean {score(snapshot.mean)}", style="dim")
+    return text
+
+
+def _progress(snapshot: Snapshot, width: int) -> RenderableType:
+    done, total = snapshot.progress or (0, 0)
+    bar = ProgressBar(total=max(total, 1), completed=done, width=max(10, width - 2), complete_style="cyan")
+    return Group(Text(printable(progress_text(snapshot))), bar)
+
+
+def _members(snapshot: Snapshot, width: int, room: int) -> RenderableType:
+    """A row a member: a mark for each stage that lies behind it, where it is now, and what came out."""
+    shown, hidden = _choose(snapshot.members, room)
+    is_mutating = any(member.target is not None for member in snapshot.members)
+    columns = [one for one in COLUMNS if snapshot.plan == "offspring" and (is_mutating or one[0] == "pre")] or [
+        one for one in COLUMNS if one[0] == "pre" and one[1] != "merge"
+    ]
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", expand=False)
+    table.add_column("individual", no_wrap=True, min_width=16)
+    for _, stage in columns:
+        name = stage if width >= WIDE else stage[0]
+        table.add_column(RULE + name if stage == "reflect" else name, no_wrap=True)
+    table.add_column("now", no_wrap=True, min_width=9)
+    if is_mutating:
+        table.add_column("cluster", no_wrap=True, justify="right")
+    table.add_column("fitness", no_wrap=True, justify="right", min_width=7)
+    for member in shown:
+        table.add_row(*_row(member, columns, is_mutating))
+    return Group(table, Text(hidden, style="dim")) if hidden else table
+
+
+def _row(member: MemberView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:
+    path, done = steps(member), steps_done(member)
+    cells = [Text(printable(member.node))]
+    for column in columns:
+        bar = RULE if column[1] == "reflect" else ""
+        cells.append(Text.assemble((bar, "dim"), _mark(member, path.index(column) if column in path else -1, done)))
+    style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(member.stage, "cyan")
+    cells.append(Text(member.stage, style=style))
+    if is_mutating:
+        cells.append(Text(member.target or ""))
+    return [*cells, Text(score(member.fitness), style="" if member.fitness is not None else "dim")]
+
+
+def _mark(member: MemberView, place: int, done: int) -> tuple[str, str]:
+    """Signs that differ without colour too."""
+    if place < 0:
+        return " ", ""
+    if place < done:
+        return "✓", "green"
+    if place == done and member.stage not in ("waiting", "failed"):
+        return "●", "bold cyan"
+    return "·", "dim"
+
+
+def _choose(members: tuple[MemberView, ...], room: int) -> tuple[list[MemberView], str]:
+    """As many members as there is room for, in their order: those at work first, then waiting, then finished."""
+    if len(members) <= room:
+        return list(members), ""
+    order = {"failed": 0, "waiting": 2, "done": 3}
+    ranked = sorted(members, key=lambda member: order.get(member.stage, 1))
+    kept = {member.node for member in ranked[:room]}
+    rest = ranked[room:]
+    waiting = sum(member.stage == "waiting" for member in rest)
+    finished = sum(member.stage == "done" for member in rest)
+    counts = [(waiting, "waiting"), (finished, "done"), (len(rest) - waiting - finished, "at work")]
+    return [one for one in members if one.node in kept], "and " + ", ".join(f"{n} {name}" for n, name in counts if n)
+
+
+def _foot(snapshot: Snapshot) -> list[Text]:
+    queues = "  ".join(f"{printable(name)} {depth}" for name, depth in snapshot.queues.items())
+    used = f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {money(snapshot.cost_usd)}"
+    failed = [member for member in snapshot.members if member.stage == "failed"]
+    lines = [
+        Text(f"{member.node} failed: {printable(member.error or '')}", style="red", no_wrap=True, overflow="ellipsis")
+        for member in failed[:FAILURES]
+    ]
+    lines += [Text(f"queued  {queues or 'nothing'}     {used}", style="dim", no_wrap=True, overflow="ellipsis")]
+    if snapshot.note and snapshot.progress is None:
+        lines.append(Text(printable(snapshot.note), style="yellow", no_wrap=True, overflow="ellipsis"))
+    return lines
