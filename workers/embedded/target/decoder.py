@@ -1,0 +1,172 @@
+"""The forward pass of a Llama-shaped model, for one prompt at a time and for a fixed number of rows at a time.
+
+The weights come from transformers' own model of the folder; what is ours is the order of the work.  A library's
+linear layer gives each row the same bits whatever its neighbours hold, as long as the number of rows is the same.
+So a prompt is always alone, and a step always has all rows, used or not: no answer depends on its company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
+from transformers import AutoModelForCausalLM
+
+from workers.embedded.target.attention import Plan, attend
+from workers.embedded.target.rows import Rows
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+ROPES = ("default", "linear", "llama3", "yarn")  # whose angles do not depend on how long a text is
+
+Attend = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block's weights; the three projections into attention are one matrix, and so are gate and up."""
+
+    before: torch.Tensor
+    qkv: torch.Tensor
+    qkv_bias: torch.Tensor | None
+    head_norm: torch.Tensor | None  # [heads + kv heads, d]: Qwen3 normalizes each query and key
+    out: torch.Tensor
+    after: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a finished prompt leaves: kv [layers, 2, kv heads, tokens, d], the last logits [vocabulary] float32."""
+
+    kv: torch.Tensor
+    logits: torch.Tensor
+
+    @property
+    def bytes(self) -> int:
+        return self.kv.nbytes + self.logits.nbytes
+
+
+class Decoder:
+    """A model of one of `FAMILIES`, loaded from a folder.
+
+    Raises: ValueError when the model is of another kind. OSError when the folder holds no model.
+    """
+
+    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        config = model.config
+        _supported(config)
+        attention = model.model.layers[0].self_attn
+        self.dtype = dtype
+        self.context: int = config.max_position_embeddings
+        self.vocabulary: int = config.vocab_size
+        self.eos = _eos(model)
+        self.d: int = attention.head_dim
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self._eps: float = config.rms_norm_eps
+        self._embedding = model.model.embed_tokens.weight.detach()
+        self._norm = model.model.norm.weight.detach()
+        self._head = model.lm_head.weight.detach()
+        self._cos, self._sin = self._angles(model.model.rotary_emb)
+        # The fused copies replace the model's own matrices one layer at a time, not all at once.
+        self._layers: list[Layer] = []
+        while len(model.model.layers):
+            self._layers.append(self._fused(model.model.layers[0]))
+            del model.model.layers[0]
+
+    def rows(self, count: int) -> Rows:
+        return Rows(len(self._layers), count, self.kv_heads, self.d, self.dtype)
+
+    def prefill(self, ids: Sequence[int]) -> Prompt:
+        """Run one prompt, alone."""
+        length = len(ids)
+        kept: list[torch.Tensor] = []
+
+        def whole(qk: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+            query, key, value = (part.transpose(0, 1) for part in (*qk.split((self.heads, self.kv_heads), 1), value))
+            kept.append(torch.stack((key, value)))
+            found = scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)
+            return found[0].transpose(0, 1).reshape(length, -1)
+
+        x = self._embedding[torch.tensor(ids)]
+        for layer in self._layers:
+            x = self._block(x, layer, self._cos[:length], self._sin[:length], whole)
+        return Prompt(torch.stack(kept), self._logits(x[-1:])[0])
+
+    def step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, plan: Plan) -> torch.Tensor:
+        """One token in every row: tokens [rows] at positions [rows] -> logits [rows, vocabulary] float32."""
+        cos, sin = self._cos[positions], self._sin[positions]
+        x = self._embedding[tokens]
+        for number, layer in enumerate(self._layers):
+
+            def own(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
+                query, key = qk.split((self.heads, self.kv_heads), 1)
+                return attend(query, rows.put(number, torch.stack((key, value), 1), positions), plan)
+
+            x = self._block(x, layer, cos, sin, own)
+        return self._logits(x)
+
+    def _block(self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, look: Attend) -> torch.Tensor:
+        """x [n, hidden] -> [n, hidden]. `look` gets queries and keys [n, heads + kv heads, d], values [n, kv heads, d]."""
+        hidden = x.shape[-1:]
+        projected = linear(rms_norm(x, hidden, layer.before, self._eps), layer.qkv, layer.qkv_bias)
+        qk, value = projected.view(len(x), -1, self.d).split((self.heads + self.kv_heads, self.kv_heads), 1)
+        if layer.head_norm is not None:
+            qk = rms_norm(qk, (self.d,), None, self._eps) * layer.head_norm
+        # `sin` carries the minus of the first half, so that a turn is two products of the plain and the swapped halves.
+        qk = torch.addcmul(qk * cos, torch.roll(qk, self.d // 2, -1), sin)
+        x = x + linear(look(qk, value), layer.out)
+        gate, up = linear(rms_norm(x, hidden, layer.after, self._eps), layer.gate_up).chunk(2, -1)
+        return x + linear(silu(gate) * up, layer.down)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        return linear(rms_norm(x, x.shape[-1:], self._norm, self._eps), self._head).float()
+
+    def _angles(self, rotary: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin [context, 1, d] of every position, sin with the minus of the rotation's first half."""
+        cos, sin = rotary(self._embedding[:1], torch.arange(self.context)[None])
+        sign = torch.ones(self.d, dtype=self.dtype)
+        sign[: self.d // 2] = -1
+        return cos[0, :, None].detach(), (sin[0, :, None] * sign).detach()
+
+    def _fused(self, block: Any) -> Layer:
+        attention, mlp = block.self_attn, block.mlp
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        biased = attention.q_proj.bias is not None
+        normed = hasattr(attention, "q_norm")
+        counts = ((attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)) if normed else ()
+        return Layer(
+            before=block.input_layernorm.weight.detach(),
+            qkv=torch.cat([p.weight.detach() for p in projections]),
+            qkv_bias=torch.cat([p.bias.detach() for p in projections]) if biased else None,
+            head_norm=torch.cat([n.weight.detach().expand(k, -1) for n, k in counts]) if normed else None,
+            out=attention.o_proj.weight.detach(),
+            after=block.post_attention_layernorm.weight.detach(),
+            gate_up=torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()]),
+            down=mlp.down_proj.weight.detach(),
+        )
+
+
+def _supported(config: Any) -> None:
+    rope = (config.rope_parameters or {}).get("rope_type", "default")
+    plain = config.hidden_act == "silu" and not getattr(config, "mlp_bias", False)
+    sliding = getattr(config, "use_sliding_window", False)
+    out_bias = config.model_type == "llama" and config.attention_bias
+    if config.model_type not in FAMILIES or rope not in ROPES or not plain or sliding or out_bias:
+        raise ValueError(
+            f"the embedded target runs {', '.join(FAMILIES)} with silu, full attention and a rope of {', '.join(ROPES)}; "
+            f"this model is {config.model_type} with {config.hidden_act} and {rope}: serve it with SGLang"
+        )
+
+
+def _eos(model: Any) -> frozenset[int]:
+    """All tokens that end an answer, from the generation config or else the model's own."""
+    eos = model.generation_config.eos_token_id if model.generation_config else None
+    eos = model.config.eos_token_id if eos is None else eos
+    return frozenset([eos] if isinstance(eos, int) else eos or [])
