@@ -1,0 +1,67 @@
+"""A sound `.config` of one's own, in a folder of its own, for each test to change or to spoil."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+class Sound:
+    """A `.config` that loads, and the files that it names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / ".config"
+        self.questions = folder / "questions.jsonl"
+        self.questions.write_text("".join(json.dumps({"question": str(n)}) + "\n" for n in range(40)))
+        self.deltas = folder / "deltas.json"
+        self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
+        self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
+        self.put("FINANCEBENCH_PATH", f'"{self.questions}"')
+        self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
+
+    def put(self, name: str, written: str) -> None:
+        """Let `written` stand behind CONFIG_`name`= in the file."""
+        pattern = re.compile(rf"^(CONFIG_{name}=.*|# CONFIG_{name} is not set)$", re.MULTILINE)
+        text, times = pattern.subn(lambda _: f"CONFIG_{name}={written}", self.path.read_text())
+        assert times == 1
+        self.path.write_text(text)
+
+    def leave_out(self, name: str) -> None:
+        self.path.write_text(re.sub(rf"^CONFIG_{name}=.*\n", "", self.path.read_text(), flags=re.MULTILINE))
+
+    def append(self, line: str) -> None:
+        self.path.write_text(self.path.read_text() + line + "\n")
+
+    def write_deltas(self, deltas: object) -> None:
+        self.deltas.write_text(deltas if isinstance(deltas, str) else json.dumps(deltas))
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Sound:
+    return Sound(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared_sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
+    """One that nobody changes."""
+    return Sound(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture
+def problems(sound: Sound) -> Callable[..., tuple[str, ...]]:
+    """What `load_settings` has against the file, with the overrides that are given."""
+    from orchestrator.settings import SettingsError, load_settings
+
+    def told(*overrides: str) -> tuple[str, ...]:
+        with pytest.raises(SettingsError) as error:
+            load_settings(sound.path, overrides)
+        return error.value.problems
+
+    return told

@@ -1,0 +1,250 @@
+"""What options must be to one another, and to the files that they name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import load_settings, read_deltas
+
+ZEROS = {str(cluster): 0.0 for cluster in range(12)}
+
+
+# selection (genetic_evolution_plan.md section 2)
+
+
+@pytest.mark.parametrize("name", ["TOURNAMENT_SIZE", "TRUNCATION_TOP_K"])
+def test_the_chosen_selection_needs_its_own_parameter_and_not_the_other_s(sound: Any, problems: Any, name: str) -> None:
+    selection = {"TOURNAMENT_SIZE": "tournament", "TRUNCATION_TOP_K": "truncation"}
+    other = next(one for one in selection if one != name)
+    sound.leave_out(name)
+
+    assert problems(f"SELECTION={selection[name]}") == (
+        f"CONFIG_{name}: is not set, and SELECTION '{selection[name]}' needs it",
+    )
+    assert getattr(load_settings(sound.path, [f"SELECTION={selection[other]}"]), name.lower()) == -1
+
+
+@pytest.mark.parametrize(("selection", "name"), [("tournament", "TOURNAMENT_SIZE"), ("truncation", "TRUNCATION_TOP_K")])
+def test_parents_are_drawn_from_two_individuals_to_the_whole_population(
+    sound: Any, problems: Any, selection: str, name: str
+) -> None:
+    chosen = f"SELECTION={selection}"
+
+    assert problems(chosen, f"{name}=1") == (f"CONFIG_{name}: '1' is out of range (2 to 10000)",)
+    assert problems(chosen, f"{name}=5") == (f"CONFIG_{name}: 5 is more than POPULATION_SIZE (4)",)
+    for allowed in (2, 4):
+        assert getattr(load_settings(sound.path, [chosen, f"{name}={allowed}"]), name.lower()) == allowed
+
+
+def test_a_pool_of_parents_smaller_than_the_number_of_parents_is_enough(sound: Any) -> None:
+    """They are drawn with replacement."""
+    settings = load_settings(sound.path, ["SELECTION=truncation", "TRUNCATION_TOP_K=2", "ELITISM_SIZE=0"])
+
+    assert settings.truncation_top_k < 2 * settings.population_size
+
+
+def test_elites_leave_room_for_a_child(sound: Any, problems: Any) -> None:
+    assert problems("ELITISM_SIZE=4") == (
+        "CONFIG_ELITISM_SIZE: 4 leaves no room for children: it must be less than POPULATION_SIZE (4)",
+    )
+    assert load_settings(sound.path, ["ELITISM_SIZE=3"]).elitism_size == 3
+    assert load_settings(sound.path, ["ELITISM_SIZE=0"]).elitism_size == 0
+
+
+@pytest.mark.parametrize("name", ["LAMBDA_SHORTNESS", "LAMBDA_CORRECTNESS"])
+@pytest.mark.parametrize("weight", ["-0.1", "1.01"])
+def test_weights_lie_between_0_and_1(problems: Any, name: str, weight: str) -> None:
+    assert problems(f"{name}={weight}") == (f"CONFIG_{name}: '{weight}' is out of range (0 to 1)",)
+
+
+# deltas
+
+
+@pytest.mark.parametrize(
+    ("deltas", "told"),
+    [
+        ({key: 0.0 for key in ZEROS if key != "11"}, "lacks '11' (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
+        (ZEROS | {"12": 0.0}, "has the unknown '12' (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
+        (
+            {("01" if key == "1" else key): 0.0 for key in ZEROS},
+            "lacks '1' and has the unknown '01' (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)",
+        ),
+        ({}, "lacks '0', '1', '2', '3', '4', ... (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
+        (json.dumps(ZEROS)[:-1] + ', "3": 1}', "repeats '3' (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
+        (ZEROS | {"3": "0.5"}, "has '0.5' for cluster 3, which is not a finite number"),
+        (ZEROS | {"3": None}, "has 'None' for cluster 3, which is not a finite number"),
+        (ZEROS | {"3": True}, "has 'True' for cluster 3, which is not a finite number"),
+        (ZEROS | {"3": float("nan")}, "has 'nan' for cluster 3, which is not a finite number"),
+        (ZEROS | {"3": float("-inf")}, "has '-inf' for cluster 3, which is not a finite number"),
+        (json.dumps(ZEROS).replace('"3": 0.0', '"3": 1' + "0" * 400), "for cluster 3, which is not a finite number"),
+        ([0.0] * 12, "is not a JSON object of cluster ids and numbers"),
+        ("{", "cannot be read as JSON"),
+        ("[" * 100_000, "cannot be read as JSON"),
+    ],
+)
+def test_deltas_are_one_finite_number_for_each_cluster(sound: Any, problems: Any, deltas: object, told: str) -> None:
+    sound.write_deltas(deltas)
+
+    (line,) = problems()
+    assert line.startswith("CONFIG_INITIAL_DELTAS_PATH: ") and told in line
+
+
+def test_deltas_follow_the_number_of_clusters(sound: Any, problems: Any) -> None:
+    assert "lacks '12'" in problems("KMEANS_CLUSTERS=11")[0]
+
+    sound.write_deltas({str(cluster): cluster for cluster in (4, 3, 2, 1, 0)})
+
+    assert load_settings(sound.path, ["KMEANS_CLUSTERS=3"]).kmeans_clusters == 3
+    assert list(read_deltas(sound.deltas, 3).items()) == [("0", 0.0), ("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]
+
+
+# files
+
+
+@pytest.mark.parametrize("name", ["FINANCEBENCH_PATH", "INITIAL_DELTAS_PATH", "CLUSTER_DESCRIPTIONS_PATH"])
+def test_a_file_must_be_there(sound: Any, problems: Any, name: str) -> None:
+    missing = sound.folder / "missing"
+
+    assert problems(f"{name}={missing}") == (f"CONFIG_{name}: {str(missing)!r} is not there",)
+    assert problems(f"{name}={sound.folder}") == (f"CONFIG_{name}: {str(sound.folder)!r} is not a file",)
+
+
+def test_relative_paths_start_at_the_working_directory(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sound.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(sound.folder / "elsewhere")
+
+    settings = load_settings(sound.path, ["FINANCEBENCH_PATH=../questions.jsonl"])
+
+    assert settings.financebench_path == Path("../questions.jsonl")
+
+
+@pytest.mark.parametrize("name", ["TARGET_MODEL", "EMBEDDER_MODEL"])
+def test_a_model_in_a_folder_must_be_there(sound: Any, problems: Any, name: str) -> None:
+    assert problems(f"{name}=./no/such/model") == (f"CONFIG_{name}: './no/such/model' is not a folder",)
+    assert load_settings(sound.path, [f"{name}={sound.folder}"])
+
+
+# questions
+
+
+@pytest.mark.parametrize("name", ["FINANCEBENCH_POOL_INDICES", "VALIDATION_INDICES"])
+@pytest.mark.parametrize(
+    ("indices", "told"),
+    [
+        ("1;2", "is neither an index nor a range"),
+        ("1,,2", "is neither an index nor a range"),
+        ("-3", "is neither an index nor a range"),
+        ("All", "is neither an index nor a range"),
+        ("9-2", "runs backwards"),
+        ("1-5,3", "names 3 twice"),
+        ("38-40", "names 40, but the data set has 40 lines"),
+    ],
+)
+def test_indices_are_indices_of_the_data_set(problems: Any, name: str, indices: str, told: str) -> None:
+    other = "VALIDATION_INDICES" if name == "FINANCEBENCH_POOL_INDICES" else "FINANCEBENCH_POOL_INDICES"
+
+    (line,) = problems(f"{name}={indices}", f"{other}=37")
+    assert line.startswith(f"CONFIG_{name}: ") and told in line
+
+
+def test_the_pool_is_not_empty(problems: Any) -> None:
+    assert problems("FINANCEBENCH_POOL_INDICES=") == ("CONFIG_FINANCEBENCH_POOL_INDICES: is empty",)
+
+
+@pytest.mark.parametrize(("pool", "validation"), [("0-7", "7,8"), ("all", "39"), ("5", "all"), ("0-3,20-30", "4,22")])
+def test_the_validation_set_has_nothing_of_the_pool(problems: Any, pool: str, validation: str) -> None:
+    (line,) = problems(f"FINANCEBENCH_POOL_INDICES={pool}", f"VALIDATION_INDICES={validation}")
+
+    assert line.startswith("CONFIG_VALIDATION_INDICES: has question ")
+
+
+def test_a_data_set_has_questions(sound: Any, problems: Any) -> None:
+    sound.questions.write_text("\n\n")
+
+    assert f"CONFIG_FINANCEBENCH_PATH: {str(sound.questions)!r} holds no question" in problems()
+
+
+# prompts, addresses, commands, limits
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{context}", "lacks the placeholder {query}"),
+        ("{query}", "lacks the placeholder {context}"),
+        ("no names", "lacks the placeholder {context}, {query}"),
+        ("{{context}} {query}", "lacks the placeholder {context}"),
+        ("{context} {query} {answer}", "has the unknown placeholder '{answer}'"),
+        ("{context} {query} {}", "has the unknown placeholder '{}'"),
+        ("{context.real} {query}", "has the unknown placeholder '{context.real}'"),
+        ("{context!r} {query:>9}", "has the unknown placeholder '{context!r}, {query:>9}'"),
+        ("{context} {query", "has braces that do not match"),
+        ("{context} {query} }", "has braces that do not match"),
+    ],
+)
+def test_a_prompt_template_has_its_two_placeholders_and_no_other(problems: Any, template: str, told: str) -> None:
+    (line,) = problems(f"TARGET_PROMPT_TEMPLATE={template}")
+
+    assert line.startswith(f"CONFIG_TARGET_PROMPT_TEMPLATE: {told}")
+
+
+def test_braces_as_such_may_stand_in_a_prompt_template(sound: Any) -> None:
+    template = load_settings(sound.path, ["TARGET_PROMPT_TEMPLATE={{json}} {context} {query}"]).target_prompt_template
+
+    assert template.format(context="pages", query="why?") == "{json} pages why?"
+
+
+def test_an_external_farm_needs_an_address(sound: Any, problems: Any) -> None:
+    assert problems("FARM=external") == ("CONFIG_REDIS_URL: is empty, and FARM 'external' needs it",)
+    for url in ("redis://127.0.0.1:6379/0", "rediss://u:p@host/1", "redis+socket:///run/valkey.sock?virtual_host=0"):
+        assert load_settings(sound.path, ["FARM=external", f"REDIS_URL={url}"]).redis_url == url
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://host", "redis://", "redis://host:port"])
+def test_the_address_of_a_redis_has_its_form(problems: Any, url: str) -> None:
+    (line,) = problems(f"REDIS_URL={url}")
+
+    assert line.startswith(f"CONFIG_REDIS_URL: {url!r} is not an address")
+
+
+def test_a_password_is_not_told(problems: Any) -> None:
+    (line,) = problems("REDIS_URL=amqp://user:secret@host")
+
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize("name", ["SGLANG_URL", "OPENAI_BASE_URL"])
+def test_the_address_of_a_server_is_http(sound: Any, problems: Any, name: str) -> None:
+    assert problems(f"{name}=127.0.0.1:30000") == (
+        f"CONFIG_{name}: '127.0.0.1:30000' is not an address of the form http://HOST:PORT",
+    )
+    assert load_settings(sound.path, [f"{name}=http://127.0.0.1:30000"])
+
+
+def test_a_server_of_others_is_not_restarted(problems: Any) -> None:
+    (line,) = problems("SGLANG_URL=http://127.0.0.1:1", "SGLANG_LIFECYCLE=restart")
+
+    assert line.startswith("CONFIG_SGLANG_LIFECYCLE: 'restart' cannot restart the running server")
+
+
+@pytest.mark.parametrize("name", ["SGLANG_COMMAND", "SGLANG_ARGS"])
+def test_a_command_can_be_split(problems: Any, name: str) -> None:
+    (line,) = problems(f"{name}=python 'unfinished")
+
+    assert line.startswith(f"CONFIG_{name}: cannot be split as a shell would")
+
+
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_told(problems: Any) -> None:
+    (line,) = problems("OPENAI_API_KEY_ENV=sk-secret")
+
+    assert line.startswith("CONFIG_OPENAI_API_KEY_ENV: ") and "secret" not in line
+
+
+def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
+    (line,) = problems("OPENAI_TOKENS_PER_MINUTE=1000")
+
+    assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")

@@ -1,0 +1,65 @@
+"""The files in configs/ and the page in docs/ are complete and current."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import load_settings
+from orchestrator.settings.document import document
+from orchestrator.settings.model import options
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = sorted((ROOT / "configs").glob("*.config"))
+
+
+def test_a_configuration_ships_for_the_embedded_farm_and_for_a_gpu() -> None:
+    assert {"embedded.config", "gpu.config"} <= {path.name for path in SHIPPED}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_file_names_every_option(path: Path) -> None:
+    named = set(re.findall(r"^(?:# )?CONFIG_(\w+)(?:=| is not set)", path.read_text(), re.MULTILINE))
+
+    assert named == {option.name for option in options()}
+
+
+def test_the_embedded_configuration_loads_at_the_root_of_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+    settings = load_settings(Path("configs/embedded.config"))
+
+    assert (settings.farm, settings.target_model, settings.embedder_model) == ("embedded", "embedded", "embedded")
+    assert settings.openai_price_prompt == settings.openai_price_completion == 0
+
+
+def test_the_gpu_configuration_loads_where_financebench_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given 150 questions where the file says, and the zero deltas of a checkout
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "financebench_open_source.jsonl").write_text('{"question": ""}\n' * 150)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+
+    settings = load_settings(Path("configs/gpu.config"))
+
+    assert (settings.farm, settings.target_engine, settings.device) == ("external", "sglang", "cuda")
+    assert settings.target_max_new_tokens == 512
+
+
+def test_the_zero_deltas_are_zero_for_the_default_clusters() -> None:
+    assert json.loads((ROOT / "configs" / "deltas_zero.json").read_text()) == {str(c): 0.0 for c in range(12)}
+
+
+def test_the_page_of_all_settings_is_current() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text("utf-8") == document(), (
+        "run: python -m orchestrator.settings document"
+    )
+
+
+@pytest.mark.parametrize("option", options(), ids=lambda option: option.name)
+def test_the_page_describes_every_option_once(option: Any) -> None:
+    assert document().count(f"**`CONFIG_{option.name}`**") == 1

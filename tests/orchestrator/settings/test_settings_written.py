@@ -1,0 +1,129 @@
+"""What is written reads back; what changed is named; what workers get is what was set."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+
+from orchestrator.settings import MAY_CHANGE, Settings, changed, load_settings, make_run, write_config
+from orchestrator.settings.kconfig import Kconfig
+from orchestrator.settings.model import Option, options
+from tasks.run import Run
+
+
+def another(option: Option, value: Any) -> Any:
+    """A value of the same option that differs from `value`; for a check of one option at a time."""
+    if get_origin(option.kind) is Literal:
+        return next(word for word in get_args(option.kind) if word != value)
+    if option.kind is bool:
+        return not value
+    if option.kind in (int, float):
+        return option.kind(next(one for one in (option.rule.high, option.rule.high / 2) if one != value))
+    if option.kind is str:
+        return value + ' "x" \\ \n'
+    return Path("somewhere/else")
+
+
+def test_written_settings_read_back_equal_and_complete(sound: Any, tmp_path: Path) -> None:
+    settings = load_settings(sound.path)
+
+    write_config(settings, tmp_path / "config")
+
+    assert load_settings(tmp_path / "config") == settings
+    written = (tmp_path / "config").read_text()
+    assert all(re.search(rf"^CONFIG_{option.name}=", written, re.MULTILINE) for option in options())
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("config")] == ["config"]
+
+
+@pytest.mark.parametrize("option", options(), ids=lambda option: option.name)
+def test_each_option_is_written_as_it_is(shared_sound: Any, tmp_path: Path, option: Option) -> None:
+    settings = load_settings(shared_sound.path)
+    other = dataclasses.replace(settings, **{option.field: another(option, getattr(settings, option.field))})
+
+    write_config(other, tmp_path / "config")
+    kconfig = Kconfig()
+    kconfig.load_config(str(tmp_path / "config"))
+    write_config(settings, tmp_path / "before")
+    before = Kconfig()
+    before.load_config(str(tmp_path / "before"))
+
+    differing = [s.name for s in kconfig.unique_defined_syms if s.str_value != before.syms[s.name].str_value]
+    assert differing == changed(settings, other) == [option.name]
+
+
+@pytest.mark.parametrize("number", ["0.1", "0.30000000000000004", "1e-09", "0.7", "1", "0.0"])
+def test_floats_are_written_exactly(sound: Any, tmp_path: Path, number: str) -> None:
+    settings = load_settings(sound.path, [f"MUTPB={number}"])
+
+    write_config(settings, tmp_path / "config")
+
+    assert load_settings(tmp_path / "config").mutpb == float(number)
+
+
+def test_nothing_changed_between_equal_settings(sound: Any) -> None:
+    assert changed(load_settings(sound.path), load_settings(sound.path)) == []
+
+
+def test_what_changed_is_named_in_the_order_of_kconfig(sound: Any) -> None:
+    before, after = load_settings(sound.path), load_settings(sound.path, ["SEED=7", "NGEN=9"])
+
+    assert changed(before, after) == ["NGEN", "SEED"]
+
+
+def test_what_may_change_are_options_that_no_evaluation_and_no_draw_depends_on() -> None:
+    names = [option.name for option in options()]
+
+    assert [name for name in names if name in MAY_CHANGE] == list(MAY_CHANGE)
+    assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(MAY_CHANGE)
+    assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "FINANCEBENCH_POOL_INDICES"} & set(
+        MAY_CHANGE
+    )
+
+
+def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: Any) -> None:
+    # given settings in which no two numbers are alike
+    settings = load_settings(shared_sound.path)
+    numbers = {o.field: o.kind(number) for number, o in enumerate(options(), 1000) if o.kind in (int, float)}
+    words = {o.field: o.name for o in options() if o.kind is str}
+    marked = dataclasses.replace(settings, **numbers, **words, judge_forgiving=False)
+
+    # when they become a run
+    run = make_run(marked, "run-1")
+
+    # then every part of it came from the option of its name
+    assert Run.from_json(run.to_json()) == run
+    assert (run.id, run.seed) == ("run-1", marked.seed)
+    for part, prefix in ((run.target.sampling, "target"), (run.judge, "judge"), (run.reflector, "reflector")):
+        assert dataclasses.asdict(part) == {
+            field.name: getattr(marked, f"{prefix}_{field.name}") for field in dataclasses.fields(part)
+        }
+    assert dataclasses.asdict(run.fitness) == {name: getattr(marked, name) for name in dataclasses.asdict(run.fitness)}
+    assert {name: value for name, value in dataclasses.asdict(run.endpoint).items() if name != "budget_usd"} == {
+        field.name: getattr(marked, f"openai_{field.name}")
+        for field in dataclasses.fields(run.endpoint)
+        if field.name != "budget_usd"
+    }
+    assert run.endpoint.budget_usd == marked.budget_usd
+
+
+def test_a_run_holds_the_target_and_the_clusters(shared_sound: Any) -> None:
+    s = load_settings(shared_sound.path, ["SGLANG_ARGS=--x 1", "TARGET_SYSTEM_PROMPT=one\\ntwo", "CLUSTER_SEED=5"])
+    run = make_run(s, "run-2")
+
+    target, clusters = run.target, run.clusters
+    assert (target.model, target.engine, target.lifecycle, target.url) == ("embedded", "embedded", "resident", "")
+    assert (target.command, target.args) == ("python -m sglang.launch_server", "--x 1")
+    assert (target.device, target.dtype, target.concurrency) == ("cpu", "auto", 32)
+    assert (target.ready_timeout_s, target.request_timeout_s) == (600, 600)
+    assert (target.system_prompt, target.prompt_template) == ("one\ntwo", "Context:\n{context}\n\nQuestion:\n{query}")
+    assert (clusters.folder, clusters.embedder, clusters.device) == ("outputs/clusters", "embedded", "cpu")
+    assert (clusters.components, clusters.count, clusters.seed, clusters.batch_size) == (50, 10, 5, 256)
+    assert run.evaluation_cache is True
+
+
+def test_settings_have_as_many_fields_as_kconfig_has_options() -> None:
+    assert len(dataclasses.fields(Settings)) == len(Kconfig().unique_defined_syms)
