@@ -1,2 +1,58 @@
-def main() -> None:
-    raise SystemExit(0)
+"""The command line: which commands there are.  Each command's own module is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+DESCRIPTION = """\
+Whetstone makes a language model answer in fewer words without getting them wrong.
+
+It evolves one bias for each cluster of the vocabulary, adds it to the logits of a served model, and keeps what
+shortens the answers and leaves them correct.  The work is done by Celery workers."""
+
+EPILOG = """\
+start here:
+  make evolve                                        everything on this machine, with a small model
+  orchestrator evolve --config configs/gpu.config    your model on a GPU (see docs/settings.md)
+
+exit status: 0 done; 1 the settings or arguments are wrong, nothing was started; 2 something broke while running;
+3 the run is parked and `orchestrator retry RUN` goes on with it; 130 interrupted, the same command goes on."""
+
+COMMANDS = {
+    "evolve": "run the evolution, or go on with it",
+    "cluster": "cluster the vocabulary of the target, without evolving",
+    "retry": "go on with a parked run, repeating nothing that was done",
+    "runs": "list runs and where they stand",
+    "status": "where one run stands",
+    "answers": "read a run's answers, before and after, side by side",
+    "farm": "start, stop or look at the embedded farm",
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The top-level parser, with the commands' names and no more."""
+    parser = argparse.ArgumentParser(
+        prog="orchestrator",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    listed = "\n".join(f"  {name:<9} {text}" for name, text in COMMANDS.items())
+    parser.epilog = f"commands (each has its own --help):\n{listed}\n\n{EPILOG}"
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its status.  Wrong arguments are status 1, as wrong settings are."""
+    try:
+        parsed = make_parser().parse_args(argv)
+        command = importlib.import_module(f"orchestrator.commands.{parsed.command}")
+        arguments = command.make_parser().parse_args(parsed.arguments)
+    except SystemExit as stop:  # argparse exits with 2 on wrong arguments, which here means a broken run
+        sys.exit(1 if stop.code == 2 else stop.code)
+    sys.exit(command.run(arguments))

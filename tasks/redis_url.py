@@ -28,10 +28,19 @@ def backend_url(url: str) -> str:
 
 def store_url(url: str) -> str:
     """The address of the store, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
+    return _for_redis(url, _STORE)
+
+
+def queues_url(url: str) -> str:
+    """The address of Celery's messages, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
+    return _for_redis(url, _BROKER)
+
+
+def _for_redis(url: str, offset: int) -> str:
     parts, database = _parse(url)
     if parts.scheme == "unix":
-        return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + _STORE})}"
-    return _tcp(parts, database + _STORE)
+        return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + offset})}"
+    return _tcp(parts, database + offset)
 
 
 def redacted(url: str) -> str:

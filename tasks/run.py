@@ -37,6 +37,7 @@ class Target:
     command: str
     args: str
     device: str
+    dtype: str  # of the embedded target: "auto", "float32" or "bfloat16"
     ready_timeout_s: float
     request_timeout_s: float
     concurrency: int  # requests in flight for one evaluation

@@ -70,12 +70,15 @@ class StageTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """The base of the stage tasks: a failure goes into the plan's record, where the driver and `retry` find it."""
 
     abstract = True
+    max_retries = 5  # of a task whose worker was lost
+    default_retry_delay = 1  # seconds
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        run, plan, index, phase, _ = args
+        run, plan, index, phase, dispatch = args
         failure = {
             "stage": self.name.split(".")[-1],
             "phase": phase,
+            "dispatch": dispatch,
             "task": task_id,
             "error": f"{type(exc).__name__}: {exc}",
             "tries": self.request.retries + 1,

@@ -144,7 +144,9 @@ class Store:
         self.redis.expire(_run(run_id, "wake"), 3600)
 
     def wait(self, run_id: str, seconds: float) -> None:
+        """Sleep until `wake`, but no longer than `seconds`."""
         self.redis.blpop([_run(run_id, "wake")], timeout=seconds)
+        self.redis.delete(_run(run_id, "wake"))
 
     # -- results that runs share -------------------------------------------------------------------------------------
 
@@ -173,11 +175,16 @@ class Store:
             raise KeyError(f"no clustering {clustering!r} in the store")
         return cast(bytes, found)
 
-    def descriptions(self, clustering: str) -> list[dict[str, Any]]:
-        text = self.redis.hget(f"{PREFIX}clustering:{clustering}", "descriptions")
+    def has_clustering(self, clustering: str) -> bool:
+        return bool(self.redis.exists(f"{PREFIX}clustering:{clustering}"))
+
+    def descriptions(self, run_id: str) -> list[dict[str, Any]]:
+        """What the run's clusters hold: the user's own descriptions, or those of its clustering.  Raises: KeyError."""
+        own, clustering = self.fact(run_id, "descriptions"), self.fact(run_id, "clustering")
+        text = own or _text(self.redis.hget(f"{PREFIX}clustering:{clustering}", "descriptions"))
         if text is None:
-            raise KeyError(f"no clustering {clustering!r} in the store")
-        return cast("list[dict[str, Any]]", json.loads(cast(bytes, text)))
+            raise KeyError(f"no clustering of run {run_id!r} in the store")
+        return cast("list[dict[str, Any]]", json.loads(text))
 
     # -- prompts, usage, files ---------------------------------------------------------------------------------------
 

@@ -116,19 +116,19 @@ def _wording(note: str) -> str:
 def _headline(now: Snapshot) -> str:
     if now.plan in ("clusters", "final"):
         return f"run {now.run}: {PLANS[now.plan]}"
+    # Counted from 0, as in the names of the nodes and in all files.
+    which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
     if now.plan == "population":
-        return f"generation {now.generation + 1} of {now.generations}: {PLANS['population']} ({len(now.members)})"
+        return f"{which}: {PLANS['population']} ({len(now.members)})"
     standing = f"best {score(now.best)}, mean {score(now.mean)}, zero vector {score(now.baseline)}"
-    return (
-        f"generation {now.generation + 1} of {now.generations}: {standing}; {PLANS['offspring']} ({len(now.members)})"
-    )
+    return f"{which}: {standing}; {PLANS['offspring']} ({len(now.members)})"
 
 
 def _generation_over(generation: int, now: Snapshot) -> str:
     used = f"{now.calls:,} calls, {now.tokens:,} tokens, {money(now.cost_usd)}"
     left = "" if now.left_s is None else f", about {duration(now.left_s)} left"
     took = f"{duration(now.elapsed_s)} so far{left}"
-    return f"generation {generation + 1} finished: best so far {score(now.best_ever)}; {used}; {took}"
+    return f"generation {generation} finished: best so far {score(now.best_ever)}; {used}; {took}"
 
 
 def _member_over(before: MemberView | None, member: MemberView) -> str:

@@ -84,7 +84,10 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 def mcnemar(gained: int, lost: int) -> float:
     """The two-sided p of as lopsided a split of `gained + lost` changes, if each could as well go either way."""
     changes = gained + lost
-    tail = sum(math.comb(changes, k) for k in range(min(gained, lost) + 1))
+    ways = tail = 1
+    for k in range(min(gained, lost)):
+        ways = ways * (changes - k) // (k + 1)
+        tail += ways
     # Whole numbers until the division: 2 to the power of 1024 and more does not fit a float.
     return min(1.0, 2 * tail / (1 << changes))
 

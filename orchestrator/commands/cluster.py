@@ -1,0 +1,55 @@
+"""`orchestrator cluster`: cluster the vocabulary of the target, once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from orchestrator.commands import common
+from orchestrator.settings import Settings
+from orchestrator.signals import Terminated, raise_on_sigterm
+
+DESCRIPTION = """\
+Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
+
+Every token is decoded and embedded, reduced by PCA and clustered by k-means; end-of-turn tokens are cluster 0, digits
+and arithmetic symbols cluster 1.  The result lies under CONFIG_CLUSTERS_DIR in a folder named by its content, so the
+same vocabulary under the same settings is clustered once."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("cluster", DESCRIPTION)
+    common.add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="the descriptions as JSON")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.guarded(lambda: cluster(common.read_settings(arguments), as_json=arguments.json))
+
+
+def cluster(settings: Settings, *, as_json: bool) -> int:
+    from orchestrator.dispatch.evaluator import Parked
+    from orchestrator.report.live import open_view
+    from orchestrator.runs.clustering import cluster_only
+
+    raise_on_sigterm()
+    view = open_view(sys.stderr)
+    try:
+        folder, descriptions = cluster_only(settings, view)
+    except Parked as parked:
+        return common.fail(common.BROKEN, parked.reason)
+    except KeyboardInterrupt:
+        return common.fail(common.INTERRUPTED, "interrupted; nothing half made is left")
+    except Terminated:
+        return common.fail(common.TERMINATED, "terminated; nothing half made is left")
+    finally:
+        view.close()
+    if as_json:
+        print(json.dumps(descriptions, indent=2, ensure_ascii=False))
+        return common.DONE
+    for cluster in descriptions:
+        print(f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}")
+    print(f"in {folder}")
+    return common.DONE

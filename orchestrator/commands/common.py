@@ -1,0 +1,63 @@
+"""What several commands share: options, exit statuses, and how an error becomes one clear line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.output import OutputError
+from orchestrator.settings import Settings, SettingsError, load_settings
+
+DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+
+def parser_for(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=f"orchestrator {command}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """--config, --set and --output."""
+    parser.add_argument(
+        "--config", type=Path, required=required, metavar="FILE", help="a .config (see `make menuconfig`)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
+        help="set one option for this run, as if the file said so; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="DIR", help="the run's folder, in place of CONFIG_OUTPUT_DIR")
+
+
+def read_settings(arguments: argparse.Namespace) -> Settings:
+    """Raises: SettingsError."""
+    overrides = list(arguments.overrides)
+    if arguments.output is not None:
+        overrides.append(f"OUTPUT_DIR={arguments.output}")
+    return load_settings(arguments.config, overrides)
+
+
+def fail(status: int, *lines: str) -> int:
+    """Print lines to standard error and give back the status."""
+    for line in lines:
+        print(f"orchestrator: {line}", file=sys.stderr)
+    return status
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Do `work`; an error that a user can mend is told in one line each, and never as a traceback."""
+    from orchestrator.runs.farm import FarmUnavailable
+
+    try:
+        return work()
+    except SettingsError as error:
+        return fail(WRONG, *error.problems)
+    except OutputError as error:
+        return fail(WRONG, str(error))
+    except FarmUnavailable as error:
+        return fail(BROKEN, str(error))

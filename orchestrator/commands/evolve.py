@@ -1,0 +1,93 @@
+"""`orchestrator evolve`: run the evolution, or go on with it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import random
+import sys
+from pathlib import Path
+
+from orchestrator.commands import common
+from orchestrator.output import OutputFolder
+from orchestrator.settings import Settings
+from orchestrator.signals import Terminated, raise_on_sigterm
+
+DESCRIPTION = """\
+Run the evolution that a .config describes, or go on with it.
+
+The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
+power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
+and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work."""
+
+EPILOG = """\
+examples:
+  orchestrator evolve --config configs/embedded.config
+  orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
+  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("evolve", DESCRIPTION, epilog=EPILOG)
+    common.add_settings(parser)
+    parser.add_argument("--fresh", action="store_true", help="set aside the run that the output folder holds")
+    parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    def work() -> int:
+        return evolve(common.read_settings(arguments), fresh=arguments.fresh, plain=arguments.plain)
+
+    return common.guarded(work)
+
+
+def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
+    """Run, tell how it went, and return the exit status.
+
+    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
+    """
+    # Here, since these need Celery and DEAP: the checks above answer at once.
+    from orchestrator.dispatch.evaluator import Parked
+    from orchestrator.report.live import open_view
+    from orchestrator.report.summary import final_report
+    from orchestrator.runs.farm import open_farm
+    from orchestrator.runs.session import Session, check_resumable
+
+    output = OutputFolder(settings.output_dir)
+    if fresh and (aside := output.set_aside()):
+        print(f"the earlier run is now in {aside}")
+    check_resumable(output, settings)
+    output.open()
+    (output.path / "parked.json").unlink(missing_ok=True)
+    _log_to(output.log, settings.log_level)
+    raise_on_sigterm()
+    view = open_view(sys.stdout, force="plain" if plain else None)
+    go_on = f"orchestrator retry {output.path}"
+    try:
+        report = Session(settings, output, view, open_farm).run()
+    except KeyboardInterrupt:
+        view.close()
+        return common.fail(common.INTERRUPTED, f"interrupted; the same command goes on, or: {go_on}")
+    except Terminated:
+        view.close()
+        return common.fail(common.TERMINATED, f"terminated; the same command goes on, or: {go_on}")
+    except Parked as parked:
+        view.close()
+        failures = [dataclasses.asdict(failure) for failure in parked.failures]
+        output.write_json("parked.json", {"reason": parked.reason, "failures": failures})
+        more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:]]
+        return common.fail(common.PARKED, f"parked: {parked.reason}", *more, f"go on with: {go_on}")
+    finally:
+        view.close()
+        output.close()
+    text = final_report(report, random.Random(f"report {settings.seed}"))
+    output.write("report.txt", text + "\n")
+    print(text)
+    return common.DONE
+
+
+def _log_to(path: Path, level: str) -> None:
+    """Everything that is logged goes to the run's log, and nothing of it to the terminal."""
+    logging.basicConfig(filename=path, level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)

@@ -1,0 +1,73 @@
+"""`orchestrator farm`: an embedded farm that stays up between runs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+from orchestrator.commands import common
+from orchestrator.settings import Settings
+
+DESCRIPTION = """\
+Start, stop or look at the embedded farm: a Valkey, the workers of the three queues and, without OPENAI_API_KEY, the
+rule-based endpoint.  A farm that is up here is used by `orchestrator evolve` and left running."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("farm", DESCRIPTION)
+    parser.add_argument("action", choices=("up", "down", "status"))
+    common.add_settings(parser, required=False)
+    parser.set_defaults(config=Path("configs/embedded.config"))
+    parser.add_argument("--json", action="store_true", help="status as JSON")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.guarded(lambda: act(arguments))
+
+
+def act(arguments: argparse.Namespace) -> int:
+    from workers.embedded import control
+
+    settings = common.read_settings(arguments)
+    try:
+        if arguments.action == "up":
+            return up(settings)
+        if arguments.action == "down":
+            print("the farm is down" if control.down(settings.farm_dir) else f"no farm is up in {settings.farm_dir}")
+            return common.DONE
+    except control.FarmError as error:
+        return common.fail(common.BROKEN, str(error))
+    return status(settings, as_json=arguments.json)
+
+
+def up(settings: Settings) -> int:
+    from orchestrator.runs.farm import farm_spec
+    from workers.embedded import control
+
+    farm = control.up(farm_spec(settings))
+    print(f"the farm is up in {farm.folder}")
+    print(f"  store and broker   {farm.redis_url}")
+    print(f"  reflector, judge   {farm.endpoint_url or 'OpenAI, by your key'}")
+    print("  stop it with       orchestrator farm down (with the same --config)")
+    return common.DONE
+
+
+def status(settings: Settings, *, as_json: bool) -> int:
+    from workers.embedded import control
+
+    found = control.status(settings.farm_dir.resolve())
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found), indent=2))
+        return common.DONE if found.up else common.BROKEN
+    if not found.up:
+        print(f"no farm is up in {settings.farm_dir}")
+    else:
+        owner = f"it belongs to process {found.owner_pid}" if found.owner_pid else "it stays until `farm down`"
+        print(f"up since {found.started}; {owner}")
+    for process in found.processes:
+        state = "runs" if process.alive else "ended"
+        print(f"  {process.name:<12} {process.pid:>8}  {state:<6} {process.rss / 2**20:8.0f} MiB")
+    return common.DONE if found.up else common.BROKEN

@@ -1,0 +1,1 @@
+"""From a plan to its outcomes: chords of chains on the farm, watched until all members have ended."""

@@ -1,0 +1,32 @@
+"""A plan as a flat chord: one chain of stages a member, and a body that wakes the driver.
+
+The chord is the trigger; what counts is the plan's record in the store.  So a chain holds only the stages that
+have left no record yet, and its messages name run, plan, member, phase and dispatch, never a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from celery import Celery, chain, chord
+from celery.canvas import Signature
+
+from tasks.plan import QUEUE_OF, Member, Step, steps
+
+
+def send(
+    app: Celery, run_id: str, plan_name: str, members: Sequence[Member], recorded: Container[str], dispatch: int
+) -> None:
+    """Send the missing stages of `members` to the farm, as one chord."""
+
+    def signature(step: Step) -> Signature:
+        queue = QUEUE_OF[step.stage]
+        arguments = (run_id, plan_name, step.index, step.phase, dispatch)
+        return app.signature(f"{queue}.{step.stage}", args=arguments, immutable=True)
+
+    chains = []
+    for member in members:
+        missing = [signature(step) for step in steps(member) if step.field not in recorded]
+        chains.append(chain(*missing) if len(missing) > 1 else missing[0])
+    body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)
+    chord(chains, app=app)(body)

@@ -1,0 +1,118 @@
+"""The output folder of a run: what outlives Redis, written so that a kill never leaves half a file."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class OutputError(Exception):
+    """A folder that cannot be used for this run; says why in one line."""
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Replace a file whole: a reader, and a run killed at any moment, sees the old content or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as out:
+        out.write(data.encode() if isinstance(data, str) else data)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.replace(path)
+
+
+class OutputFolder:
+    """The files of one run, by name.  `open` makes the folder and holds it for this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: TextIO | None = None
+
+    # names that more than one module uses
+    config = property(lambda self: self.path / "config")
+    state = property(lambda self: self.path / "evolution_state.json")
+    history = property(lambda self: self.path / "history.jsonl")
+    tree = property(lambda self: self.path / "evolution_tree.json")
+    answers = property(lambda self: self.path / "answers.json")
+    prompts = property(lambda self: self.path / "reflector_prompts")
+    log = property(lambda self: self.path / "run.log")
+
+    def open(self) -> None:
+        """Make the folder and keep other runs out of it.  Raises: OutputError when another run is in it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("a+")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"{self.path} is in use by another run; wait for it, or give another --output") from None
+        except OSError as error:
+            raise OutputError(f"{self.path}: {error.strerror}") from None
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def run_id(self) -> str:
+        """The id of the run that lives here, made at its first start."""
+        path = self.path / "run.json"
+        if path.exists():
+            return run_id_of(self.path)
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
+        run_id = f"{stem}-{secrets.token_hex(4)}"
+        write_atomic(path, json.dumps({"id": run_id}) + "\n")
+        return run_id
+
+    def set_aside(self) -> Path | None:
+        """Move what is here out of the way, to `<name>.1`, `<name>.2`, ...; nothing is deleted."""
+        if not (self.path / "run.json").exists():
+            return None
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
+        self.path.rename(aside)
+        return aside
+
+    def write(self, name: str, data: bytes | str) -> None:
+        write_atomic(self.path / name, data)
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """The generations so far; a last line that a kill cut short is left out."""
+        return read_history(self.history)
+
+    def write_history(self, generations: Iterable[dict[str, Any]]) -> None:
+        self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
+
+
+def run_id_of(folder: Path) -> str:
+    """The id of the run that lives in a folder.  Raises: OutputError when none does."""
+    try:
+        run_id = json.loads((folder / "run.json").read_text())["id"]
+    except FileNotFoundError:
+        raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(f"{folder / 'run.json'} cannot be read: {error}") from None
+    if not isinstance(run_id, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", run_id):
+        raise OutputError(f"{folder / 'run.json'}: {run_id!r} is no run id")
+    return run_id
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    generations = []
+    for line in path.read_text().splitlines():
+        try:
+            generations.append(json.loads(line))
+        except ValueError:
+            break
+    return generations

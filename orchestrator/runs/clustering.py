@@ -1,0 +1,32 @@
+"""Clustering the vocabulary on the farm, without a run around it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from orchestrator.report.live import View
+from orchestrator.report.snapshot import Snapshot
+from orchestrator.runs.farm import open_farm
+from orchestrator.runs.prepare import ensure_clustering
+from orchestrator.settings import Settings, make_run
+
+
+def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
+    """The folder of the clustering and its descriptions.  Raises: FarmUnavailable, Parked."""
+    run_id = f"cluster-{secrets.token_hex(4)}"
+    started = time.monotonic()
+    with open_farm(settings, view.line) as farm:
+
+        def watch(step: str, progress: tuple[int, int] | None) -> None:
+            farm.check()
+            elapsed = time.monotonic() - started
+            view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
+
+        farm.store.put_run(make_run(settings, run_id))
+        try:
+            found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
+            return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
+        finally:
+            farm.store.delete_run(run_id)

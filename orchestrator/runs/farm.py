@@ -1,0 +1,95 @@
+"""The farm of a run: the embedded one, started and taken down with it, or whatever is at CONFIG_REDIS_URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import redis
+from celery import Celery
+
+from orchestrator import signals
+from orchestrator.settings import Settings
+from tasks.redis_url import ENVIRONMENT_VARIABLE, queues_url, redacted, store_url
+from tasks.store import Store, connect
+from workers.app import create_app
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+from workers.queues import QUEUES
+
+
+class FarmUnavailable(Exception):
+    """There is no farm to work with; says why, in one line or with the last lines of a log."""
+
+
+@dataclass(frozen=True)
+class OpenFarm:
+    """A farm that runs: how to send to it, its store, and whether rules answer in place of a language model."""
+
+    app: Celery
+    broker: redis.Redis
+    store: Store
+    rules: bool
+    check: Callable[[], None]  # raises FarmUnavailable when the farm has gone
+
+    def queues(self) -> Mapping[str, int]:
+        """Messages that wait, by queue; those being worked on are not among them."""
+        return {name: int(self.broker.llen(name)) for name in QUEUES}
+
+
+@contextmanager
+def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[OpenFarm]:
+    """The farm that the settings name; an embedded one is taken down at the end, unless it was there to stay.
+
+    Raises: FarmUnavailable.
+    """
+    if settings.farm == "external":
+        line(f"using the farm at {redacted(settings.redis_url)}")
+        yield _connect(settings.redis_url, rules=False, check=lambda: None)
+        return
+    line(f"starting the embedded farm in {settings.farm_dir}")
+    try:
+        farm = control.use(farm_spec(settings))
+    except control.FarmError as error:
+        raise FarmUnavailable(str(error)) from None
+
+    def check() -> None:
+        if not farm.alive:
+            raise FarmUnavailable(farm.failure() or f"the embedded farm in {settings.farm_dir} has ended")
+
+    with farm:
+        try:
+            yield _connect(farm.redis_url, rules=farm.endpoint_url is not None, check=check)
+        finally:
+            if farm.owned:
+                line("taking the embedded farm down")
+                signals.ignore()
+
+
+def farm_spec(settings: Settings) -> FarmSpec:
+    """The embedded farm that the settings ask for; real OpenAI calls need OPENAI_API_KEY or an address of one's own."""
+    real = bool(os.environ.get(settings.openai_api_key_env) or settings.openai_base_url)
+    return FarmSpec(
+        folder=str(settings.farm_dir.resolve()),
+        gpu_slots=settings.gpu_slots,
+        openai_workers=settings.openai_workers,
+        openai_threads=settings.openai_threads,
+        cpu_workers=settings.cpu_workers,
+        faults=settings.embedded_faults,
+        dtype=settings.embedded_dtype,
+        log_level=settings.log_level,
+        embedded_endpoint=not real,
+        offline=settings.target_model == "embedded",
+    )
+
+
+def _connect(redis_url: str, *, rules: bool, check: Callable[[], None]) -> OpenFarm:
+    try:
+        broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
+        store.redis.ping()
+    except (ValueError, redis.RedisError) as error:
+        raise FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}") from None
+    app = create_app({**os.environ, ENVIRONMENT_VARIABLE: redis_url})
+    return OpenFarm(app, broker, store, rules, check)

@@ -1,0 +1,81 @@
+"""After the last generation: the best individual beside the zero vector, on the same questions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.evolution.state import Genome
+from orchestrator.report.comparison import Comparison, Graded
+from tasks.plan import Member, Outcome, Plan, Step
+from tasks.records import Example
+from tasks.store import Store
+
+SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
+
+
+def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
+    """Zero vector and best individual, on the training set and, where there is one, on the validation set."""
+    zero = (0.0,) * len(best.deltas)
+    members = [Member(0, zero), Member(1, best.deltas)]
+    if validation:
+        members += [Member(2, zero, examples="validation"), Member(3, best.deltas, examples="validation")]
+    return Plan("final", generation, tuple(members))
+
+
+def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]) -> tuple[Comparison, ...]:
+    """The comparisons that the plan's members make up, two by two.  Raises: Parked."""
+    outcomes = evaluate(plan)
+    return tuple(
+        _comparison(evaluate.store, evaluate.run_id, plan, outcomes[i : i + 2], examples)
+        for i in range(0, len(outcomes), 2)
+    )
+
+
+def to_json(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(comparison) for comparison in comparisons]
+
+
+def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Comparison, ...]:
+    """The inverse of `to_json`.  Raises: KeyError or TypeError for anything else."""
+
+    def side(graded: Sequence[Mapping[str, Any]]) -> tuple[Graded, ...]:
+        return tuple(Graded(**values) for values in graded)
+
+    return tuple(Comparison(**{**v, "before": side(v["before"]), "after": side(v["after"])}) for v in values)
+
+
+def _comparison(
+    store: Store, run_id: str, plan: Plan, pair: Sequence[Outcome], examples: Mapping[str, Sequence[Example]]
+) -> Comparison:
+    before, after = (plan.member(outcome.index) for outcome in pair)
+    asked = examples[before.examples]
+    return Comparison(
+        name=SETS[before.examples],
+        before=_graded(store, run_id, plan, before, asked),
+        after=_graded(store, run_id, plan, after, asked),
+        fitness_before=pair[0].pre.fitness,
+        fitness_after=pair[1].pre.fitness,
+    )
+
+
+def _graded(store: Store, run_id: str, plan: Plan, member: Member, examples: Sequence[Example]) -> tuple[Graded, ...]:
+    """A member's answers with their verdicts, as the record and the shared results have them."""
+    answers = (store.stage(run_id, plan.name, Step(member.index, "answer", "pre").field) or {})["answers"]
+    verdicts = (store.stage(run_id, plan.name, Step(member.index, "judge", "pre").field) or {})["verdicts"]
+    texts = store.shared(run_id, [a["key"] for a in answers])
+    reasons = store.shared(run_id, [v["key"] for v in verdicts])
+    return tuple(
+        Graded(
+            example=example.id,
+            tokens=answer["tokens"],
+            is_correct=verdict["is_correct"],
+            text=texts[answer["key"]]["text"],
+            question=example.question,
+            gold=example.gold,
+            reasoning=reasons[verdict["key"]]["reasoning"],
+        )
+        for example, answer, verdict in zip(examples, answers, verdicts, strict=True)
+    )

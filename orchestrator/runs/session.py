@@ -1,0 +1,162 @@
+"""One session of a run: from checked settings to the last generation, or to where it has to stop.
+
+The order matters.  What can be refused is refused before anything is started: settings, data, output folder.
+Then the farm, then the clustering, then generation after generation, each recorded before the next one starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.individual import canonical_order, list_to_deltas
+from orchestrator.evolution.loop import Generation, evolve
+from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs import prepare
+from orchestrator.runs.final import compare, final_plan, to_json
+from orchestrator.runs.recorder import Recorder
+from orchestrator.runs.studio import Studio
+from orchestrator.runs.watcher import Watcher
+from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, load_settings, read_deltas, write_config
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.evaluator import FarmEvaluator
+    from orchestrator.report.live import View
+    from orchestrator.report.summary import FinalReport
+    from orchestrator.runs.farm import OpenFarm
+
+log = logging.getLogger(__name__)
+FINISHING_S = 60.0
+
+
+def genetics_of(settings: Settings) -> Genetics:
+    """The parameters of the genetic algorithm."""
+    deltas = read_deltas(settings.initial_deltas_path, settings.kmeans_clusters)
+    ids = canonical_order(list(deltas))
+    return Genetics(
+        seed=settings.seed,
+        cluster_ids=ids,
+        initial_deltas=tuple(float(deltas[c]) for c in ids),
+        population_size=settings.population_size,
+        generations=settings.ngen,
+        crossover_probability=settings.cxpb,
+        mutation_probability=settings.mutpb,
+        elitism_size=settings.elitism_size,
+        selection=settings.selection,
+        tournament_size=settings.tournament_size,
+        top_k=settings.truncation_top_k,
+    )
+
+
+def check_resumable(output: OutputFolder, settings: Settings) -> None:
+    """Refuse to go on with a run under settings that would make it another one.  Raises: SettingsError."""
+    if not output.config.exists():
+        return
+    before = load_settings(output.config)
+    differing = [name for name in changed(before, settings) if name not in MAY_CHANGE]
+    if differing:
+        raise SettingsError(
+            [
+                f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
+                f"the run in {output.path}; give another --output, or --fresh to set that run aside"
+                for name in differing
+            ]
+        )
+
+
+def load_state(output: OutputFolder, genetics: Genetics) -> State:
+    """Where the run stands: the saved state, or the start.  Raises: OutputError for a state that is of no use."""
+    if not output.state.exists():
+        return initial_state(genetics)
+    try:
+        return state_from_json(output.state.read_text(), genetics)
+    except (StateError, UnicodeDecodeError) as error:
+        raise OutputError(f"{output.state}: {error}") from None
+
+
+@dataclasses.dataclass
+class Session:
+    """A run at work.  `run` gives the closing report; what it raises says how the run ended."""
+
+    settings: Settings
+    output: OutputFolder
+    view: View
+    open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[OpenFarm]]
+
+    def run(self) -> FinalReport:
+        """Raises: SettingsError, OutputError, FarmError, Parked, KeyboardInterrupt."""
+        genetics = genetics_of(self.settings)
+        examples = prepare.choose_examples(self.settings)
+        state = load_state(self.output, genetics)
+        run_id = self.output.run_id()
+        write_config(self.settings, self.output.config)
+        with self.open_farm(self.settings, self.view.line) as farm:
+            return self._evolve(farm, run_id, genetics, examples, state)
+
+    def _evolve(
+        self, farm: OpenFarm, run_id: str, genetics: Genetics, examples: prepare.Examples, state: State
+    ) -> FinalReport:
+        from orchestrator.dispatch.evaluator import FarmEvaluator
+        from orchestrator.settings import make_run
+
+        store, settings = farm.store, self.settings
+        store.put_run(make_run(settings, run_id))
+        prepare.put_examples(store, run_id, examples)
+        studio = Studio(farm.app, store, run_id, self.output)
+        watcher = Watcher(run_id, genetics, store, self.output, self.view, studio, farm.queues, farm.check)
+        watcher.standing.generation = state.generation
+        patience = float(settings.stage_timeout_s)
+        clustering = prepare.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
+        log.info("run=%s clustering=%s", run_id, clustering)
+        if settings.cluster_descriptions_path:
+            prepare.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(genetics.cluster_ids))
+        evaluate = FarmEvaluator(farm.app, store, run_id, watcher, patience)
+
+        recorder = Recorder(self.output, store, run_id, genetics.cluster_ids, studio)
+        recorder.resume(state.generation)
+        watcher.standing.follow(recorder.history)
+        if state.generation:
+            self.view.line(f"going on with generation {state.generation} of {genetics.generations}")
+        started = time.monotonic()
+        for generation in evolve(state, genetics, evaluate, recorder.tree):
+            recorder.record(generation, time.monotonic() - started)
+            watcher.standing.follow(recorder.history)
+            self.view.line(_line(generation, recorder.history[-1]))
+            started, state = time.monotonic(), generation.state
+        return self._finish(farm, evaluate, watcher, recorder, genetics, examples, state)
+
+    def _finish(
+        self,
+        farm: OpenFarm,
+        evaluate: FarmEvaluator,
+        watcher: Watcher,
+        recorder: Recorder,
+        genetics: Genetics,
+        examples: prepare.Examples,
+        state: State,
+    ) -> FinalReport:
+        from orchestrator.runs.closing import closing_report
+
+        if state.best is None:
+            raise OutputError(f"{self.output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
+        plan = final_plan(state.best, state.generation, validation=bool(examples["validation"]))
+        comparisons = compare(evaluate, plan, examples)
+        self.output.write_json("answers.json", to_json(comparisons))
+        deltas: Mapping[str, float] = list_to_deltas(state.best.deltas, genetics.cluster_ids)
+        until = time.monotonic() + FINISHING_S
+        watcher.studio.wait(lambda: farm.store.wait(watcher.run_id, 0.25), until, time.monotonic)
+        watcher.drain()
+        return closing_report(self.settings, self.output, farm, watcher.run_id, deltas, recorder, comparisons)
+
+
+def _line(generation: Generation, line: Mapping[str, float]) -> str:
+    return (
+        f"generation {generation.generation}: best {line['best']:.4f}, mean {line['mean']:.4f}, "
+        f"best ever {line['best_ever']:.4f}"
+    )

@@ -1,0 +1,68 @@
+"""What workers make for the output folder: pictures on the cpu queue, processors on the gpu queue.
+
+They are asked for and left to be made; `collect` fetches those that are ready.  A picture that fails is told and
+does not stop a run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import Celery
+from celery.result import AsyncResult
+
+from orchestrator.output import OutputFolder
+from tasks.cpu.plot import DATA, PICTURES
+from tasks.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Studio:
+    """Files in the making, by name; a newer request for a name takes the place of the older."""
+
+    def __init__(self, app: Celery, store: Store, run_id: str, output: OutputFolder) -> None:
+        self.app = app
+        self.store = store
+        self.run_id = run_id
+        self.output = output
+        self._wanted: dict[str, AsyncResult[Any]] = {}
+
+    def draw(self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None) -> None:
+        """Have all pictures of the run drawn anew."""
+        data = {"history": list(history), "tree": tree, "baseline_tokens": baseline_tokens}
+        self.store.put_file(self.run_id, DATA, json.dumps(data).encode())
+        for name in PICTURES:
+            self._want(name, "cpu.plot", [self.run_id, name])
+
+    def processor(self, name: str, deltas: Sequence[float]) -> None:
+        """Have a processor file made for these deltas (in canonical order)."""
+        self._want(name, "gpu.processor", [self.run_id, name, list(deltas)])
+
+    def collect(self) -> None:
+        """Write the files that are ready."""
+        for name, result in list(self._wanted.items()):
+            if not result.ready():
+                continue
+            del self._wanted[name]
+            data = self.store.file(self.run_id, name)
+            if result.failed() or data is None:
+                log.warning("run=%s %s could not be made: %s", self.run_id, name, result.result)
+            else:
+                self.output.write(name, data)
+            result.forget()
+
+    def wait(self, pause: Callable[[], None], until: float, clock: Callable[[], float]) -> None:
+        """Collect until nothing is wanted, or until the clock says so."""
+        while self._wanted and clock() < until:
+            self.collect()
+            if self._wanted:
+                pause()
+        for name in self._wanted:
+            log.warning("run=%s %s was not made in time", self.run_id, name)
+
+    def _want(self, name: str, task: str, arguments: list[Any]) -> None:
+        self._wanted[name] = self.app.send_task(task, args=arguments)

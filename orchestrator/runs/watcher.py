@@ -1,0 +1,162 @@
+"""Watching a plan: from the record in the store to a snapshot for the view, and prompts into the output folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.dispatch.evaluator import Records
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.output import OutputFolder
+from orchestrator.report.live import View
+from orchestrator.report.snapshot import MemberView, Snapshot
+from orchestrator.runs.studio import Studio
+from tasks.plan import Member, Plan, steps
+from tasks.store import Store
+
+STEPS_OF_AN_EVALUATION = 3
+STEPS_OF_A_MUTATION = 4
+DRAIN_EVERY_S = 1.0
+
+
+@dataclass
+class Standing:
+    """Where the run stands between plans; the driver keeps it up to date for the view."""
+
+    generation: int = 0
+    best: float | None = None
+    mean: float | None = None
+    best_ever: float | None = None
+    baseline: float | None = None
+
+    def follow(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Take over what the last generation came to."""
+        if history:
+            self.generation = history[-1]["generation"] + 1
+            self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
+            self.baseline = history[0]["population"][0]["fitness"]
+
+
+@dataclass
+class Watcher:
+    """Called with the record of the plan in flight, as often as it may have changed."""
+
+    run_id: str
+    genetics: Genetics
+    store: Store
+    output: OutputFolder
+    view: View
+    studio: Studio
+    queues: Callable[[], Mapping[str, int]]
+    check_farm: Callable[[], None]
+    standing: Standing = field(default_factory=Standing)
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._written: set[str] = set()
+        self._drained = 0.0
+        self._steps_before = 0  # finished in earlier plans of this session
+        self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the steps it had when we came to it
+
+    def __call__(self, plan: Plan, records: Records) -> None:
+        """Show the record.  Raises: whatever `check_farm` raises when the farm is gone."""
+        self.check_farm()
+        done = sum(1 for name in records if not name.endswith(":failed"))
+        if self._plan[0] != plan.name:
+            self._plan = (plan.name, done)
+        now = time.monotonic()
+        if now - self._drained > DRAIN_EVERY_S:
+            self.drain()
+        self.view.show(self._snapshot(plan, records, done - self._plan[1]))
+        if all(step.field in records for member in plan.members for step in steps(member)):
+            self._steps_before += done - self._plan[1]
+            self._plan = ("", 0)
+
+    def preparing(self, step: str, progress: tuple[int, int] | None) -> None:
+        """Show how far the clustering of the vocabulary is."""
+        self.check_farm()
+        self.view.show(
+            Snapshot(
+                run=self.run_id,
+                generation=self.standing.generation,
+                generations=self.genetics.generations,
+                plan="clusters",
+                queues=dict(self.queues()),
+                elapsed_s=time.monotonic() - self.started,
+                note=step,
+                progress=progress,
+            )
+        )
+
+    def drain(self) -> None:
+        """Write new prompts and finished files into the output folder."""
+        for name, text in self.store.prompts(self.run_id, self._written).items():
+            self.output.write(f"reflector_prompts/{name}", text)
+            self._written.add(name)
+        self.studio.collect()
+        self._drained = time.monotonic()
+
+    def _snapshot(self, plan: Plan, records: Records, done_here: int) -> Snapshot:
+        usage = self.store.usage(self.run_id)
+        elapsed = time.monotonic() - self.started
+        done = self._steps_before + done_here
+        left = self._steps_left(plan, records)
+        return Snapshot(
+            run=self.run_id,
+            generation=plan.generation,
+            generations=self.genetics.generations,
+            plan=_kind(plan.name),
+            members=tuple(_view(plan, member, records, self.genetics.cluster_ids) for member in plan.members),
+            best=self.standing.best,
+            mean=self.standing.mean,
+            best_ever=self.standing.best_ever,
+            baseline=self.standing.baseline,
+            queues=dict(self.queues()),
+            elapsed_s=elapsed,
+            left_s=elapsed / done * left if done >= STEPS_OF_AN_EVALUATION else None,
+            calls=int(usage.get("requests", 0)),
+            tokens=int(usage.get("target", 0)),
+            cost_usd=usage.get("cost_usd", 0.0),
+        )
+
+    def _steps_left(self, plan: Plan, records: Records) -> float:
+        """Stages still to be done: of this plan exactly, of later generations as the probabilities have it."""
+        here = sum(1 for member in plan.members for step in steps(member) if step.field not in records)
+        if plan.name == "final":
+            return here
+        later = self.genetics.generations - plan.generation - (1 if plan.name.endswith("_child") else 0)
+        expected = (
+            STEPS_OF_AN_EVALUATION
+            + STEPS_OF_A_MUTATION * self.genetics.mutation_probability
+            + self.genetics.crossover_probability
+        )
+        return here + later * self.genetics.offspring_size * expected
+
+
+def _kind(name: str) -> Any:
+    return "final" if name == "final" else "offspring" if name.endswith("_child") else "population"
+
+
+def _view(plan: Plan, member: Member, records: Records, cluster_ids: tuple[str, ...]) -> MemberView:
+    """What a member is at: the first stage without a record, or how it ended."""
+    todo = [step for step in steps(member) if step.field not in records]
+    failed = records.get(f"{member.index}:failed")
+    last = steps(member)[-1] if not todo else todo[0]
+    score = records.get(f"{member.index}:mut:score") or records.get(f"{member.index}:pre:score") or {}
+    if score.get("skipped"):
+        score = records[f"{member.index}:pre:score"]
+    view = MemberView(
+        node=plan.node(member.index, last.phase),
+        stage="done" if not todo else last.stage,
+        phase=last.phase,
+        target=None if member.target is None else cluster_ids[member.target],
+        fitness=score.get("fitness"),
+        merges=member.merge is not None,
+    )
+    if todo and failed:
+        return replace(view, stage="failed", error=failed["error"])
+    if todo == steps(member):
+        return replace(view, stage="waiting")
+    return view

@@ -1,0 +1,36 @@
+"""Drawing a run's pictures on the cpu queue, so that no other process pays for matplotlib."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from celery import shared_task
+
+from tasks import context
+
+PICTURES = ("fitness.png", "evolution_lengths.png", "evolution_tree.png")
+DATA = "plot_data.json"
+
+
+def draw(name: str, data: dict[str, Any]) -> bytes:
+    """One picture as PNG; `data` holds history, tree and baseline_tokens.  Raises: ValueError for another name."""
+    from tasks.cpu import plots
+
+    if name == "fitness.png":
+        return plots.fitness_png(data["history"])
+    if name == "evolution_lengths.png":
+        return plots.lengths_png(data["history"], data["baseline_tokens"])
+    if name == "evolution_tree.png":
+        return plots.tree_png(data["tree"])
+    raise ValueError(f"no picture is called {name!r}")
+
+
+@shared_task(name="cpu.plot")
+def plot_task(run: str, name: str) -> None:
+    """Draw one picture of the run from what the driver left in the store, and leave it there."""
+    store = context.store()
+    data = store.file(run, DATA)
+    if data is None:
+        raise LookupError(f"run {run} has left nothing to draw")
+    store.put_file(run, name, draw(name, json.loads(data)))

@@ -1,0 +1,147 @@
+"""The answer stage: an individual answers its questions on the target, each answer kept as it comes."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from celery import shared_task
+
+from tasks import context
+from tasks.gpu import host, labels
+from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.once import claim
+from tasks.plan import Phase
+from tasks.records import Answer
+from tasks.run import Run, Target
+from tasks.stage import Stage, StageTask, run_stage
+
+log = logging.getLogger(__name__)
+GIVE_UP_AFTER_S = 300.0  # of a server that keeps dying without one answer in between
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """A set of examples as the target reads them: rendered, tokenized, with the tokens that end an answer."""
+
+    ids: tuple[str, ...]
+    prompts: tuple[tuple[int, ...], ...]
+    stops: tuple[int, ...]
+
+
+@lru_cache(maxsize=4)
+def questions(model_folder: str, system: str, template: str, examples: tuple[tuple[str, str, str], ...]) -> Questions:
+    """Render each (id, context, question) through the model's chat template."""
+    tokenizer = load_tokenizer(model_folder)
+    prompts = tuple(tuple(render(tokenizer, system, template, text, question)) for _, text, question in examples)
+    return Questions(tuple(e[0] for e in examples), prompts, tuple(stop_ids(tokenizer)))
+
+
+def answer_keys(run: Run, clustering: str, deltas: Sequence[float], asked: Questions, salt: str) -> list[str]:
+    """The content key of each answer: all that determines it, and a salt where the cache is off."""
+    target = run.target
+    fixed = context.content_hash(
+        [target.model, target.engine, target.dtype],
+        [clustering, list(deltas)],
+        dataclasses.asdict(target.sampling),
+        list(asked.stops),
+        salt,
+    )
+    return ["answer:" + context.content_hash(fixed, list(prompt)) for prompt in asked.prompts]
+
+
+def requests_for(
+    target: Target, clustering: str, deltas: Sequence[float], asked: Questions, positions: Sequence[int]
+) -> list[GenerateRequest]:
+    """One request a question, each the first sample of its question and so with the seed itself (ruling 5)."""
+    sampling = target.sampling
+    return [
+        GenerateRequest(
+            input_ids=asked.prompts[j],
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=sampling.seed,
+            stop_token_ids=asked.stops,
+            deltas=tuple(deltas),
+            clustering=clustering,
+        )
+        for j in positions
+    ]
+
+
+def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequence[str]) -> int:
+    """Ask the target what has no answer yet.  Returns how many answers that were.
+
+    A server that dies is brought back and asked for the rest.  Raises: TargetRefused for a request that no server
+    would take; TargetUnavailable or TargetDown when the server does not come back.
+    """
+    there = stage.store.shared(stage.run.id, keys)
+    positions = [keys.index(key) for key in dict.fromkeys(keys) if key not in there]
+    requests = dict(zip(positions, requests_for(stage.run.target, clustering, stage.deltas(), asked, positions), strict=True))
+    asked_for = len(positions)
+    progress = time.monotonic()
+
+    def keep(position: int, generated: Generated) -> None:
+        nonlocal progress
+        answer = Answer(asked.ids[position], generated.text, generated.completion_tokens, generated.finish)
+        stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer))
+        stage.store.add_usage(stage.run.id, {"target": generated.completion_tokens})
+        requests.pop(position)
+        progress = time.monotonic()
+
+    while requests:
+        url = host.current().serve(stage.run.target)
+        client = TargetClient(url, stage.run.target.request_timeout_s, stage.run.target.concurrency)
+        todo = list(requests)
+        try:
+            client.generate_many([requests[p] for p in todo], lambda i, generated, todo=todo: keep(todo[i], generated))
+        except TargetDown as error:
+            if time.monotonic() - progress > GIVE_UP_AFTER_S:
+                raise
+            log.warning("run=%s node=%s the target went away: %s", stage.run.id, stage.node, error)
+    return asked_for
+
+
+def answer_stage(stage: Stage) -> dict[str, Any]:
+    clustering = stage.store.fact(stage.run.id, "clustering")
+    if clustering is None:
+        raise LookupError(f"run {stage.run.id} has no clustering")
+    labels.place(stage.store.labels(clustering), clustering, host.current().labels_folder())
+    examples = context.examples(stage.run.id, stage.member.examples)
+    target = stage.run.target
+    if target.lifecycle == "restart":
+        _restart(stage, clustering)
+    asked = questions(
+        host.current().model_folder(target),
+        target.system_prompt,
+        target.prompt_template,
+        tuple((e.id, e.context, e.question) for e in examples),
+    )
+    salt = "" if stage.run.evaluation_cache else stage.node
+    keys = answer_keys(stage.run, clustering, stage.deltas(), asked, salt)
+    with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"):
+        generated = answer_missing(stage, clustering, asked, keys)
+    found = stage.store.shared(stage.run.id, keys)
+    answers: list[Mapping[str, Any]] = [
+        {"key": key, "tokens": found[key]["tokens"], "finish": found[key]["finish"]} for key in keys
+    ]
+    return {"answers": answers, "generated": generated}
+
+
+def _restart(stage: Stage, clustering: str) -> None:
+    """The life that the specification gives a server: stop, generate the processor, start (section 5)."""
+    from tasks.gpu.generate import generate
+
+    host.current().stop()
+    generate(stage.store, stage.run.id, "processor.py", stage.deltas())
+
+
+@shared_task(name="gpu.answer", base=StageTask)
+def answer_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+    run_stage("answer", (run, plan, index, phase, dispatch), answer_stage)

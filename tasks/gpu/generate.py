@@ -1,0 +1,28 @@
+"""Generating a processor: the file that steers a server by itself, from deltas and the run's clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery import shared_task
+
+from tasks import context
+from tasks.gpu import labels
+from tasks.gpu.processor import render_processor
+from tasks.store import Store
+
+
+def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
+    """Leave the processor's text in the store as the run's file `name`; `deltas` stand in canonical order."""
+    clustering = store.fact(run_id, "clustering")
+    if clustering is None:
+        raise LookupError(f"run {run_id} has no clustering")
+    descriptions = store.descriptions(run_id)
+    by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
+    text = render_processor(by_id, labels.unpack(store.labels(clustering)), clustering, descriptions)
+    store.put_file(run_id, name, text.encode())
+
+
+@shared_task(name="gpu.processor")
+def processor_task(run: str, name: str, deltas: list[float]) -> None:
+    generate(context.store(), run, name, deltas)

@@ -1,0 +1,76 @@
+"""What every task of the openai queue needs for its calls: client, limits, usage, budget, prompt log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+
+from tasks import context
+from tasks.openai.asking import CallRecord
+from tasks.openai.client import OpenAIClient
+from tasks.openai.errors import CallError
+from tasks.openai.limits import RedisLimiter
+from tasks.openai.usage import Usage, cost_usd
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.run import Endpoint, Run
+from tasks.store import Store
+
+
+class BudgetSpent(CallError):
+    """The run has used the money that it was given; it parks until it is given more."""
+
+
+def client_for(run: Run, store: Store) -> OpenAIClient:
+    """A client whose limits hold across all workers and whose usage is counted for the run.
+
+    Raises: BudgetSpent when the run has no money left.
+    """
+    spent, budget = store.usage(run.id).get("cost_usd", 0.0), run.endpoint.budget_usd
+    if budget and spent >= budget:
+        raise BudgetSpent(f"the run has spent {spent:.2f} US dollars of CONFIG_BUDGET_USD={budget:.2f}")
+    return OpenAIClient(run.endpoint, _limiter(run.endpoint), _usage_counter(run, store))
+
+
+def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord], None]:
+    """A log that keeps each call's exact messages for the output folder (section 8), a file a call."""
+
+    def log(call: CallRecord) -> None:
+        suffix = "" if call.attempt == 1 else f"_attempt{call.attempt}"
+        text = "\n".join(
+            [
+                f"# {call.kind}, attempt {call.attempt}: {call.outcome}",
+                f"# system_fingerprint: {call.system_fingerprint or '(none)'}",
+                f"===== system =====\n{call.system}",
+                f"===== user =====\n{call.user}",
+                f"===== reply =====\n{call.reply}\n",
+            ]
+        )
+        store.put_prompt(run_id, f"{stem}{suffix}.txt", text)
+
+    return log
+
+
+def _usage_counter(run: Run, store: Store) -> Callable[[Usage], None]:
+    def count(usage: Usage) -> None:
+        counts: dict[str, float] = {
+            "requests": usage.requests,
+            "prompt": usage.prompt,
+            "cached": usage.cached,
+            "completion": usage.completion,
+            "reasoning": usage.reasoning,
+            "cost_usd": cost_usd(usage, run.endpoint),
+        }
+        store.add_usage(run.id, counts)
+
+    return count
+
+
+@lru_cache(maxsize=8)
+def _limiter(endpoint: Endpoint) -> RedisLimiter:
+    """One line for all who call the same address with the same key, whichever run they work for."""
+    address = endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
+    key = os.environ.get(endpoint.api_key_env, "")
+    name = context.content_hash(address, key)[:16]
+    url = store_url(os.environ[ENVIRONMENT_VARIABLE])
+    return RedisLimiter(url, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)

@@ -1,0 +1,88 @@
+"""The judge stage: a verdict for every answer of an evaluation, each reached once (phase0_collect.md section 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from celery import shared_task
+
+from tasks import context
+from tasks.judging.verdict import Ask, judge, verdict_key
+from tasks.once import claim
+from tasks.openai import calling
+from tasks.openai.client import OpenAIClient
+from tasks.plan import Phase
+from tasks.records import Example
+from tasks.run import Judge
+from tasks.stage import Stage, StageTask, run_stage
+
+
+def ask_judge(client: OpenAIClient, settings: Judge, call_id: str) -> Ask:
+    """One call to the judge, as `tasks.judging` wants it."""
+
+    def ask(system: str, user: str, schema_name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        reply = client.ask(
+            system,
+            user,
+            model=settings.model,
+            schema_name=schema_name,
+            schema=schema,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_completion_tokens=settings.max_completion_tokens,
+            seed=settings.seed,
+            call_id=call_id,
+        )
+        return reply.data
+
+    return ask
+
+
+def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]) -> int:
+    """Judge what has no verdict yet, `concurrency` answers at a time.  Returns how many there were.
+
+    Each verdict is kept as it comes, so a retry asks only for the rest.  The first error is raised when all that
+    were under way have ended.
+    """
+    there = stage.store.shared(stage.run.id, keys)
+    todo = {key: (e, t) for key, e, t in zip(keys, examples, texts, strict=True) if key not in there}
+    if not todo:
+        return 0
+    settings = stage.run.judge
+
+    def one(key: str) -> None:
+        example, text = todo[key]
+        client = calling.client_for(stage.run, stage.store)
+        ask = ask_judge(client, settings, f"{stage.run.id}-{key.replace(':', '-')}")
+        verdict = judge(example.question, example.gold, text, settings, ask)
+        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(verdict))
+
+    with ThreadPoolExecutor(settings.concurrency) as pool:
+        futures = [pool.submit(one, key) for key in todo]
+    for future in futures:
+        future.result()
+    return len(todo)
+
+
+def judge_stage(stage: Stage) -> dict[str, Any]:
+    answers = stage.need("answer")["answers"]
+    found = stage.store.shared(stage.run.id, [a["key"] for a in answers])
+    texts = [found[a["key"]]["text"] for a in answers]
+    examples = context.examples(stage.run.id, stage.member.examples)
+    settings = stage.run.judge
+    keys = [
+        "verdict:" + verdict_key(e.question, e.gold, text, settings) for e, text in zip(examples, texts, strict=True)
+    ]
+    with claim(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
+        judged = judge_missing(stage, examples, texts, keys)
+    verdicts = stage.store.shared(stage.run.id, keys)
+    listed = [{"key": key, "is_correct": verdicts[key]["is_correct"]} for key in keys]
+    return {"verdicts": listed, "judged": judged}
+
+
+@shared_task(name="openai.judge", base=StageTask)
+def judge_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+    run_stage("judge", (run, plan, index, phase, dispatch), judge_stage)
