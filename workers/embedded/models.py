@@ -26,7 +26,7 @@ FOLDER = "smollm2-135m-instruct-b179c952-1"  # the last figure counts the ways i
 CONTEXT = 8192  # tokens
 
 
-class ModelUnavailable(RuntimeError):  # noqa: N818  (says what is, as a name should)
+class ModelUnavailable(RuntimeError):
     """A model is neither in the cache nor to be had; the message says what to do."""
 
 

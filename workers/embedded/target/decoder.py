@@ -89,7 +89,8 @@ class Decoder:
         kept: list[torch.Tensor] = []
 
         def whole(qk: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-            query, key, value = (part.transpose(0, 1) for part in (*qk.split((self.heads, self.kv_heads), 1), value))
+            parts = (qk[:, : self.heads], qk[:, self.heads :], value)
+            query, key, value = (part.transpose(0, 1) for part in parts)
             kept.append(torch.stack((key, value)))
             found = scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)
             return found[0].transpose(0, 1).reshape(length, -1)
@@ -106,17 +107,18 @@ class Decoder:
         for number, layer in enumerate(self._layers):
 
             def own(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
-                query, key = qk.split((self.heads, self.kv_heads), 1)
+                query, key = qk[:, : self.heads], qk[:, self.heads :]
                 return attend(query, rows.put(number, torch.stack((key, value), 1), positions), plan)
 
             x = self._block(x, layer, cos, sin, own)
         return self._logits(x)
 
     def _block(self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, look: Attend) -> torch.Tensor:
-        """x [n, hidden] -> [n, hidden]. `look` gets queries and keys [n, heads + kv heads, d], values [n, kv heads, d]."""
+        """x [n, hidden] -> [n, hidden]. `look` gets queries with keys and values, [n, any heads, d]."""
         hidden = x.shape[-1:]
         projected = linear(rms_norm(x, hidden, layer.before, self._eps), layer.qkv, layer.qkv_bias)
-        qk, value = projected.view(len(x), -1, self.d).split((self.heads + self.kv_heads, self.kv_heads), 1)
+        split = projected.view(len(x), -1, self.d)
+        qk, value = split[:, : -self.kv_heads], split[:, -self.kv_heads :]
         if layer.head_norm is not None:
             qk = rms_norm(qk, (self.d,), None, self._eps) * layer.head_norm
         # `sin` carries the minus of the first half, so that a turn is two products of the plain and the swapped halves.
@@ -160,7 +162,7 @@ def _supported(config: Any) -> None:
     out_bias = config.model_type == "llama" and config.attention_bias
     if config.model_type not in FAMILIES or rope not in ROPES or not plain or sliding or out_bias:
         raise ValueError(
-            f"the embedded target runs {', '.join(FAMILIES)} with silu, full attention and a rope of {', '.join(ROPES)}; "
+            f"the embedded target runs {', '.join(FAMILIES)} with silu, full attention, and {', '.join(ROPES)} rope; "
             f"this model is {config.model_type} with {config.hidden_act} and {rope}: serve it with SGLang"
         )
 

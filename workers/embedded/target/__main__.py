@@ -1,0 +1,72 @@
+"""python -m workers.embedded.target --model FOLDER --port PORT --labels FOLDER: serve a model on this CPU."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+import uvicorn
+from transformers import AutoTokenizer
+
+from workers.embedded.target.app import Service, build
+from workers.embedded.target.decoder import Decoder
+from workers.embedded.target.engine import Engine
+from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.protocol import Limits
+
+DRAIN_S = 5  # for answers in progress after SIGTERM
+
+
+def main(arguments: list[str]) -> int:
+    """Load, serve until SIGTERM or SIGINT, take the engine down."""
+    options = _options(arguments)
+    dtype = _dtype(options.dtype)
+    decoder = Decoder(options.model, dtype)
+    prompts = Prompts(options.cache_mb * 2**20)
+    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
+    with ExitStack() as stack:
+        answered = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
+        engine = Engine(decoder, options.rows, prompts)
+        stack.callback(engine.close)
+        tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+        name = str(dtype).removeprefix("torch.")
+        service = Service(
+            engine, prompts, limits, tokenizer, options.model, name, options.rows, options.api_key, answered
+        )
+        uvicorn.run(
+            build(service),
+            host=options.host,
+            port=options.port,
+            log_level="warning",
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+    return 0
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workers.embedded.target", description=__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="folder with config, safetensors and tokenizer")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--labels", type=Path, required=True, help="folder with <clustering>.npy")
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--rows", type=int, default=16, help="answers decoded at once")
+    parser.add_argument("--cache-mb", type=int, default=1024, help="bound of the finished prompts that are kept")
+    parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")
+    parser.add_argument("--api-key", help="what clients must send as their bearer token")
+    return parser.parse_args(arguments)
+
+
+def _dtype(name: str) -> torch.dtype:
+    """bfloat16 pays only where the processor multiplies it in hardware."""
+    if name == "auto":
+        known = torch.cpu.get_capabilities()
+        name = "bfloat16" if known.get("avx512_bf16") or known.get("amx_bf16") else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Continuous batching: requests join and leave the decoding rows at any step, each answer as if it were alone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import torch
+
+from workers.embedded.target.attention import plan
+from workers.embedded.target.biases import Biases
+from workers.embedded.target.decoder import Decoder
+from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.protocol import Finished, Request
+from workers.embedded.target.sampling import Sampler
+
+log = logging.getLogger(__name__)
+
+
+class EngineStopped(RuntimeError):
+    """The engine has ended, by request or by a defect; nothing will be answered any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A request on its way. Set `abort` to have it end at the next step with what it has."""
+
+    request: Request
+    done: Future[Finished] = field(default_factory=Future)
+    abort: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False)
+class Running:
+    """A job in a row. `produced` grows; the last of it is not in the row's keys and values yet."""
+
+    job: Job
+    sampler: Sampler
+    bias: torch.Tensor | None
+    cached_tokens: int
+    produced: list[int]
+
+
+class Engine:
+    """Owns the model and one thread that runs it. The methods may be called from any thread."""
+
+    def __init__(self, decoder: Decoder, rows: int, prompts: Prompts) -> None:
+        self._decoder = decoder
+        self._prompts = prompts
+        self._biases = Biases(decoder.vocabulary)
+        self._rows = decoder.rows(rows)
+        self._running: list[Running | None] = [None] * rows
+        self._waiting: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> Job:
+        """Queue a request; first come, first served. Raises: EngineStopped."""
+        job = Job(request)
+        with self._changed:
+            if self._stopped:
+                raise EngineStopped("the engine has stopped")
+            self._waiting.append(job)
+            self._changed.notify()
+        return job
+
+    def abort(self, rid: str) -> None:
+        """End all requests of this id with what they have. An unknown id is no error: it may just have ended."""
+        with self._changed:
+            for job in [*self._waiting, *(running.job for running in self._running if running)]:
+                if job.request.rid == rid:
+                    job.abort.set()
+
+    @property
+    def alive(self) -> bool:
+        return not self._stopped
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Requests in rows and requests that wait for one."""
+        return sum(running is not None for running in self._running), len(self._waiting)
+
+    def close(self) -> None:
+        """Stop after the step in progress; what is unanswered fails with EngineStopped."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with torch.inference_mode():
+                while self._wait_for_work():
+                    self._admit()
+                    self._sweep()
+                    self._step()
+        except BaseException:
+            # The thread's last breath: say why, fail what is in flight below, and let /health tell the world.
+            log.exception("the engine failed")
+        finally:
+            with self._changed:
+                self._stopped = True
+                left = [*(running.job for running in self._running if running), *self._waiting]
+            for job in left:
+                job.done.set_exception(EngineStopped("the engine has stopped"))
+
+    def _wait_for_work(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._waiting or any(self._running))
+            return not self._stopped
+
+    def _admit(self) -> None:
+        for row in [row for row, running in enumerate(self._running) if running is None]:
+            with self._changed:
+                if not self._waiting:
+                    return
+                job = self._waiting[0]
+            if job.abort.is_set():
+                self._take()
+                job.done.set_result(Finished((), 0, "abort"))
+                continue
+            self._start(row, job)
+
+    def _take(self) -> None:
+        with self._changed:
+            self._waiting.popleft()
+
+    def _start(self, row: int, job: Job) -> None:
+        request = job.request
+        prompt = self._prompts.get(request.input_ids)
+        cached = 0 if prompt is None else len(request.input_ids)
+        if prompt is None:
+            prompt = self._decoder.prefill(request.input_ids)
+            self._prompts.put(request.input_ids, prompt)
+        bias = None if request.steering is None else self._biases.get(request.steering)
+        running = Running(job, Sampler(request.sampling, request.ends), bias, cached, [])
+        self._rows.admit(row, prompt.kv, request.sampling.max_new_tokens)
+        with self._changed:
+            self._waiting.popleft()
+            self._running[row] = running
+        self._extend(row, running, prompt.logits)
+
+    def _sweep(self) -> None:
+        """Let go of the rows whose sender has gone or has asked for the end."""
+        for row, running in enumerate(self._running):
+            if running is not None and running.job.abort.is_set():
+                self._finish(row, running, Finished(tuple(running.produced), running.cached_tokens, "abort"))
+
+    def _step(self) -> None:
+        count = len(self._running)
+        tokens = torch.zeros(count, dtype=torch.int64)
+        positions = torch.zeros(count, dtype=torch.int64)
+        active = {row: running for row, running in enumerate(self._running) if running is not None}
+        if not active:
+            return
+        for row, running in active.items():
+            tokens[row] = running.produced[-1]
+            positions[row] = len(running.job.request.input_ids) + len(running.produced) - 1
+        lengths = {row: int(positions[row]) + 1 for row in active}
+        steps = plan(lengths, count, self._decoder.dtype)
+        logits = self._decoder.step(tokens, positions, self._rows, steps)
+        for row, running in active.items():
+            self._extend(row, running, logits[row])
+
+    def _extend(self, row: int, running: Running, logits: torch.Tensor) -> None:
+        """Choose the row's next token from its plain logits [vocabulary], and end the row when it was the last."""
+        steered = logits if running.bias is None else logits + running.bias
+        token = running.sampler.choose(steered, len(running.produced))
+        running.produced.append(token)
+        request = running.job.request
+        produced = tuple(running.produced)
+        # A token that ends the answer says more than the cap that it also reached.
+        if token in request.ends:
+            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=token))
+        elif len(produced) >= request.sampling.max_new_tokens:
+            self._finish(row, running, Finished(produced, running.cached_tokens, "length"))
+
+    def _finish(self, row: int, running: Running, finished: Finished) -> None:
+        with self._changed:
+            self._running[row] = None
+        self._rows.release(row)
+        running.job.done.set_result(finished)

@@ -1,0 +1,170 @@
+"""What a /generate request says, checked, and what its reply looks like. No torch, no HTTP.
+
+Known keys only: SGLang answers an unknown sampling key with HTTP 400, and so do we, also for those that it knows
+and this server does not.  The reply's `output_ids` contain the stop token that ended the answer, and
+`completion_tokens` counts it, as in SGLang; `text` is without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from workers.steering.parameters import Steering, check
+from workers.steering.reference import CLASS, MODULE, referenced
+
+TokenId = Annotated[int, Field(ge=0)]
+
+
+class Refused(ValueError):
+    """The request cannot be served; the message is for its sender."""
+
+
+class Sampling(BaseModel):
+    """`sampling_params`, with SGLang's names and defaults. Temperature 0 is greedy; without a seed each draw is new."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    max_new_tokens: int = Field(default=128, ge=1)
+    min_new_tokens: int = Field(default=0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=-1, ge=-1)
+    sampling_seed: int | None = Field(default=None, ge=0, lt=2**63)
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool = False
+    custom_params: dict[str, Any] | None = None
+
+
+class Body(BaseModel):
+    """The body of /generate: one request, or a list of prompts that share everything else."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    text: str | list[str] | None = None
+    input_ids: list[TokenId] | list[list[TokenId]] | None = None
+    sampling_params: Sampling = Sampling()
+    custom_logit_processor: str | None = None
+    rid: str | list[str] | None = None
+    stream: Literal[False] = False
+
+    @property
+    def is_list(self) -> bool:
+        prompts = self.input_ids if self.text is None else self.text
+        return isinstance(prompts, list) and (self.text is not None or bool(prompts and isinstance(prompts[0], list)))
+
+
+@dataclass(frozen=True)
+class Request:
+    """One checked request. `ends` are the tokens that stop it."""
+
+    rid: str
+    input_ids: tuple[int, ...]
+    sampling: Sampling
+    ends: frozenset[int]
+    steering: Steering | None
+
+    @property
+    def digest(self) -> str:
+        """The same for two requests that must give the same answer: sha256 of prompt, sampling and steering."""
+        return hashlib.sha256(f"{self.input_ids}\n{self.sampling.model_dump_json()}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request is checked against. `eos` are the model's own end tokens; `context` in tokens."""
+
+    context: int
+    vocabulary: int
+    eos: frozenset[int]
+    labels: Path
+
+
+def parse(raw: bytes) -> Body:
+    """Raises: Refused, naming the first field that is wrong."""
+    try:
+        return Body.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise Refused(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+
+
+def request(body: Body, ids: list[int], rid: str | None, limits: Limits) -> Request:
+    """One request of a body, its text already as ids. Raises: Refused."""
+    sampling = body.sampling_params
+    if not ids:
+        raise Refused("the prompt is empty: give text or input_ids")
+    if (highest := max(ids)) >= limits.vocabulary:
+        raise Refused(f"input_ids: {highest} is not below the vocabulary of {limits.vocabulary}")
+    if len(ids) + sampling.max_new_tokens > limits.context:
+        raise Refused(
+            f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
+            f"of {limits.context}"
+        )
+    if sampling.min_new_tokens > sampling.max_new_tokens:
+        raise Refused("min_new_tokens is more than max_new_tokens")
+    if sampling.top_k == 0:
+        raise Refused("top_k must be -1, for all, or at least 1")
+    ends = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
+    in_vocabulary = frozenset(end for end in ends if end < limits.vocabulary)
+    return Request(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+
+
+def _steering(body: Body, limits: Limits) -> Steering | None:
+    params = body.sampling_params.custom_params
+    if body.custom_logit_processor is None and params is None:
+        return None
+    # Half of the pair would silently leave the answer unsteered.
+    if body.custom_logit_processor is None or params is None:
+        raise Refused("custom_logit_processor and sampling_params.custom_params go together")
+    try:
+        if (named := referenced(body.custom_logit_processor)) != (MODULE, CLASS):
+            raise Refused(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
+        steering = check(params, limits.labels)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if len(steering.labels) > limits.vocabulary:
+        raise Refused(f"{len(steering.labels)} labels do not fit a vocabulary of {limits.vocabulary}")
+    return steering
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the engine made of a request. `matched` is the end token, the last of `output_ids`, if one came."""
+
+    output_ids: tuple[int, ...]
+    cached_tokens: int
+    reason: Literal["stop", "length", "abort"]
+    matched: int | None = None
+
+    @property
+    def text_ids(self) -> tuple[int, ...]:
+        return self.output_ids if self.matched is None else self.output_ids[:-1]
+
+
+def reply(asked: Request, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
+    """The JSON of one answer."""
+    reason: dict[str, Any] = {"type": finished.reason}
+    if finished.reason == "stop":
+        reason["matched"] = finished.matched
+    elif finished.reason == "length":
+        reason["length"] = len(finished.output_ids)
+    else:
+        reason["message"] = "aborted by request"
+    return {
+        "text": text,
+        "output_ids": list(finished.output_ids),
+        "meta_info": {
+            "id": asked.rid,
+            "finish_reason": reason,
+            "prompt_tokens": len(asked.input_ids),
+            "completion_tokens": len(finished.output_ids),
+            "cached_tokens": finished.cached_tokens,
+            "e2e_latency": seconds,
+        },
+    }
