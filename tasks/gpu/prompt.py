@@ -1,0 +1,66 @@
+"""From question to token ids: every prompt of the target goes through its chat template."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+PLACEHOLDER = re.compile(r"\{(context|query)\}")
+
+
+@lru_cache(maxsize=4)
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of a folder or a Hugging Face id, loaded once for each process.
+
+    Raises: OSError when there is none.
+    """
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model)
+
+
+def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
+    """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
+
+    `{context}` and `{query}` in the template are replaced; all other braces, and any inside the texts, stay as they
+    are.  An empty system prompt is left out, so that the model's own default applies.
+    Raises: ValueError when the tokenizer has no chat template.
+    """
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": fill(template, context, query)})
+    _need_template(tokenizer)
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+    return [int(token) for token in ids]
+
+
+def fill(template: str, context: str, query: str) -> str:
+    """The template with both texts in place, in one pass: a text that contains a placeholder is not filled again."""
+    texts = {"context": context, "query": query}
+    return PLACEHOLDER.sub(lambda found: texts[found[1]], template)
+
+
+def stop_ids(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that end an answer, ascending: the tokenizer's eos, and the one with which its chat template ends
+    the assistant's turn, where that is another one."""
+    _need_template(tokenizer)
+    ends = {tokenizer.eos_token_id} - {None}
+    said = "answered"
+    chat = [{"role": "user", "content": "asked"}, {"role": "assistant", "content": said}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False)
+    special = set(tokenizer.all_special_ids)
+    special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    for token in tokenizer(text[text.rindex(said) + len(said) :], add_special_tokens=False)["input_ids"]:
+        if token in special:
+            ends.add(token)
+            break
+        if tokenizer.decode([token]).strip():
+            break  # the turn ends in plain text, for which there is no one token
+    return tuple(sorted(int(end) for end in ends))
+
+
+def _need_template(tokenizer: Any) -> None:
+    if not tokenizer.chat_template:
+        raise ValueError(
+            f"the tokenizer of {tokenizer.name_or_path} has no chat template: use an instruction-tuned model"
+        )

@@ -1,0 +1,181 @@
+"""The one client of SGLang's /generate: SGLang on a GPU and the embedded server answer it alike.
+
+Many single requests at once, because a batched body answers only when its slowest item ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+# The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
+_CLASS = b"\x80\x04cworkers.steering.processor\nClusterBias\n."
+PROCESSOR = json.dumps({"callable": _CLASS.hex()})
+
+
+class TargetRefused(RuntimeError):
+    """The server understood and declined, or does not speak /generate. Asking again would not help."""
+
+
+class TargetDown(RuntimeError):
+    """The server could not be reached, or broke off, for as long as we were to try."""
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """One prompt and how to answer it. `deltas` (one a cluster of `clustering`) come both or not at all.
+
+    Zero deltas travel as deltas: the unsteered individual takes the same path as any other.
+    Raises: ValueError when only one of deltas and clustering is given.
+    """
+
+    input_ids: tuple[int, ...]
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    seed: int  # sent only when temperature > 0
+    stop_token_ids: tuple[int, ...]
+    rid: str
+    deltas: tuple[float, ...] | None = None
+    clustering: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.deltas is None) != (self.clustering is None):
+            raise ValueError("deltas and clustering go together")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """An answer. `output_ids`, `completion_tokens` and `text` are without the stop token that may have ended it."""
+
+    text: str
+    output_ids: tuple[int, ...]
+    finish: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True)
+class TargetClient:
+    """A server at `base_url`. `timeout_s` bounds one try, `retry_s` the tries of one request, both in seconds."""
+
+    base_url: str
+    api_key: str | None
+    timeout_s: float
+    concurrency: int
+    retry_s: float = 60.0
+
+    def generate_many(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
+        """Answer all requests, at most `concurrency` at once; `on_answer(index, answer)` as each one arrives.
+
+        Answers come in any order and are called for in this thread.  The first error ends the rest.
+        Raises: TargetRefused on HTTP 4xx, at once. TargetDown after retries. Whatever `on_answer` raises.
+        """
+        try:
+            asyncio.run(self._all(requests, on_answer))
+        except BaseExceptionGroup as group:
+            # One cause is what a caller can act upon; the others are mostly its echoes.
+            raise group.exceptions[0] from None
+
+    async def _all(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
+        free = asyncio.Semaphore(self.concurrency)
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        limits = httpx.Limits(max_connections=self.concurrency)
+        # A proxy of the environment is meant for the world outside, not for a server beside us.
+        async with (
+            httpx.AsyncClient(
+                base_url=self.base_url, headers=headers, timeout=self.timeout_s, limits=limits, trust_env=False
+            ) as http,
+            asyncio.TaskGroup() as group,
+        ):
+
+            async def one(index: int, request: GenerateRequest) -> None:
+                async with free:
+                    on_answer(index, await self._persistent(http, request))
+
+            for index, request in enumerate(requests):
+                group.create_task(one(index, request))
+
+    async def _persistent(self, http: httpx.AsyncClient, request: GenerateRequest) -> Generated:
+        tries = AsyncRetrying(
+            retry=retry_if_exception_type(TargetDown),
+            stop=stop_after_delay(self.retry_s),
+            wait=wait_exponential(multiplier=0.2, max=5),
+            reraise=True,
+        )
+        async for attempt in tries:
+            with attempt:
+                # A server may still hold the broken try under its id, and refuses a second one of that name.
+                number = attempt.retry_state.attempt_number
+                return await self._once(http, request, request.rid if number == 1 else f"{request.rid}-{number}")
+        raise AssertionError("tenacity either returns or raises")
+
+    async def _once(self, http: httpx.AsyncClient, request: GenerateRequest, rid: str) -> Generated:
+        try:
+            response = await http.post("/generate", json=body(request, rid))
+        except httpx.TransportError as error:
+            raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
+        if response.status_code >= 500:
+            raise TargetDown(f"{self.base_url}: HTTP {response.status_code}: {_message(response)}")
+        if response.status_code != 200:
+            raise TargetRefused(f"{self.base_url}: HTTP {response.status_code}: {_message(response)}")
+        try:
+            return generated(response.json(), request.stop_token_ids)
+        except (ValueError, KeyError, TypeError) as error:
+            raise TargetRefused(f"{self.base_url} does not answer as /generate does: {error!r}") from error
+
+
+def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
+    """The JSON of one request."""
+    sampling: dict[str, Any] = {
+        "max_new_tokens": request.max_new_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "stop_token_ids": list(request.stop_token_ids),
+    }
+    if request.temperature > 0:
+        sampling["sampling_seed"] = request.seed
+    asked: dict[str, Any] = {"input_ids": list(request.input_ids), "sampling_params": sampling, "rid": rid}
+    if request.deltas is not None:
+        sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas)}
+        asked["custom_logit_processor"] = PROCESSOR
+    return asked
+
+
+def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated:
+    """Read one reply.
+
+    The server counts and returns the stop token; we do neither.  One that came as the very last allowed token is
+    reported as `length` by SGLang, and is still the end of the answer.
+    Raises: TargetDown when the answer was broken off by the server. KeyError, TypeError when it is no reply.
+    """
+    meta = reply["meta_info"]
+    reason = meta["finish_reason"]
+    if reason["type"] not in ("stop", "length"):
+        raise TargetDown(f"the answer was broken off: {reason}")
+    ids = [int(token) for token in reply["output_ids"]]
+    ended = bool(ids) and (ids[-1] in stop_token_ids or (reason["type"] == "stop" and reason.get("matched") == ids[-1]))
+    kept = tuple(ids[:-1] if ended else ids)
+    return Generated(
+        text=str(reply["text"]),
+        output_ids=kept,
+        finish="stop" if ended or reason["type"] == "stop" else "length",
+        prompt_tokens=int(meta["prompt_tokens"]),
+        completion_tokens=len(kept),
+        cached_tokens=int(meta["cached_tokens"]),
+    )
+
+
+def _message(response: httpx.Response) -> str:
+    """What the server said, from SGLang's {"error": {"message"}} or else as it came."""
+    try:
+        return str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return response.text[:500]
