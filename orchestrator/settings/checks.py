@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from orchestrator.settings.deltas import read_deltas
 from orchestrator.settings.indices import overlap, parse_indices, select_indices
 from orchestrator.settings.rules import short
+from workers.embedded.endpoint.faults import parse_faults
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
@@ -125,6 +126,14 @@ def check_limits(values: Values) -> Findings:
             return
 
 
+def check_faults(values: Values) -> Findings:
+    """The embedded endpoint understands the faults that it is told to make."""
+    try:
+        parse_faults(values.get("embedded_faults", ""))
+    except ValueError as error:
+        yield "EMBEDDED_FAULTS", str(error)
+
+
 def check_questions(values: Values) -> Findings:
     """The pool and the validation set lie in the data set and have nothing in common."""
     path = values.get("financebench_path")
@@ -162,6 +171,7 @@ CHECKS = (
     check_commands,
     check_models,
     check_limits,
+    check_faults,
     check_questions,
     check_deltas,
 )

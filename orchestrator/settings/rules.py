@@ -42,7 +42,7 @@ class Rule:
         """The bounds in words; "" when there are none."""
         if self.low is None or self.high is None:
             return ""
-        return f"{'above ' if self.above else ''}{self.low:g} to {self.high:g}"
+        return f"{'above ' if self.above else ''}{self.low:.0f} to {self.high:.0f}"
 
 
 def whole(low: int, high: int, unit: str, *, unset: bool = False, needed_when: tuple[str, str] | None = None) -> Rule:

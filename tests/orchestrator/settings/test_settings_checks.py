@@ -248,3 +248,16 @@ def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     (line,) = problems("OPENAI_TOKENS_PER_MINUTE=1000")
 
     assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
+
+
+@pytest.mark.parametrize("faults", ["reflect:500", "reflect:boom:2", "reflect:500:often", "merge:hang:1"])
+def test_faults_are_those_that_the_embedded_endpoint_knows(problems: Any, faults: str) -> None:
+    (line,) = problems(f"EMBEDDED_FAULTS={faults}")
+
+    assert line.startswith("CONFIG_EMBEDDED_FAULTS: ") and faults in line
+
+
+def test_faults_that_it_knows_are_accepted(sound: Any) -> None:
+    faults = "reflect:500:2, *:rate_limit:0.5:*, judge:hang:3:1"
+
+    assert load_settings(sound.path, [f"EMBEDDED_FAULTS={faults}"]).embedded_faults == faults
