@@ -41,7 +41,7 @@ class GenerateRequest:
     top_p: float
     seed: int  # sent only when temperature > 0
     stop_token_ids: tuple[int, ...]
-    rid: str
+    rid: str = ""  # empty: the server names it
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
 
@@ -64,13 +64,16 @@ class Generated:
 
 @dataclass(frozen=True)
 class TargetClient:
-    """A server at `base_url`. `timeout_s` bounds one try, `retry_s` the tries of one request, both in seconds."""
+    """A server at `base_url`. `timeout_s` bounds one try; no new try of a request begins after `retry_s` seconds.
+
+    The retries bridge a hiccup, not a restart: whoever owns the server should soon learn that it is down.
+    """
 
     base_url: str
-    api_key: str | None
     timeout_s: float
     concurrency: int
-    retry_s: float = 60.0
+    api_key: str | None = None
+    retry_s: float = 5.0
 
     def generate_many(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
         """Answer all requests, at most `concurrency` at once; `on_answer(index, answer)` as each one arrives.
@@ -114,7 +117,9 @@ class TargetClient:
             with attempt:
                 # A server may still hold the broken try under its id, and refuses a second one of that name.
                 number = attempt.retry_state.attempt_number
-                return await self._once(http, request, request.rid if number == 1 else f"{request.rid}-{number}")
+                return await self._once(
+                    http, request, f"{request.rid}-{number}" if request.rid and number > 1 else request.rid
+                )
         raise AssertionError("tenacity either returns or raises")
 
     async def _once(self, http: httpx.AsyncClient, request: GenerateRequest, rid: str) -> Generated:
@@ -142,7 +147,9 @@ def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     }
     if request.temperature > 0:
         sampling["sampling_seed"] = request.seed
-    asked: dict[str, Any] = {"input_ids": list(request.input_ids), "sampling_params": sampling, "rid": rid}
+    asked: dict[str, Any] = {"input_ids": list(request.input_ids), "sampling_params": sampling}
+    if rid:
+        asked["rid"] = rid
     if request.deltas is not None:
         sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas)}
         asked["custom_logit_processor"] = PROCESSOR
