@@ -15,6 +15,7 @@ from orchestrator.report.figures import duration, money, score
 from orchestrator.report.live import PLANS, printable, progress_text
 from orchestrator.report.snapshot import MemberView, Phase, Snapshot, Stage, steps, steps_done
 
+NARROW = 76  # columns below which the stages have no room
 WIDE = 110  # columns from which the stages have room for their names
 COLUMNS: tuple[tuple[Phase, Stage], ...] = (
     ("pre", "merge"), ("pre", "answer"), ("pre", "judge"), ("pre", "score"),
@@ -125,9 +126,7 @@ def _members(snapshot: Snapshot, width: int, room: int) -> RenderableType:
     """A row a member: a mark for each stage that lies behind it, where it is now, and what came out."""
     shown, hidden = _choose(snapshot.members, room)
     is_mutating = any(member.target is not None for member in snapshot.members)
-    columns = [one for one in COLUMNS if snapshot.plan == "offspring" and (is_mutating or one[0] == "pre")] or [
-        one for one in COLUMNS if one[0] == "pre" and one[1] != "merge"
-    ]
+    columns = _columns(snapshot, width, is_mutating)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", expand=False)
     table.add_column("individual", no_wrap=True, min_width=16)
     for _, stage in columns:
@@ -140,6 +139,15 @@ def _members(snapshot: Snapshot, width: int, room: int) -> RenderableType:
     for member in shown:
         table.add_row(*_row(member, columns, is_mutating))
     return Group(table, Text(hidden, style="dim")) if hidden else table
+
+
+def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Phase, Stage]]:
+    """The stages that anybody here passes; none where there is no room but for where each individual is now."""
+    if width < NARROW:
+        return []
+    if snapshot.plan != "offspring":
+        return [one for one in COLUMNS if one[0] == "pre" and one[1] != "merge"]
+    return [one for one in COLUMNS if is_mutating or one[0] == "pre"]
 
 
 def _row(member: MemberView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:

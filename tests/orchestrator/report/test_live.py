@@ -1,0 +1,117 @@
+"""Watching a run in plain lines, and which view is opened where."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator.report.live import PlainView, open_view
+from orchestrator.report.snapshot import MemberView, Snapshot, steps, steps_done
+
+ROOT = Path(__file__).parents[3]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(*snapshots: Snapshot) -> list[str]:
+    stream = io.StringIO()
+    view = PlainView(stream, clock=lambda: datetime(2030, 1, 2, 3, 4, 5))
+    for snapshot in snapshots:
+        view.show(snapshot)
+    view.close()
+    return stream.getvalue().splitlines()
+
+
+def offspring(*members: MemberView, generation: int = 1, **more) -> Snapshot:
+    return Snapshot("quiet-1", generation, 3, "offspring", members, best=0.5, mean=0.4, baseline=0.3, **more)
+
+
+def test_a_child_is_told_once_when_it_is_done_and_not_for_every_stage() -> None:
+    stages = ("waiting", "answer", "answer", "judge", "score", "done", "done")
+    told = watch(*(offspring(MemberView("g1_child0_pre", s, fitness=0.61 if s == "done" else None)) for s in stages))
+    assert told == [
+        "03:04:05  generation 1 (2 of 3): best 0.5000, mean 0.4000, zero vector 0.3000; "
+        "breeding and evaluating children (1)",
+        "03:04:05    g1_child0_pre done: fitness 0.6100",
+    ]
+
+
+def test_a_failure_is_told_with_its_reason_on_one_line() -> None:
+    child = MemberView("g1_child0_pre", "failed", error="refused\n\x1b[2Jtwice")
+    assert watch(offspring(child))[-1] == "03:04:05    g1_child0_pre FAILED: refused  [2Jtwice"
+
+
+def test_a_finished_generation_is_told_with_what_it_took() -> None:
+    told = watch(
+        offspring(generation=0),
+        offspring(generation=1, best_ever=0.7, calls=12, tokens=3400, cost_usd=0.5, elapsed_s=70, left_s=140),
+    )
+    assert told[1] == (
+        "03:04:05  generation 0 finished: best so far 0.7000; 12 calls, 3,400 tokens, $0.5000; "
+        "1 min 10 s so far, about 2 min 20 s left"
+    )
+
+
+def test_long_work_is_told_in_tenths() -> None:
+    told = watch(
+        *(
+            Snapshot("r", 0, 3, "clusters", note="embedding vocabulary", progress=(done, 49152))
+            for done in range(0, 49153, 64)
+        )
+    )
+    assert told[1] == "03:04:05  embedding vocabulary 0 of 49,152"
+    assert told[-1] == "03:04:05  embedding vocabulary 49,152 of 49,152"
+    assert len(told) == 1 + 11
+
+
+def test_a_note_that_only_counts_on_is_told_once() -> None:
+    told = watch(*(offspring(note=f"waiting for the gpu worker, {second} s") for second in range(20)))
+    assert sum("waiting" in line for line in told) == 1
+
+
+def test_lines_show_what_must_not_be_missed() -> None:
+    stream = io.StringIO()
+    PlainView(stream, clock=lambda: datetime(2030, 1, 1)).line("parked")
+    assert stream.getvalue() == "00:00:00  parked\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "term", "force", "name"),
+    [
+        (Terminal(), "xterm-256color", None, "TerminalView"),
+        (Terminal(), "dumb", None, "PlainView"),
+        (Terminal(), "", None, "PlainView"),
+        (io.StringIO(), "xterm", None, "PlainView"),
+        (io.StringIO(), "xterm", "terminal", "TerminalView"),
+        (Terminal(), "xterm", "plain", "PlainView"),
+    ],
+)
+def test_a_terminal_gets_the_live_view_and_all_else_plain_lines(stream, term, force, name, monkeypatch) -> None:
+    monkeypatch.setenv("TERM", term)
+    view = open_view(stream, force)
+    view.close()
+    assert type(view).__name__ == name
+
+
+def test_a_mutated_child_passes_two_evaluations() -> None:
+    child = MemberView("g0_child0_mut", "judge", phase="mut", target="3", merges=True)
+    names = [stage for _, stage in steps(child)]
+    assert names == ["merge", "answer", "judge", "score", "reflect", "answer", "judge", "score"]
+    assert steps_done(child) == 6
+    assert steps_done(MemberView("g0_child0_pre", "reflect", target="3")) == 3
+    assert steps_done(MemberView("g0_pop0", "waiting")) == 0
+    assert steps_done(MemberView("g0_pop0", "done")) == len(steps(MemberView("g0_pop0", "done"))) == 3
+
+
+def test_plain_lines_need_no_drawing_library() -> None:
+    script = "import sys, orchestrator.report.live, orchestrator.report.paired; print('rich' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert answer.stdout.strip() == "False"

@@ -1,0 +1,121 @@
+"""The paired statistics: against values worked out by hand, and against what must hold for any data."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.report.comparison import Comparison, Graded
+from orchestrator.report.paired import bootstrap, change, mcnemar, verdict
+
+differences = st.lists(st.integers(-500, 500).map(float), min_size=1, max_size=30)
+
+
+def graded(example: str, tokens: int, is_correct: bool) -> Graded:
+    return Graded(example, tokens, is_correct, text="", question="", gold="", reasoning="")
+
+
+def comparison(before: list[tuple[int, bool]], after: list[tuple[int, bool]]) -> Comparison:
+    first = tuple(graded(str(i), *one) for i, one in enumerate(before))
+    second = tuple(graded(str(i), *one) for i, one in enumerate(after))
+    return Comparison("training set", first, second)
+
+
+@settings(deadline=None)
+@given(differences, st.integers(0, 2**32))
+def test_the_interval_holds_the_mean_and_stays_within_the_data(values: list[float], seed: int) -> None:
+    interval = bootstrap(values, random.Random(seed), resamples=50)
+    assert min(values) <= interval.low <= interval.mean <= interval.high <= max(values)
+
+
+@settings(deadline=None)
+@given(differences, st.integers(0, 2**32))
+def test_the_same_seed_gives_the_same_interval(values: list[float], seed: int) -> None:
+    assert bootstrap(values, random.Random(seed), 20) == bootstrap(values, random.Random(seed), 20)
+
+
+@settings(deadline=None)
+@given(differences, st.integers(-100, 100))
+def test_a_constant_more_everywhere_moves_the_interval_by_that_constant(values: list[float], more: int) -> None:
+    here = bootstrap(values, random.Random(1), 40)
+    there = bootstrap([value + more for value in values], random.Random(1), 40)
+    assert there.low - here.low == pytest.approx(more, abs=1e-9)
+    assert there.high - here.high == pytest.approx(more, abs=1e-9)
+
+
+def test_the_interval_covers_the_true_mean_about_as_often_as_it_claims() -> None:
+    # given 200 samples of 40 draws from a distribution whose mean is 10
+    rng = random.Random(5)
+    samples = [[rng.gauss(10, 4) for _ in range(40)] for _ in range(200)]
+    # when each gets its interval
+    intervals = [bootstrap(sample, rng, resamples=300) for sample in samples]
+    # then about 95 % of them hold 10
+    assert 0.89 <= sum(one.low <= 10 <= one.high for one in intervals) / 200 <= 0.99
+
+
+@settings(deadline=None)
+@given(st.integers(0, 12), st.integers(0, 12))
+def test_mcnemar_is_the_share_of_all_coin_throws_at_least_as_lopsided(gained: int, lost: int) -> None:
+    throws = gained + lost
+    if throws > 10:
+        throws = 10
+        gained, lost = min(gained, 10), 10 - min(gained, 10)
+    lopsided = sum(abs(2 * sum(throw) - throws) >= abs(gained - lost) for throw in product((0, 1), repeat=throws))
+    assert mcnemar(gained, lost) == pytest.approx(lopsided / 2**throws)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 3000), st.integers(0, 3000))
+def test_mcnemar_is_a_probability_and_does_not_mind_which_side_is_which(gained: int, lost: int) -> None:
+    assert mcnemar(gained, lost) == mcnemar(lost, gained)
+    assert 0.0 <= mcnemar(gained, lost) <= 1.0
+
+
+def test_mcnemar_by_hand() -> None:
+    assert mcnemar(0, 0) == 1.0
+    assert mcnemar(6, 0) == 2 / 64
+    assert mcnemar(1, 5) == 2 * 7 / 64
+
+
+def test_a_change_counts_in_pairs_whatever_the_order_of_the_answers() -> None:
+    # given three questions, the second answers in another order
+    same = comparison([(100, True), (50, False), (30, True)], [(60, False), (50, True), (10, True)])
+    shuffled = Comparison(same.name, same.before, tuple(reversed(same.after)))
+    # when they are compared
+    measured = change(shuffled, random.Random(0))
+    # then each answer met its own question
+    assert (measured.gained, measured.lost) == (1, 1)
+    assert (measured.correct_before, measured.correct_after, measured.count) == (2, 2, 3)
+    assert (measured.tokens_before, measured.tokens_after) == (60.0, 40.0)
+    assert measured.tokens.mean == -20.0
+    assert measured == change(same, random.Random(0))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        comparison([(1, True)], []),
+        comparison([], [(1, True)]),
+        comparison([], []),
+        Comparison("x", (graded("a", 1, True),) * 2, (graded("a", 1, True),)),
+        Comparison("x", (graded("a", 1, True),), (graded("b", 1, True),)),
+    ],
+)
+def test_sides_that_do_not_match_are_refused(broken: Comparison) -> None:
+    with pytest.raises(ValueError, match=broken.name):
+        change(broken, random.Random(0))
+
+
+def test_the_verdict_says_when_it_may_be_chance_and_when_hardly() -> None:
+    unchanged = change(comparison([(1, True)] * 3, [(1, True)] * 3), random.Random(0))
+    lucky = change(comparison([(1, False)] * 3, [(1, True)] * 3), random.Random(0))
+    better = change(comparison([(1, False)] * 9, [(1, True)] * 9), random.Random(0))
+    worse = change(comparison([(1, True)] * 20, [(1, False)] * 20), random.Random(0))
+    assert verdict(unchanged) == "no answer changed sides"
+    assert verdict(lucky) == "gained 3, lost 0: could well be chance (p = 0.25)"
+    assert verdict(better) == "gained 9, lost 0: more are right, hardly by chance (p = 0.004)"
+    assert verdict(worse) == "gained 0, lost 20: fewer are right, hardly by chance (p < 0.001)"

@@ -1,0 +1,55 @@
+"""Text of others on our terminal: it cannot act, and it fits."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from orchestrator.report.text import clip, neutral, pad, wrap
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_nothing_that_acts_on_a_terminal_is_left(text: str) -> None:
+    shown = neutral(text, keep_lines=True)
+    assert all(character.isprintable() or character == "\n" or character.isspace() for character in shown)
+    assert not set(shown) & {"\x1b", "\r", "\x07", "\x9b", "\u202e", "\u2066", "\u2028"}
+    shown.encode("utf-8")
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(categories=("L", "N", "P", "S"))))
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert neutral(text) == text
+
+
+def test_an_escape_is_shown_instead_of_sent() -> None:
+    assert neutral("\x1b[31mred\x07") == "\\x1b[31mred\\x07"
+    assert neutral("abc\u202edef") == "abc\\u202edef"
+    assert neutral("\ud800") == "\\ud800"
+    assert neutral("one\r\ntwo\tthree") == "one two    three"
+    assert neutral("one\r\ntwo", keep_lines=True) == "one\ntwo"
+
+
+@settings(deadline=None)
+@given(st.text(), st.integers(2, 40))
+def test_wrapped_lines_fit_and_lose_nothing_but_spaces(text: str, width: int) -> None:
+    safe = neutral(text, keep_lines=True)
+    lines = wrap(safe, width)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == safe.replace(" ", "").replace("\n", "")
+
+
+def test_wide_characters_count_twice() -> None:
+    assert wrap("資本的支出", 4) == ["資本", "的支", "出"]
+    assert clip("資本的支出", 5) == "資本…"
+    assert pad("資本", 6) == "資本  "
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(categories=("L", "N"))), st.integers(1, 20))
+def test_clipped_text_fits(text: str, width: int) -> None:
+    clipped = clip(text, width)
+    assert cell_len(clipped) <= width
+    assert clipped == text or clipped.endswith("…")

@@ -1,0 +1,150 @@
+"""The pictures of a run: real PNGs, the same bytes for the same data, whatever is missing in it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from PIL import Image
+
+from tasks.cpu.plots import fitness_png, lengths_png, tree_png
+
+NAN = float("nan")
+
+
+def individual(node: str, rng: random.Random) -> dict:
+    tokens, correct = rng.uniform(20, 120), rng.randrange(17) / 16
+    fitness = 0.4 / (1 + tokens / 100) + 0.6 * correct
+    return {"node": node, "fitness": fitness, "mean_tokens": tokens, "correctness": correct}
+
+
+def run_of(population: int, generations: int, seed: int = 0) -> tuple[list[dict], dict]:
+    """The history and the tree of an invented run with one elite."""
+    rng = random.Random(seed)
+    history, nodes, edges, record = [], [], [], 0.0
+    for g in range(generations):
+        people = [individual(f"g{g}_pop{i}", rng) for i in range(population)]
+        children = [individual(f"g{g}_child{j}_mut", rng) | {"target": str(j)} for j in range(population - 1)]
+        nodes += [one | {"id": one["node"], "generation": g, "stage": "pop", "elite": False} for one in people]
+        nodes[-population]["elite"] = True
+        edges.append({"from": f"g{g}_pop0", "to": f"g{g + 1}_pop0", "kind": "next"})
+        for j, child in enumerate(children):
+            before = f"g{g}_child{j}_pre"
+            nodes.append({"id": before, "generation": g, "stage": "pre", "fitness": 0.4, "elite": False})
+            nodes.append(child | {"id": child["node"], "generation": g, "stage": "mut", "elite": False})
+            edges += [{"from": f"g{g}_pop{i}", "to": before, "kind": "parent"} for i in (j, j + 1)]
+            edges.append({"from": before, "to": child["node"], "kind": "mutation"})
+            edges.append({"from": child["node"], "to": f"g{g + 1}_pop{j + 1}", "kind": "next"})
+        found = [one["fitness"] for one in people]
+        record = max([record, *found, *(one["fitness"] for one in children)])
+        history.append(
+            {"generation": g, "best": max(found), "mean": sum(found) / population, "best_ever": record}
+            | {"population": people, "offspring": children}
+        )
+    return history, {"nodes": nodes, "edges": edges}
+
+
+def pixels(png: bytes) -> Image.Image:
+    image = Image.open(io.BytesIO(png))
+    image.load()
+    assert image.format == "PNG"
+    return image.convert("RGB")
+
+
+def colours(png: bytes) -> int:
+    return len(pixels(png).getcolors(maxcolors=1 << 24) or ())
+
+
+@pytest.mark.parametrize(("population", "generations"), [(1, 1), (4, 1), (4, 3), (16, 20)])
+def test_every_size_of_run_gives_pictures_with_something_on_them(population: int, generations: int) -> None:
+    history, tree = run_of(population, generations)
+    for png in (fitness_png(history), lengths_png(history, 100.0), tree_png(tree)):
+        assert colours(png) > 20
+        width, height = pixels(png).size
+        assert width * height < 6_000_000
+
+
+def test_the_same_data_gives_the_same_bytes_in_any_thread() -> None:
+    # given what one thread draws
+    history, tree = run_of(4, 3)
+    draw = [lambda: fitness_png(history), lambda: lengths_png(history, 90.0), lambda: tree_png(tree)]
+    alone = [one() for one in draw]
+    # when four threads draw it all at once, twice
+    with ThreadPoolExecutor(4) as pool:
+        together = [job.result() for job in [pool.submit(one) for one in draw * 2]]
+    # then the bytes are the same, and hold no time and no version
+    assert together == alone * 2
+    assert not any(mark in png for png in alone for mark in (b"tEXt", b"iTXt", b"tIME"))
+
+
+def test_drawing_does_not_change_what_is_drawn() -> None:
+    history, tree = run_of(4, 2)
+    kept = copy.deepcopy((history, tree))
+    fitness_png(history), lengths_png(history, None), tree_png(tree)
+    assert (history, tree) == kept
+
+
+@pytest.mark.parametrize("missing", [None, NAN, float("inf")])
+def test_missing_measures_leave_gaps_and_no_error(missing: float | None) -> None:
+    # given a run in which a whole generation and some individuals have no measures
+    history, tree = run_of(4, 3)
+    history[1] |= {"best": missing, "mean": missing, "best_ever": missing, "offspring": []}
+    for one in history[1]["population"] + history[2]["population"][:2]:
+        one.update(fitness=missing, mean_tokens=missing, correctness=missing)
+    for node in tree["nodes"][:5]:
+        node["fitness"] = missing
+    # when and then
+    for png in (fitness_png(history), lengths_png(history, missing), tree_png(tree)):
+        assert colours(png) > 20
+
+
+def test_a_run_in_which_nothing_changes_or_nothing_is_known_is_drawn() -> None:
+    flat = {"node": "a", "fitness": 0.5, "mean_tokens": 40.0, "correctness": 1.0}
+    row = {"best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [flat] * 4, "offspring": [flat] * 3}
+    unknown = {"node": "a", "fitness": None, "mean_tokens": None, "correctness": None}
+    nothing = {"best": None, "mean": None, "best_ever": None, "population": [unknown], "offspring": []}
+    for history in ([row | {"generation": g} for g in range(3)], [nothing | {"generation": 0}], []):
+        pixels(fitness_png(history)), pixels(lengths_png(history, 40.0))
+    pixels(tree_png({"nodes": [], "edges": []}))
+
+
+def test_each_measure_shows_in_its_picture() -> None:
+    history, tree = run_of(4, 3)
+    for measure, draw in (
+        ("fitness", fitness_png),
+        ("mean_tokens", lambda h: lengths_png(h, None)),
+        ("correctness", lambda h: lengths_png(h, None)),
+    ):
+        moved = copy.deepcopy(history)
+        moved[1]["population"][2][measure] *= 0.2
+        assert draw(moved) != draw(history), measure
+    assert lengths_png(history, 60.0) != lengths_png(history, 90.0)
+    for change in ({"elite": True}, {"fitness": 0.01}):
+        moved = copy.deepcopy(tree)
+        moved["nodes"][3] |= change
+        assert tree_png(moved) != tree_png(tree)
+
+
+def test_a_process_that_draws_a_large_run_stays_under_200_megabytes() -> None:
+    # given a fresh process that draws 16 individuals over 20 generations, as a cpu worker would
+    script = (
+        "import re, sys\n"
+        f"sys.path[:0] = {[*sys.path]!r}\n"
+        "from test_plots import run_of\n"
+        "from tasks.cpu.plots import fitness_png, lengths_png, tree_png\n"
+        "history, tree = run_of(16, 20)\n"
+        "fitness_png(history), lengths_png(history, 50.0), tree_png(tree)\n"
+        # The kernel's own mark of this program's peak: that of getrusage outlives the exec and would be pytest's.
+        "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())\n"
+        "print(int(peak[1]) // 1024, 'matplotlib.pyplot' in sys.modules)\n"
+    )
+    # when it has drawn everything
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    # then its peak leaves room for Celery, and nothing brought in the interface with global state
+    assert int(answer[0]) < 160
+    assert answer[1] == "False"
