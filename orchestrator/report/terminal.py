@@ -73,18 +73,21 @@ class Screen:
 
 def _heading(snapshot: Snapshot, width: int) -> RenderableType:
     """Run, generation, a bar of the generations, and the time."""
+    left = "" if snapshot.left_s is None else f", about {duration(snapshot.left_s)} left"
+    time = f"{duration(snapshot.elapsed_s)}{left}"
+    if width < NARROW:
+        return Text(f"{_generation(snapshot)}  {time}", no_wrap=True, overflow="ellipsis")
     grid = Table.grid(padding=(0, 2), expand=True)
     grid.add_column(no_wrap=True, max_width=max(12, width // 3))
     grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
     grid.add_column(no_wrap=True, justify="right")
     done = min(snapshot.generations, snapshot.generation) + _share_of_generation(snapshot)
-    left = "" if snapshot.left_s is None else f", about {duration(snapshot.left_s)} left"
     grid.add_row(
         Text(printable(snapshot.run), style="bold", overflow="ellipsis"),
         Text(_generation(snapshot)),
         ProgressBar(total=max(snapshot.generations, 1), completed=done, complete_style="cyan", finished_style="cyan"),
-        Text(f"{duration(snapshot.elapsed_s)}{left}", style="dim"),
+        Text(time, style="dim"),
     )
     return grid
 

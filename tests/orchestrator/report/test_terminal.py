@@ -53,6 +53,7 @@ def test_the_screen_fits_and_shows_every_child_where_it_is(width: int, height: i
 
 def test_a_small_terminal_still_says_where_each_child_is() -> None:
     lines = drawn(SNAPSHOT, 48, 14)
+    assert lines[0].startswith("generation 2 (3 of 8)  1 min 23 s")
     assert len(lines) <= 14 and all(len(line) <= 48 for line in lines)
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("g2_")}
     assert rows["g2_child0_pre"] == ["done", "0.6100"]
