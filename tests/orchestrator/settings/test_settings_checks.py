@@ -250,7 +250,7 @@ def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
 
 
-@pytest.mark.parametrize("faults", ["reflect:500", "reflect:boom:2", "reflect:500:often", "merge:hang:1"])
+@pytest.mark.parametrize("faults", ["mutation:500", "mutation:boom:2", "mutation:500:often", "merge:hang:1"])
 def test_faults_are_those_that_the_embedded_endpoint_knows(problems: Any, faults: str) -> None:
     (line,) = problems(f"EMBEDDED_FAULTS={faults}")
 
@@ -258,6 +258,6 @@ def test_faults_are_those_that_the_embedded_endpoint_knows(problems: Any, faults
 
 
 def test_faults_that_it_knows_are_accepted(sound: Any) -> None:
-    faults = "reflect:500:2, *:rate_limit:0.5:*, judge:hang:3:1"
+    faults = "mutation:500:2, *:rate_limit:0.5:*, verdict:hang:3:1"
 
     assert load_settings(sound.path, [f"EMBEDDED_FAULTS={faults}"]).embedded_faults == faults

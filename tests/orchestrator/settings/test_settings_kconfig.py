@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import subprocess
 import sys
 from typing import Any, Literal, get_args, get_origin
@@ -16,8 +17,13 @@ from orchestrator.settings.model import Option, Settings, options
 KINDS = {bool: kconfiglib.BOOL, int: kconfiglib.INT}
 
 
+@functools.cache
+def symbols() -> Any:
+    return Kconfig().syms
+
+
 def symbol_of(option: Option) -> Any:
-    return Kconfig().syms[option.name]
+    return symbols()[option.name]
 
 
 def every(wanted: Any) -> Any:

@@ -50,71 +50,93 @@ def test_an_option_that_the_file_leaves_out_has_its_default(sound: Any) -> None:
     )
 
 
+def test_each_option_without_default_must_be_in_the_file(sound: Any, problems: Any) -> None:
+    for option in UNSET:
+        sound.leave_out(option.name)
+
+    assert problems() == tuple(f"CONFIG_{option.name}: is not set, and has no default" for option in UNSET)
+
+
+def test_a_sentinel_is_not_a_value(sound: Any, problems: Any) -> None:
+    for option in UNSET:
+        sound.put(option.name, quoted(option, option.rule.sentinel))
+
+    assert problems() == tuple(f"CONFIG_{option.name}: is not set, and has no default" for option in UNSET)
+
+
 @by_name(UNSET)
-def test_an_option_without_default_must_be_in_the_file(sound: Any, problems: Any, option: Any) -> None:
-    sound.leave_out(option.name)
-
-    assert problems() == (f"CONFIG_{option.name}: is not set, and has no default",)
-
-
-@by_name(UNSET)
-def test_a_sentinel_is_not_a_value(sound: Any, problems: Any, option: Any) -> None:
-    sound.put(option.name, quoted(option, option.rule.sentinel))
-
-    assert problems() == (f"CONFIG_{option.name}: is not set, and has no default",)
+def test_one_sentinel_that_is_left_stops_the_run(problems: Any, option: Any) -> None:
+    assert problems(f"{option.name}={option.rule.sentinel}") == (
+        f"CONFIG_{option.name}: is not set, and has no default",
+    )
 
 
-@by_name(BOUNDED)
 @pytest.mark.parametrize("side", ["low", "high"])
 def test_a_value_out_of_range_is_refused_although_kconfig_would_use_the_default(
-    sound: Any, problems: Any, option: Any, side: str
+    sound: Any, problems: Any, side: str
 ) -> None:
-    rule = option.rule
-    step = 1 if option.kind is int else 0.001
-    beyond = rule.high + step if side == "high" else rule.low - (0 if rule.above else step)
+    told = []
+    for option in BOUNDED:
+        beyond = value_beyond(option, side)
+        sound.put(option.name, quoted(option, beyond))
+        told.append(f"CONFIG_{option.name}: {beyond!r} is out of range ({option.rule.bounds()})")
+
+    assert list(problems()) == told
+
+
+def value_beyond(option: Any, side: str) -> str:
+    rule, step = option.rule, 1 if option.kind is int else 0.001
+    if side == "high":
+        return str(rule.high + step)
+    if rule.above:
+        return str(rule.low)
     # one below the lowest allowed value may be the sentinel, which has a line of its own
-    beyond = -2 if option.kind is int and str(beyond) == rule.sentinel else beyond
-    sound.put(option.name, quoted(option, f"{beyond}"))
-
-    assert problems()[0] == f"CONFIG_{option.name}: '{beyond}' is out of range ({rule.bounds()})"
+    return str(rule.low - step) if str(rule.low - step) != rule.sentinel else str(rule.low - step - 1)
 
 
-@by_name(BOUNDED)
-def test_the_bounds_themselves_are_accepted_by_the_option_and_by_kconfig(sound: Any, option: Any) -> None:
-    for bound in (option.rule.low, option.rule.high):
-        if option.rule.above and bound == option.rule.low:
-            continue
-        try:
-            load_settings(sound.path, [f"{option.name}={bound:.0f}"])
-        except SettingsError as error:
-            # only what other options have against it
-            assert [line for line in error.problems if "out of range" in line or "accepted" in line] == []
+def test_the_bounds_themselves_are_accepted_by_the_options_and_by_kconfig(sound: Any) -> None:
+    for bound in ("low", "high"):
+        overrides = {
+            option.name: f"{getattr(option.rule, bound):.0f}"
+            for option in BOUNDED
+            if not (bound == "low" and option.rule.above)
+        }
+        with pytest.raises(SettingsError) as error:
+            load_settings(sound.path, overrides)
+
+        # only what options have against one another
+        assert all("KMEANS" in line or "POPULATION" in line or "TOKENS" in line for line in error.value.problems)
+        assert "out of range" not in str(error.value) and "accepted" not in str(error.value)
 
 
-@by_name(WHOLE)
 @pytest.mark.parametrize("written", ["many", "1.5", "0x10", "1_0", '"3"', "", "9" * 5000])
-def test_a_whole_number_is_nothing_else(sound: Any, problems: Any, option: Any, written: str) -> None:
-    sound.put(option.name, written)
+def test_a_whole_number_is_nothing_else(sound: Any, problems: Any, written: str) -> None:
+    for option in WHOLE:
+        sound.put(option.name, written)
 
-    (line,) = problems()
-    assert line.startswith(f"CONFIG_{option.name}: ") and "is not a whole number" in line
+    told = problems()
+    assert len(told) == len(WHOLE)
+    for option, line in zip(WHOLE, told, strict=True):
+        assert line.startswith(f"CONFIG_{option.name}: ") and "is not a whole number" in line
 
 
-@by_name(REAL)
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "Infinity", "1e999"])
-def test_a_number_is_finite(sound: Any, problems: Any, option: Any, written: str) -> None:
-    sound.put(option.name, f'"{written}"')
+def test_a_number_is_finite(sound: Any, problems: Any, written: str) -> None:
+    for option in REAL:
+        sound.put(option.name, f'"{written}"')
 
-    assert problems() == (f"CONFIG_{option.name}: '{written}' is not finite",)
+    assert list(problems()) == [f"CONFIG_{option.name}: '{written}' is not finite" for option in REAL]
 
 
-@by_name(REAL)
 @pytest.mark.parametrize("written", ["half", "1,5", "0x1p3", "1_0", " 1"])
-def test_a_number_is_written_as_one(sound: Any, problems: Any, option: Any, written: str) -> None:
-    sound.put(option.name, f'"{written}"')
+def test_a_number_is_written_as_one(sound: Any, problems: Any, written: str) -> None:
+    for option in REAL:
+        sound.put(option.name, f'"{written}"')
 
-    (line,) = problems()
-    assert line.startswith(f"CONFIG_{option.name}: '{written}' is not a number")
+    told = problems()
+    assert len(told) == len(REAL)
+    for option, line in zip(REAL, told, strict=True):
+        assert line.startswith(f"CONFIG_{option.name}: '{written}' is not a number")
 
 
 def test_a_number_with_a_fraction_stands_in_quotes(sound: Any, problems: Any) -> None:

@@ -83,7 +83,7 @@ def test_newlines_survive_kconfig_s_own_writing(sound: Any, tmp_path: Path, save
     assert load_settings(tmp_path / "saved1") == before
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(string=TEXTS)
 def test_any_prompt_comes_back_from_a_written_file(shared_sound: Any, string: str) -> None:
     before = dataclasses.replace(load_settings(shared_sound.path), target_system_prompt=string)
