@@ -85,14 +85,16 @@ def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[
 
 def decide(situation: Situation, remembered: Sequence[Step]) -> float:
     """The target's new delta: within +-8, and never the current one."""
-    own = [step for step in remembered if step.cluster == situation.target and step.gain is not None]
+    own = [step for step in remembered if step.cluster == situation.target and step.after is not None]
     step = _next_step(situation, own[-1]) if own else _first_step(situation)
     best = max((past.after.correct for past in remembered if past.after), default=0.0)
-    lost = best - situation.seen.correct
-    if situation.target == END_OF_TURN and step > 0 and lost > 1.5 / situation.answers and situation.current > 0:
-        step = -1.0  # correctness is below what it was once: too early an end cuts the answer off
-    new = round(min(BOUND, max(-BOUND, situation.current + step)), 4)
-    if abs(new - situation.current) < SMALLEST_STEP / 2:  # it stood at the bound already
+    a_little = 0.5 / situation.answers  # less than one answer
+    lost = best - situation.seen.correct > 3 * a_little
+    if situation.target == END_OF_TURN and step > 0 and situation.current > 0 and lost:
+        step = -1.0  # too early an end cuts answers off
+    wanted = _short_of_harm(situation.current, situation.current + step, own, best - a_little)
+    new = round(min(BOUND, max(-BOUND, wanted)), 4)
+    if abs(new - situation.current) < SMALLEST_STEP / 2:  # at the bound, or at what hurt
         new = round(situation.current - (2 * SMALLEST_STEP if situation.current > 0 else -2 * SMALLEST_STEP), 4)
     return new
 
@@ -117,6 +119,16 @@ def _next_step(situation: Situation, last: Step) -> float:
     if situation.target == END_OF_TURN and made > 0:
         return max(made * 0.75, 1.0)
     return _at_least(made)
+
+
+def _short_of_harm(current: float, wanted: float, own: Sequence[Step], correct_enough: float) -> float:
+    """`wanted`, or half the way to the nearest value in that direction with which answers were less correct."""
+    hurt = [step.new for step in own if step.after and step.after.correct < correct_enough]
+    ahead = [value - current for value in hurt if value != current and (value > current) == (wanted > current)]
+    nearest = min(ahead, key=abs, default=None)
+    if nearest is None or abs(wanted - current) < abs(nearest):
+        return wanted
+    return current + nearest / 2
 
 
 def _at_least(step: float) -> float:

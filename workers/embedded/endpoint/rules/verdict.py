@@ -65,7 +65,8 @@ def judge(gold: str, said: str, tolerance: float) -> Finding:
 
 
 def _by_number(gold: str, said: str, tolerance: float) -> Finding:
-    target = numbers(gold)[0]
+    target = _amounts(gold)[0]
+    tolerance = 0.0 if target.is_year else tolerance  # 15 % of a year is three centuries
     found = [number for number in numbers(said) if target.is_year or not number.is_year]
     if not found:
         return Finding(False, "numerical", "The answer gives no number.", 0.95, target)
@@ -129,10 +130,14 @@ def _tolerance(system: str) -> float:
 
 
 def _is_number(gold: str) -> bool:
-    """One number and at most a word or two around it ("$1577.00", "65.4%", "12.3 times")."""
-    return (
-        len([number for number in numbers(gold) if not number.is_year]) == 1 and len(_WORD.findall(gold.lower())) <= 2
-    )
+    """One number and at most two words around it ("$1577.00", "65.4%", "12.3 times")."""
+    return len(_amounts(gold)) == 1 and len(_WORD.findall(gold.lower())) <= 2
+
+
+def _amounts(text: str) -> list[Number]:
+    """The numbers that are no years; the years, where there is nothing else."""
+    found = numbers(text)
+    return [number for number in found if not number.is_year] or found
 
 
 def _category(gold: str) -> str:

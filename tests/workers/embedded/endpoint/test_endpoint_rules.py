@@ -1,0 +1,240 @@
+"""The rules: a reflector that learns, a merger, a judge, as functions of the prompt."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.openai.merging import Parent, merge_messages
+from tasks.openai.reflecting import Proposal, Response, check_proposal, mutation_messages
+from tasks.openai.schema import mismatch, strict_object
+from workers.embedded.endpoint.memory import MOST_LINES, Seen, Step, read_step, settle, steps
+from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
+
+CLUSTERS = [
+    {"id": 0, "description": "end of turn", "example_tokens": ["<|im_end|>"], "count": 1},
+    {"id": 1, "description": "digits and arithmetic", "example_tokens": ["1", "2", "+"], "count": 20},
+    {"id": 2, "description": "function words", "example_tokens": [" the", " of", "And"], "count": 300},
+    {"id": 3, "description": "animals", "example_tokens": [" cat", " dog"], "count": 80},
+    {"id": 4, "description": "colours", "example_tokens": [" red", " blue"], "count": 60},
+]
+
+
+def responses(tokens: float, correct: int = 3, n: int = 4) -> list[Response]:
+    text = "the answer of the page and the cat of the table"
+    return [Response(f"q{i}", i < correct, "why", text, round(tokens)) for i in range(n)]
+
+
+def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[Response]) -> Proposal:
+    reply = mutation.answer(*mutation_messages(CLUSTERS, deltas, scratchpad, target, given))
+    proposal = check_proposal(reply, deltas[target])
+    assert isinstance(proposal, Proposal), f"the rule made an invalid proposal: {proposal}"
+    return proposal
+
+
+ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}
+
+
+def test_long_answers_make_the_end_of_the_turn_likelier_in_a_bold_step():
+    assert reflect(ZERO, "", "0", responses(60)).delta == 2.0
+    assert reflect(ZERO, "", "0", responses(8)).delta == 1.0
+
+
+def test_numbers_are_favoured_mildly():
+    assert reflect(ZERO, "", "1", responses(60)).delta == 0.5
+    assert reflect({**ZERO, "1": 1.5}, "", "1", responses(60)).delta == 1.25
+
+
+def test_a_cluster_is_lowered_by_how_much_of_the_long_answers_it_makes_up():
+    assert reflect(ZERO, "", "2", responses(60)).delta == -1.0
+    assert reflect(ZERO, "", "4", responses(60)).delta == -0.25
+
+
+def test_only_the_long_answers_count_for_the_share():
+    short = [Response(f"s{i}", True, "", "red blue red blue red", 4) for i in range(3)]
+    long = [Response(f"l{i}", True, "", "cat dog cat dog cat", 50) for i in range(4)]
+    assert reflect(ZERO, "", "4", [*short, *long]).delta == -0.25
+    assert reflect(ZERO, "", "3", [*short, *long]).delta == -1.0
+
+
+def test_a_step_that_helped_is_followed_by_another():
+    first = reflect(ZERO, "", "0", responses(60))
+    second = reflect({**ZERO, "0": first.delta}, first.scratchpad, "0", responses(30))
+    assert 1.0 <= second.delta - first.delta <= 2.0
+    assert "then 30.0 tokens, 0.75 correct" in second.scratchpad
+
+
+@pytest.mark.parametrize("target", ["0", "1", "2"])
+def test_a_step_that_hurt_is_taken_back_by_half(target):
+    first = reflect(ZERO, "", target, responses(60, correct=4))
+    second = reflect({**ZERO, target: first.delta}, first.scratchpad, target, responses(59, correct=2))
+    assert second.delta == pytest.approx(first.delta / 2)
+
+
+def test_a_loss_that_another_cluster_caused_holds_the_end_of_the_turn_back():
+    past = Step("2", 0.0, -1.0, Seen(60, 1.0), Seen(50, 1.0)).line()
+    assert reflect({**ZERO, "0": 3.0}, past, "0", responses(50, correct=2)).delta == 2.0
+
+
+def test_an_outcome_after_a_crossover_is_not_credited_to_the_step():
+    first = reflect(ZERO, "", "0", responses(60))
+    later = reflect({**ZERO, "0": first.delta / 2}, first.scratchpad, "2", responses(10))
+    assert "then unseen" in later.scratchpad and "10.0 tokens, 0.75 correct; then ?" in later.scratchpad
+
+
+def test_a_lineage_shortens_a_model_that_breaks_when_it_ends_too_early():
+    # Given a model whose answers shorten with cluster 0, and go wrong once it ends too early
+    deltas, scratchpad = dict(ZERO), ""
+
+    def answers() -> list[Response]:
+        return responses(max(4, 80 - 10 * deltas["0"] + 5 * deltas["2"]), correct=4 if deltas["0"] < 5 else 0)
+
+    start, seen = answers(), []
+    for step in range(20):
+        target = "0" if step % 2 == 0 else "2"
+        proposal = reflect(deltas, scratchpad, target, answers())
+        deltas[target], scratchpad = proposal.delta, proposal.scratchpad
+        seen.append((answers()[0].tokens, sum(response.is_correct for response in answers())))
+    # Then it gets shorter at no loss, and returns from where it breaks
+    assert min(tokens for tokens, correct in seen if correct == 4) <= 0.6 * start[0].tokens
+    assert (0 in {correct for _, correct in seen}) and seen[-1][1] == 4
+    assert len(scratchpad.split("\n")) <= MOST_LINES
+
+
+@given(
+    st.sampled_from(list(ZERO)),
+    st.floats(-20, 20),
+    st.floats(0, 300),
+    st.integers(0, 4),
+    st.lists(
+        st.builds(
+            Step,
+            cluster=st.sampled_from(list(ZERO)),
+            old=st.floats(-8, 8),
+            new=st.floats(-8, 8),
+            before=st.builds(Seen, st.floats(0, 300), st.floats(0, 1)),
+            after=st.none() | st.builds(Seen, st.floats(0, 300), st.floats(0, 1)),
+        ),
+        max_size=40,
+    ),
+)
+def test_whatever_happened_the_proposal_is_valid_bounded_and_briefly_remembered(target, current, tokens, correct, past):
+    deltas = {**ZERO, target: current}
+    scratchpad = "\n".join(step.line() for step in past)
+    proposal = reflect(deltas, scratchpad, target, responses(tokens, correct))
+    assert abs(proposal.delta) <= 8 or abs(proposal.delta) < abs(current)
+    assert len(proposal.scratchpad.split("\n")) <= MOST_LINES
+    assert steps(proposal.scratchpad)[-1].new == proposal.delta
+    assert reflect(deltas, scratchpad, target, responses(tokens, correct)) == proposal
+
+
+def test_steps_are_read_as_they_were_written_and_other_lines_kept():
+    step = Step("12", -0.5, 1e-05, Seen(41.3, 0.75))
+    assert read_step(step.line()) == step
+    done = dataclasses.replace(step, after=Seen(30.0, 1.0))
+    assert read_step(done.line()) == done
+    assert read_step("cluster 12 was bad") is None
+    assert settle(f"a note\n{step.line()}", {"12": 1e-05}, Seen(30.0, 1.0)) == f"a note\n{done.line()}"
+
+
+def joined(a: Parent, b: Parent) -> list[str]:
+    reply = merge.answer(*merge_messages(a, b))
+    return str(reply["scratchpad"]).split("\n")
+
+
+def test_the_fitter_parents_lines_come_first_and_settle_conflicts():
+    a = Parent("shared\ncluster 0: up was bad\ncluster 3: down was good", 0.25)
+    b = Parent("cluster 0: up was good\nshared", 0.75)
+    assert joined(a, b) == ["cluster 0: up was good", "shared", "cluster 3: down was good"]
+    assert joined(b, a) == joined(a, b)
+
+
+def test_in_a_tie_the_first_parent_is_right_and_nothing_merges_to_nothing():
+    assert joined(Parent("cluster 0: a", 0.5), Parent("cluster 0: b", 0.5)) == ["cluster 0: a"]
+    assert joined(Parent("", 0.5), Parent("", 0.5)) == [""]
+    assert joined(Parent("", 0.9), Parent("b", 0.5)) == ["b"]
+
+
+def test_a_merge_is_as_short_as_any_scratchpad():
+    a = Parent("\n".join(f"note {i}" for i in range(100)), 0.9)
+    b = Parent("other", 0.5)
+    assert joined(a, b) == [f"note {i}" for i in range(100 - MOST_LINES, 100)]
+
+
+@pytest.mark.parametrize(
+    ("gold", "said", "is_correct"),
+    [
+        ("$1577.00", "It was $1,577 million in 2018.", True),
+        ("$1577.00", "$1.577 billion", True),
+        ("$1577.00", "The year was 2018, on page 1577 of 2020... no: 900", True),
+        ("$1577.00", "About 2,400.", False),
+        ("65.4%", "0.654", True),
+        ("65.4%", "The margin is 65%.", True),
+        ("-$12 million", "a loss of (12) million", True),
+        ("-3.1%", "3.1%", False),
+        ("0", "It was 0.", True),
+        ("0", "It was 4.", False),
+        ("1994", "Founded in 1994.", True),
+        ("Yes, it grew by 4%.", "Yes.", True),
+        ("Yes, it grew by 4%.", "No, it fell.", False),
+        ("No. The ratio is stable.", "No, the ratio is stable", True),
+        ("Yes, it grew by 4%.", "I cannot tell from the page.", False),
+        ("Yes, it grew by 4%.", "Revenue did not grow by 4%.", False),
+        ("The company sells bicycles and helmets.", "Bicycles and helmets, sold by the company.", True),
+        ("The company sells bicycles and helmets.", "The company is old.", False),
+        ("The company sells bicycles and helmets.", "", False),
+        ("Consumer shrank by 0.9%", "The consumer segment shrank by 0.9%", True),
+    ],
+)
+def test_the_judge(gold, said, is_correct):
+    assert verdict.judge(gold, said, 0.15).is_correct == is_correct
+
+
+def test_saying_more_does_not_earn_a_better_verdict():
+    gold = "The company sells bicycles and helmets in Norway."
+    ramble = "Let me think about this question for a while. " * 12
+    assert not verdict.judge(gold, ramble + "Bicycles, helmets, company, sells, Norway.", 0.15).is_correct
+
+
+VERDICT = strict_object(
+    {
+        "reasoning": {"type": "string"},
+        "category": {"type": "string"},
+        **{name: {"type": ["number", "null"]} for name in ("normalized_gt", "normalized_pred", "relative_error_pct")},
+        "confidence": {"type": "number"},
+        "is_correct": {"type": "boolean"},
+    }
+)
+
+
+def judge_message(gold: str, said: str) -> str:
+    parts = {"Question": "How much?", "Ground truth": gold, "Answer to judge": said}
+    return "\n\n".join(f"## {heading}\n{json.dumps(text)}" for heading, text in parts.items())
+
+
+def test_the_verdict_has_its_keys_in_order_and_the_tolerance_of_the_prompt():
+    message = judge_message("$100", "It was 110")
+    reply = verdict.answer("Allow 15% tolerance.", message)
+    assert list(reply) == VERDICT["required"] and mismatch(reply, VERDICT) is None
+    assert (reply["normalized_gt"], reply["normalized_pred"], reply["relative_error_pct"]) == (100.0, 110.0, 10.0)
+    assert reply["is_correct"] is True
+    assert verdict.answer("Allow 5% tolerance.", message)["is_correct"] is False
+
+
+@given(st.text(), st.text())
+def test_any_gold_and_any_answer_get_a_verdict_that_fits_the_schema(gold, said):
+    assert mismatch(verdict.answer("", judge_message(gold, said)), VERDICT) is None
+
+
+def test_each_module_of_rules_answers_a_schema():
+    assert set(all_rules()) >= {"mutation", "merge", "verdict"}
+
+
+@pytest.mark.parametrize("rule", [mutation.answer, merge.answer, verdict.answer])
+def test_a_prompt_that_is_not_the_rules_own_is_refused(rule):
+    with pytest.raises(ValueError):
+        rule("system", "Tell me a story.")
