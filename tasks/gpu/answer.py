@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+import uuid
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from celery import shared_task
@@ -23,6 +24,7 @@ from tasks.stage import Stage, StageTask, run_stage
 
 log = logging.getLogger(__name__)
 GIVE_UP_AFTER_S = 300.0  # of a server that keeps dying without one answer in between
+RETRY_S = 1.0  # with the same server; after that the worker is asked whether it lives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ def answer_keys(run: Run, clustering: str, deltas: Sequence[float], asked: Quest
 
 
 def requests_for(
-    target: Target, clustering: str, deltas: Sequence[float], asked: Questions, positions: Sequence[int]
+    target: Target, clustering: str, deltas: Sequence[float], asked: Questions, rids: Mapping[int, str]
 ) -> list[GenerateRequest]:
     """One request a question, each the first sample of its question and so with the seed itself (ruling 5)."""
     sampling = target.sampling
@@ -70,8 +72,9 @@ def requests_for(
             stop_token_ids=asked.stops,
             deltas=tuple(deltas),
             clustering=clustering,
+            rid=rid,
         )
-        for j in positions
+        for j, rid in rids.items()
     ]
 
 
@@ -82,13 +85,15 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
     would take; TargetUnavailable or TargetDown when the server does not come back.
     """
     there = stage.store.shared(stage.run.id, keys)
-    positions = [keys.index(key) for key in dict.fromkeys(keys) if key not in there]
-    requests = dict(zip(positions, requests_for(stage.run.target, clustering, stage.deltas(), asked, positions), strict=True))
-    asked_for = len(positions)
+    target = stage.run.target
+    rids = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in there}
+    made = requests_for(target, clustering, stage.deltas(), asked, rids)
+    requests = dict(zip(rids, made, strict=True))
     progress = time.monotonic()
 
-    def keep(position: int, generated: Generated) -> None:
+    def keep(todo: Sequence[int], index: int, generated: Generated) -> None:
         nonlocal progress
+        position = todo[index]
         answer = Answer(asked.ids[position], generated.text, generated.completion_tokens, generated.finish)
         stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer))
         stage.store.add_usage(stage.run.id, {"target": generated.completion_tokens})
@@ -96,16 +101,16 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
         progress = time.monotonic()
 
     while requests:
-        url = host.current().serve(stage.run.target)
-        client = TargetClient(url, stage.run.target.request_timeout_s, stage.run.target.concurrency)
+        url = host.current().serve(target)
+        client = TargetClient(url, timeout_s=target.request_timeout_s, concurrency=target.concurrency, retry_s=RETRY_S)
         todo = list(requests)
         try:
-            client.generate_many([requests[p] for p in todo], lambda i, generated, todo=todo: keep(todo[i], generated))
+            client.generate_many([requests[p] for p in todo], partial(keep, todo))
         except TargetDown as error:
             if time.monotonic() - progress > GIVE_UP_AFTER_S:
                 raise
             log.warning("run=%s node=%s the target went away: %s", stage.run.id, stage.node, error)
-    return asked_for
+    return len(rids)
 
 
 def answer_stage(stage: Stage) -> dict[str, Any]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from celery import shared_task
 
 from tasks import context
 from tasks.gpu import host, labels
-from tasks.gpu.clustering import load_clustering, run_clustering
+from tasks.gpu.clustering.process import run_clustering
 from tasks.once import claim
 
 
 @shared_task(name="gpu.cluster")
 def cluster_task(run: str) -> str:
     """The content hash of the clustering, which is in the store afterwards.  Raises: ClusteringError."""
+    # Here: it needs joblib and numpy, and what never clusters need not load them.
+    from tasks.gpu.clustering.artifacts import load_clustering
+
     store = context.store()
     settings = store.run(run)
     here = host.current()
@@ -26,12 +28,12 @@ def cluster_task(run: str) -> str:
 
     with claim(store.redis, f"{run}:cluster"):
         folder = run_clustering(
-            tokenizer=here.model_folder(settings.target),
-            embedder=here.embedder(settings.clusters.embedder),
-            clusters=settings.clusters,
-            on_progress=progress,
+            here.model_folder(settings.target),
+            settings.clusters,
+            here.embedder(settings.clusters.embedder),
+            progress,
         )
-        clustering = load_clustering(Path(folder))
+        clustering = load_clustering(folder)
         packed = labels.pack(clustering.labels)
         descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
         store.put_clustering(run, clustering.hash, packed, descriptions)

@@ -1,0 +1,80 @@
+"""The same seed and the same answers give the same run (spec/README.md, ruling 8)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from workplace import Workplace
+
+
+def test_the_output_folder_holds_all_that_it_should(undisturbed: Workplace) -> None:
+    names = {path.name for path in undisturbed.output.iterdir()}
+    assert {
+        "config",
+        "evolution_state.json",
+        "deltas_current.json",
+        "deltas_best.json",
+        "processor.py",
+        "processor_best.py",
+        "history.jsonl",
+        "fitness.png",
+        "evolution_lengths.png",
+        "evolution_tree.png",
+        "evolution_tree.json",
+        "reflector_prompts",
+        "run.log",
+        "report.txt",
+        "answers.json",
+    } <= names
+    state = json.loads(undisturbed.state())
+    assert set(state) == {"generation", "population", "best_individual", "best_fitness", "rr_idx"}
+    assert state["generation"] == 2
+    assert len(state["population"]) == 3
+    history = [json.loads(line) for line in (undisturbed.output / "history.jsonl").read_text().splitlines()]
+    assert [g["generation"] for g in history] == [0, 1]
+    assert history[-1]["best_ever"] == state["best_fitness"]
+    assert history[0]["tokens"]["target"] > 0
+
+
+def test_every_call_of_the_reflector_has_its_prompt_on_disk(undisturbed: Workplace) -> None:
+    prompts = sorted(path.name for path in (undisturbed.output / "reflector_prompts").iterdir())
+    tree = json.loads((undisturbed.output / "evolution_tree.json").read_text())
+    mutated = {n["id"] for n in tree["nodes"] if n["stage"] == "mut"}
+    parents = Counter(e["to"] for e in tree["edges"] if e["kind"] == "parent")
+    merged = {child for child, count in parents.items() if count == 2}
+    assert mutated
+    assert merged
+    for node in mutated:
+        assert f"gen_{node[1]}_mutation_{node}.txt" in prompts
+    for node in merged:
+        assert f"gen_{node[1]}_merge_{node}.txt" in prompts
+    text = (undisturbed.output / "reflector_prompts" / prompts[0]).read_text()
+    assert "===== system =====" in text
+    assert "## " in text
+
+
+def test_no_answer_is_computed_twice(undisturbed: Workplace) -> None:
+    for log in ("target_requests.jsonl", "endpoint_calls.jsonl"):
+        counted = Counter(undisturbed.answered(log))
+        assert counted
+        assert [key for key, times in counted.items() if times > 1] == []
+
+
+def test_a_second_run_with_four_reflector_processes_ends_in_the_same_state(
+    undisturbed: Workplace, workplace: Workplace
+) -> None:
+    done = workplace.run(OPENAI_WORKERS="4")
+    assert done.returncode == 0, done.stdout
+    assert workplace.state() == undisturbed.state()
+    assert workplace.processes() == []
+
+
+def test_a_finished_run_is_not_run_again_but_told(undisturbed: Workplace) -> None:
+    before = undisturbed.state()
+    calls = undisturbed.answered("target_requests.jsonl")
+    done = undisturbed.run()
+    assert done.returncode == 0, done.stdout
+    assert "Best deltas" in done.stdout
+    assert undisturbed.state() == before
+    assert undisturbed.answered("target_requests.jsonl") == calls

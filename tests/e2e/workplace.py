@@ -1,0 +1,134 @@
+"""Whole runs of the real thing: orchestrator, Valkey, workers, target and endpoint, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Small enough for many runs, large enough for merges, mutations, clones and a validation set.
+SMALL = {
+    "FINANCEBENCH_POOL_INDICES": "0-2",
+    "VALIDATION_INDICES": "16",
+    "TARGET_MAX_NEW_TOKENS": "16",
+    "POPULATION_SIZE": "3",
+    "NGEN": "2",
+    "CXPB": "0.6",
+    "MUTPB": "0.7",
+    "ELITISM_SIZE": "1",
+    "SELECTION": "tournament",
+    "TOURNAMENT_SIZE": "2",
+    "SEED": "5",
+}
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
+
+
+@dataclass
+class Workplace:
+    """A folder in which one run lives, and the processes that were started for it."""
+
+    folder: Path
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
+
+    @property
+    def farm(self) -> Path:
+        return self.folder / "farm"
+
+    def command(self, *arguments: str, **options: str) -> list[str]:
+        """`orchestrator evolve` on the small configuration, with options on top."""
+        chosen = {
+            **SMALL,
+            "FARM_DIR": str(self.farm),
+            "CLUSTERS_DIR": str(cache_folder() / "clusters"),
+            **self.options,
+            **options,
+        }
+        sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+        config = ["--config", str(ROOT / "configs" / "embedded.config"), "--output", str(self.output)]
+        return [sys.executable, "-m", "orchestrator", "evolve", *config, *sets, *arguments]
+
+    def start(self, *arguments: str, **options: str) -> subprocess.Popen[str]:
+        return start(self.command(*arguments, **options))
+
+    def run(self, *arguments: str, timeout: float = 240, **options: str) -> subprocess.CompletedProcess[str]:
+        return finish(self.start(*arguments, **options), timeout)
+
+    def state(self) -> str:
+        return (self.output / "evolution_state.json").read_text()
+
+    def answered(self, log: str) -> list[str]:
+        """The keys of the calls that a server of the farm has answered, one a call, in order."""
+        found = sorted((self.farm / "logs").glob(log))
+        return [json.loads(line)["key"] for path in found for line in path.read_text().splitlines()]
+
+    def processes(self) -> list[psutil.Process]:
+        """What still runs for this workplace: whatever has its folder in its command line or environment."""
+        needle, found = str(self.folder), []
+        for process in psutil.process_iter():
+            try:
+                text = " ".join(process.cmdline()) + " ".join(process.environ().values())
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+            if needle in text and process.pid != os.getpid():
+                found.append(process)
+        return found
+
+    def clear(self) -> None:
+        for process in self.processes():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+
+
+def environment() -> dict[str, str]:
+    """Ours without what would send a test to the real OpenAI."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    try:
+        out, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+        pytest.fail(f"it took longer than {timeout} s:\n{out}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, "")
+
+
+def orchestrator(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return finish(start([sys.executable, "-m", "orchestrator", *arguments]))
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = 120) -> None:
+    """Come back when the condition holds.  It is asked again whenever a moment has passed."""
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout} s: {what}")
+        pause.wait(0.05)

@@ -1,0 +1,134 @@
+"""The store on a real Valkey."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tasks.plan import Member, Merge, Plan, Step, outcome, steps
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store import Store
+
+PLAN = Plan(
+    "g0_child",
+    0,
+    (
+        Member(0, (0.0, 1.5), "pad\nof two lines", target=1, parents=(2,)),
+        Member(1, (1.0, 0.0), merge=Merge("a", 1.0, "b", 0.5)),
+    ),
+)
+
+
+def make_run(run_id: str) -> Run:
+    return Run(
+        id=run_id,
+        seed=1,
+        target=Target(
+            model="embedded",
+            engine="embedded",
+            lifecycle="resident",
+            url="",
+            command="",
+            args="",
+            device="cpu",
+            dtype="auto",
+            ready_timeout_s=60.0,
+            request_timeout_s=60.0,
+            concurrency=4,
+            system_prompt="Answer.",
+            prompt_template="Context:\n{context}\n\nQuestion:\n{query}",
+            sampling=Sampling(16, 0.0, 1.0, 42),
+        ),
+        judge=Judge("j", 0.01, True, 0.0, 1.0, 128, 1, 2),
+        reflector=Reflector("r", 0.7, 1.0, 128, 1),
+        endpoint=Endpoint("", "KEY", 10.0, 3, 100, 1000, 1.0, 0.5, 2.0, 0.0),
+        fitness=Fitness(0.4, 0.6, 50.0),
+        clusters=Clusters("c", "embedded", 5, 2, 1, 8, "cpu"),
+        evaluation_cache=True,
+    )
+
+
+def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
+    run = make_run("here")
+    store.put_run(run)
+    assert store.run("here") == run
+    assert "\n\nQuestion:\n" in store.run("here").target.prompt_template
+    with pytest.raises(KeyError, match="elsewhere"):
+        store.run("elsewhere")
+
+
+def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: Store) -> None:
+    store.put_plan("r", PLAN)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
+    store.put_plan("r", PLAN)
+    assert store.plan("r", PLAN.name) == PLAN
+    assert store.stages("r", PLAN.name) == {"0:pre:score": {"fitness": 1.0}}
+    store.put_plan("r", dataclasses.replace(PLAN, members=PLAN.members[:1]))
+    assert store.stages("r", PLAN.name) == {}
+
+
+def test_the_first_record_of_a_stage_stands(store: Store) -> None:
+    store.put_plan("r", PLAN)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 2.0})
+    assert store.stage("r", PLAN.name, "0:pre:score") == {"fitness": 1.0}
+
+
+def test_failures_are_forgotten_by_the_next_dispatch(store: Store) -> None:
+    store.put_plan("r", PLAN)
+    assert store.next_dispatch("r", PLAN.name) == 1
+    store.put_failure("r", PLAN.name, 0, {"error": "E"})
+    assert list(store.stages("r", PLAN.name)) == ["0:failed"]
+    store.forget_failures("r", PLAN.name)
+    assert store.stages("r", PLAN.name) == {}
+    assert store.next_dispatch("r", PLAN.name) == 2
+
+
+def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:
+    for run_id in ("one", "two"):
+        store.put_run(make_run(run_id))
+    store.put_shared("one", "answer:x", {"text": "first"})
+    store.put_shared("two", "answer:x", {"text": "second"})
+    assert store.shared("two", ["answer:x", "answer:y"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("one")
+    assert store.run_ids() == ["two"]
+    assert store.shared("two", ["answer:x"]) == {"answer:x": {"text": "first"}}
+    store.delete_run("two")
+    assert store.redis.keys("*") == []
+
+
+def test_a_member_is_complete_only_with_all_its_stages() -> None:
+    score = {"fitness": 0.5, "shortness": 0.4, "correctness": 0.6, "mean_tokens": 10.0, "seconds": 1.0}
+    mutated = PLAN.members[0]
+    assert [step.stage for step in steps(mutated)] == [
+        "answer",
+        "judge",
+        "score",
+        "reflect",
+        "answer",
+        "judge",
+        "score",
+    ]
+    assert [step.stage for step in steps(PLAN.members[1])] == ["merge", "answer", "judge", "score"]
+    records = {step.field: {"seconds": 1.0} for step in steps(mutated)}
+    records |= {Step(0, "score", "pre").field: score, Step(0, "score", "mut").field: {**score, "fitness": 0.9}}
+    records[Step(0, "reflect", "mut").field] = {"delta": 2.0, "scratchpad": "learnt", "seconds": 1.0}
+    found = outcome(mutated, records)
+    assert found is not None
+    assert (found.delta, found.mutated_scratchpad, found.pre.fitness) == (2.0, "learnt", 0.5)
+    assert found.mut is not None
+    assert found.mut.fitness == 0.9
+    assert found.seconds["answer"] == 2.0
+    for step in steps(mutated):
+        assert outcome(mutated, {f: r for f, r in records.items() if f != step.field}) is None
+
+
+def test_a_skipped_mutation_has_no_second_score() -> None:
+    score = {"fitness": 0.5, "shortness": 0.4, "correctness": 0.6, "mean_tokens": 10.0}
+    records = {step.field: {"skipped": True} for step in steps(PLAN.members[0])}
+    records["0:pre:score"] = score
+    records["0:mut:reflect"] = {"delta": None, "reason": "twice the same delta"}
+    found = outcome(PLAN.members[0], records)
+    assert found is not None
+    assert (found.delta, found.mut, found.mutated_scratchpad) == (None, None, "pad\nof two lines")
