@@ -15,8 +15,8 @@ from tasks.openai.quoting import fill, one_line, plain, quote, unquote
 from tasks.openai.reflecting import SCHEMA, Response, mutation_messages
 
 DESCRIPTIONS = [
-    {"id": 0, "description": "end of turn", "example_tokens": ["<|im_end|>"], "count": 2},
-    {"id": 1, "description": "numbers", "example_tokens": ["1", "%"], "count": 40},
+    {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},
+    {"id": 1, "description": "numbers", "examples": ["1", "%"], "count": 40},
 ]
 DELTAS = {"0": 0.1 + 0.2, "1": -0.5, "10": 0.0}
 RESPONSES = [

@@ -22,7 +22,7 @@ from tasks.openai.usage import Usage
 from tasks.run import Reflector
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
-DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "example_tokens": ["the"], "count": 3} for i in range(3)]
+DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]
 DELTAS = {"0": 0.0, "1": 0.5, "2": -1.0}
 MESSAGES = mutation_messages(DESCRIPTIONS, DELTAS, "", "0", [Response("q1", True, "as in the gold", "the 4 %", 40)])
 

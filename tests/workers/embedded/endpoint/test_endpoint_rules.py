@@ -16,11 +16,11 @@ from workers.embedded.endpoint.memory import MOST_LINES, Seen, Step, read_step, 
 from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
 
 CLUSTERS = [
-    {"id": 0, "description": "end of turn", "example_tokens": ["<|im_end|>"], "count": 1},
-    {"id": 1, "description": "digits and arithmetic", "example_tokens": ["1", "2", "+"], "count": 20},
-    {"id": 2, "description": "function words", "example_tokens": [" the", " of", "And"], "count": 300},
-    {"id": 3, "description": "animals", "example_tokens": [" cat", " dog"], "count": 80},
-    {"id": 4, "description": "colours", "example_tokens": [" red", " blue"], "count": 60},
+    {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 1},
+    {"id": 1, "description": "digits and arithmetic", "examples": ["1", "2", "+"], "count": 20},
+    {"id": 2, "description": "function words", "examples": [" the", " of", "And"], "count": 300},
+    {"id": 3, "description": "animals", "examples": [" cat", " dog"], "count": 80},
+    {"id": 4, "description": "colours", "examples": [" red", " blue"], "count": 60},
 ]
 
 
@@ -59,6 +59,16 @@ def test_only_the_long_answers_count_for_the_share():
     long = [Response(f"l{i}", True, "", "cat dog cat dog cat", 50) for i in range(4)]
     assert reflect(ZERO, "", "4", [*short, *long]).delta == -0.25
     assert reflect(ZERO, "", "3", [*short, *long]).delta == -1.0
+
+
+def test_descriptions_of_the_users_own_need_no_examples():
+    described = [
+        {"id": "0", "description": "end"},
+        {"id": "1", "description": "the, of"},
+        {"id": "2", "description": "x"},
+    ]
+    shares = mutation.cluster_shares(described, ["The end of the day"])
+    assert shares == {"0": 0.2, "1": 0.6, "2": 0.0}
 
 
 def test_a_step_that_helped_is_followed_by_another():

@@ -74,12 +74,13 @@ def read_situation(user: str) -> Situation:
 
 
 def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> dict[str, float]:
-    """For each cluster the share of the answers' words that are among its example tokens."""
+    """For each cluster the share of the answers' words that are among its examples (or in its description)."""
     words = [word.lower() for text in answers for word in _WORD.findall(text)]
     shares = {}
     for description in descriptions:
-        examples = {str(token).strip().lower() for token in description.get("example_tokens", ())} - {""}
-        shares[str(description["id"])] = sum(word in examples for word in words) / len(words) if words else 0.0
+        examples = description.get("examples") or _WORD.findall(str(description.get("description", "")))
+        known = {str(token).strip().lower() for token in examples} - {""}
+        shares[str(description["id"])] = sum(word in known for word in words) / len(words) if words else 0.0
     return shares
 
 
