@@ -1,0 +1,106 @@
+"""`python -m tasks.gpu.clustering`: cluster one vocabulary, say so in JSON lines on stdout.
+
+Progress is {"stage", "done", "total"}; the last line is {"hash", "folder"}.  On an error: exit 1, one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+
+from tasks.gpu.clustering.errors import ClusteringError, cannot_load
+from tasks.run import Clusters
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_PR_SET_PDEATHSIG = 1
+_QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+
+def main() -> int:
+    options = _options()
+    if options.die_with is not None:
+        _die_with(options.die_with)
+    signal.signal(signal.SIGTERM, _leave)
+    os.environ.update(_QUIET)
+    logging.disable(logging.WARNING)  # an error is one line, and no library's remarks
+    # Libraries print where they like; stdout is for our lines alone.
+    lines, sys.stdout = sys.stdout, sys.stderr
+    try:
+        return _cluster(options, lines)
+    except ClusteringError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
+    from tasks.gpu.clustering.pipeline import cluster_vocabulary
+
+    def say(**values: object) -> None:
+        print(json.dumps(values), file=lines, flush=True)
+
+    clusters = Clusters(
+        folder=options.folder,
+        embedder=options.embedder,
+        components=options.components,
+        count=options.count,
+        seed=options.seed,
+        batch_size=options.batch_size,
+        device=options.device,
+    )
+    tokenizer = _tokenizer(options.tokenizer)
+    made = cluster_vocabulary(
+        tokenizer, clusters, options.embedder, lambda stage, done, total: say(stage=stage, done=done, total=total)
+    )
+    say(hash=made.hash, folder=str(made.folder))
+    return 0
+
+
+def _tokenizer(name: str) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+        return tokenizer
+    except (OSError, ValueError) as error:
+        raise cannot_load("tokenizer", name, error) from error
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tasks.gpu.clustering", description="Cluster a vocabulary.")
+    parser.add_argument("--tokenizer", required=True, help="a folder or a Hugging Face id")
+    parser.add_argument("--embedder", required=True, help="a sentence-transformers model: a folder or an id")
+    parser.add_argument("--folder", required=True, help="the clustering is written to <folder>/<hash>")
+    parser.add_argument("--components", type=int, default=50, help="of the PCA")
+    parser.add_argument("--count", type=int, default=10, help="of k-means; clusters 0 and 1 come on top")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch-size", type=int, default=256, help="texts in a batch, at most")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--die-with", type=int, help="the process id of the parent whose end is ours too (Linux)")
+    return parser.parse_args()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends, however the parent ends. Linux only."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we could ask
+        raise SystemExit(1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """On SIGTERM leave as on any exit, so that a half-written folder is removed."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""A sentence embedding for every token (sentence-transformers).
+
+What is embedded is the token's text without the white space around it: the leading space that most tokens carry says
+where a word begins, not what it means.  Three kinds of token have no such text and get words in its place, so that
+each kind lies in one spot: white space alone ("blank space", or "line break" when there is one in it), a part of a
+character ("part of a character"), and ids without a token ("unused token").
+
+Equal inputs are embedded once.  Inputs of equal length share a batch, so nothing is padded; each batch is computed
+by one thread and the threads share out the batches, which costs no barriers and makes the result independent of how
+many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.gpu.clustering.errors import ClusteringError, cannot_load
+from tasks.gpu.clustering.progress import Progress
+from tasks.gpu.clustering.vocabulary import REPLACEMENT
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Ids = tuple[int, ...]
+"""One input of the embedder: its own token ids."""
+
+MAX_LENGTH = 32
+"""In the embedder's tokens: what a longer token says after that (runs of dashes, mostly) changes nothing."""
+
+
+def embedded_text(text: str) -> str:
+    """The words that stand for a token with this text. Never empty."""
+    if not text:
+        return "unused token"
+    words = text.replace(REPLACEMENT, "").strip()
+    if words:
+        return words
+    if REPLACEMENT in text:
+        return "part of a character"
+    return "line break" if "\n" in text or "\r" in text else "blank space"
+
+
+def embed_tokens(
+    texts: Sequence[str], embedder: str | Path, device: str, batch_size: int, on_progress: Progress
+) -> NDArray[np.float32]:
+    """Embeddings [len(texts), dimension] float32 of tokens with these texts.
+
+    `embedder`: a folder or a Hugging Face id.  `batch_size`: inputs in a batch, at most.  `device`: "cpu" or "cuda".
+    Raises: ClusteringError when the embedder cannot be loaded, or a GPU was asked for and is missing or too small.
+    """
+    on_progress("embed", 0, len(texts))
+    words = [embedded_text(text) for text in texts]
+    distinct = sorted(set(words))
+    with memory_of(device):
+        model = _load(embedder, device)
+        inputs = _tokenize(model, distinct)
+        batches = list(_batches(inputs, batch_size))
+        rows: dict[Ids, NDArray[np.float32]] = {}
+        total = sum(len(batch) for batch in batches)
+        for batch, embeddings in _embed(model, batches):
+            rows.update(zip(batch, embeddings, strict=True))
+            on_progress("embed", len(rows) * len(texts) // total, len(texts))
+    input_of = dict(zip(distinct, inputs, strict=True))
+    return np.stack([rows[input_of[word]] for word in words])
+
+
+@contextmanager
+def memory_of(device: str) -> Iterator[None]:
+    """Turn the ways in which a device says that its memory is used up into a ClusteringError."""
+    import torch
+
+    sentence = (
+        f'the device "{device}" has not enough free memory to embed the vocabulary; free some, or use smaller batches'
+    )
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise ClusteringError(sentence) from error
+    except RuntimeError as error:  # the allocations of CUDA's own libraries fail with this instead
+        if "out of memory" not in str(error).lower() and "alloc" not in str(error).lower():
+            raise
+        raise ClusteringError(sentence) from error
+
+
+def _load(embedder: str | Path, device: str) -> SentenceTransformer:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ClusteringError(
+            f'the device is "{device}" but this machine has no GPU that torch {torch.__version__} can use'
+        )
+    try:
+        model = SentenceTransformer(str(embedder), device=device)
+    except (OSError, ValueError) as error:
+        raise cannot_load("embedder", embedder, error) from error
+    model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
+    return model.eval()
+
+
+def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 4096) -> list[Ids]:
+    """The embedder's token ids for each of the words, special ones included, padding not."""
+    inputs: list[Ids] = []
+    for start in range(0, len(words), chunk):
+        features: dict[str, Any] = model.preprocess(list(words[start : start + chunk]))
+        for ids, mask in zip(features["input_ids"].tolist(), features["attention_mask"].tolist(), strict=True):
+            inputs.append(tuple(i for i, real in zip(ids, mask, strict=True) if real))
+    return inputs
+
+
+def _batches(inputs: Sequence[Ids], batch_size: int) -> Iterator[tuple[Ids, ...]]:
+    """The distinct inputs, longest first so that the last batch is a quick one, in batches of one length each."""
+    for _, same_length in groupby(sorted(set(inputs), key=lambda ids: (-len(ids), ids)), key=len):
+        group = list(same_length)
+        for start in range(0, len(group), batch_size):
+            yield tuple(group[start : start + batch_size])
+
+
+def _embed(
+    model: SentenceTransformer, batches: Sequence[tuple[Ids, ...]]
+) -> Iterator[tuple[tuple[Ids, ...], NDArray[np.float32]]]:
+    """Each batch with its embeddings [len(batch), dimension], in the order in which they are ready."""
+    import torch
+
+    threads = torch.get_num_threads()
+    workers = threads if model.device.type == "cpu" else 1
+
+    def embed(batch: tuple[Ids, ...]) -> tuple[tuple[Ids, ...], NDArray[np.float32]]:
+        ids = torch.tensor(batch, device=model.device)
+        features: Any = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "modality": "text"}
+        with torch.inference_mode():
+            return batch, model(features)["sentence_embedding"].float().cpu().numpy()
+
+    torch.set_num_threads(1)
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for done in as_completed([pool.submit(embed, batch) for batch in batches]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)

@@ -1,0 +1,125 @@
+"""From a tokenizer to the cluster of every token (evolution_plan.md section 2.5).
+
+decode -> ends (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.gpu.clustering.arithmetic import number_tokens
+from tasks.gpu.clustering.artifacts import (
+    Clustering,
+    Ingredients,
+    Made,
+    embedder_identity,
+    load_clustering,
+    save_clustering,
+)
+from tasks.gpu.clustering.describe import Description, describe_fixed, describe_found
+from tasks.gpu.clustering.embed import embed_tokens
+from tasks.gpu.clustering.ends import end_tokens
+from tasks.gpu.clustering.kmeans import cluster_points
+from tasks.gpu.clustering.progress import Progress, silent
+from tasks.gpu.clustering.reduce import reduce_embeddings
+from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.run import Clusters
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FIXED = 2
+"""Clusters 0 and 1 have rules of their own; k-means' cluster k is cluster k + 2."""
+
+
+def cluster_vocabulary(
+    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path, on_progress: Progress = silent
+) -> Clustering:
+    """The clustering of the tokenizer's vocabulary, made and written the first time and read every other time.
+
+    `embedder` is the folder or the Hugging Face id of the sentence-transformers model, resolved by the caller;
+    `clusters.embedder` is not looked at.  Raises: ClusteringError.
+    """
+    on_progress("decode", 0, len(tokenizer))
+    ingredients = gather(tokenizer, clusters, embedder)
+    total = len(ingredients.vocabulary)
+    on_progress("decode", total, total)
+    folder = Path(clusters.folder) / ingredients.hash()
+    if not folder.is_dir():
+        made = _make(ingredients, clusters, embedder, on_progress)
+        on_progress("write", 0, total)
+        folder = save_clustering(Path(clusters.folder), ingredients, made)
+    found = load_clustering(folder)
+    on_progress("write", total, total)
+    return found
+
+
+def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> Ingredients:
+    """All that decides what the clustering holds; its hash names the folder. Embeds nothing."""
+    vocabulary = decode_vocabulary(tokenizer)
+    ends = end_tokens(tokenizer)
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return Ingredients(
+        vocabulary=vocabulary,
+        ends=ends,
+        numbers=number_tokens(vocabulary, without=ends | special),
+        embedder=embedder_identity(embedder),
+        components=clusters.components,
+        count=clusters.count,
+        seed=clusters.seed,
+    )
+
+
+def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on_progress: Progress) -> Made:
+    texts = ingredients.vocabulary
+    total = len(texts)
+    embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
+    fixed = ingredients.ends | ingredients.numbers
+    free = np.array([i for i in range(total) if i not in fixed], dtype=np.int64)
+    on_progress("reduce", 0, total)
+    pca, points = reduce_embeddings(embeddings[free], clusters.components, clusters.seed)
+    on_progress("cluster", 0, total)
+    found, centres = cluster_points(points, clusters.count, clusters.seed)
+    on_progress("cluster", total, total)
+    distances = np.linalg.norm(points - centres[found], axis=1)
+    return Made(
+        labels=_labels(total, ingredients, free, found, clusters.count),
+        embeddings=embeddings,
+        pca=pca,
+        centres=centres,
+        descriptions=_describe(texts, ingredients, free, found, distances, clusters.count),
+    )
+
+
+def _labels(
+    total: int, ingredients: Ingredients, free: NDArray[np.int64], found: NDArray[np.int64], count: int
+) -> NDArray[Any]:
+    """The final cluster of each token [total]."""
+    labels = np.empty(total, dtype=np.uint8 if count + FIXED <= 256 else np.uint16)
+    labels[free] = found + FIXED
+    labels[sorted(ingredients.numbers)] = 1
+    labels[sorted(ingredients.ends)] = 0
+    return labels
+
+
+def _describe(
+    texts: Sequence[str],
+    ingredients: Ingredients,
+    free: NDArray[np.int64],
+    found: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    count: int,
+) -> list[Description]:
+    descriptions = [
+        describe_fixed(0, "Tokens that end a turn or a text", texts, ingredients.ends),
+        describe_fixed(1, "Digits and arithmetic symbols", texts, ingredients.numbers),
+    ]
+    for cluster in range(count):
+        inside = found == cluster
+        descriptions.append(describe_found(cluster + FIXED, texts, free[inside], distances[inside]))
+    return descriptions

@@ -1,0 +1,102 @@
+"""Clustering in a process of its own, so that the worker that wants it gets the memory back afterwards.
+
+This side imports nothing heavy.  The other side is `python -m tasks.gpu.clustering`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import tasks
+from tasks.gpu.clustering.errors import ClusteringError
+from tasks.gpu.clustering.progress import Progress, silent
+from tasks.run import Clusters
+
+_GRACE_S = 5.0
+
+
+def run_clustering(
+    tokenizer: str | Path, clusters: Clusters, embedder: str | Path, on_progress: Progress = silent
+) -> Path:
+    """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
+
+    The process dies with its parent (on Linux, even with one that is killed) and is stopped when this call is
+    interrupted, also by `on_progress` raising.  Call it from a thread that lives until it returns.
+    Raises: ClusteringError with the process's own sentence.
+    """
+    with tempfile.TemporaryFile() as errors:
+        process = _start(tokenizer, clusters, embedder, errors)
+        try:
+            folder = _follow(process, on_progress)
+            code = process.wait()
+        finally:
+            _stop(process)
+        if code != 0 or folder is None:
+            raise ClusteringError(_reason(code, errors))
+    return folder
+
+
+def _start(tokenizer: str | Path, clusters: Clusters, embedder: str | Path, errors: IO[bytes]) -> subprocess.Popen[str]:
+    options = {
+        "tokenizer": tokenizer,
+        "embedder": embedder,
+        "folder": clusters.folder,
+        "components": clusters.components,
+        "count": clusters.count,
+        "seed": clusters.seed,
+        "batch-size": clusters.batch_size,
+        "device": clusters.device,
+        "die-with": os.getpid(),
+    }
+    # The child finds this package even where it is not installed and the working folder is another.
+    package = Path(str(tasks.__file__)).resolve().parent.parent
+    path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
+    return subprocess.Popen(
+        [sys.executable, "-m", "tasks.gpu.clustering", *(f"--{name}={value}" for name, value in options.items())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        # Ctrl+C in a terminal reaches the parent alone, which then stops the child once and quietly.
+        start_new_session=True,
+    )
+
+
+def _follow(process: subprocess.Popen[str], on_progress: Progress) -> Path | None:
+    """Forward the progress; the folder that the last line names, or None when there was no such line."""
+    folder: Path | None = None
+    assert process.stdout is not None
+    for line in process.stdout:
+        message = json.loads(line)
+        if "stage" in message:
+            on_progress(str(message["stage"]), int(message["done"]), int(message["total"]))
+        else:
+            folder = Path(message["folder"])
+    return folder
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _reason(code: int, errors: IO[bytes]) -> str:
+    if code < 0:
+        return f"the clustering process was ended by signal {-code}; when nobody sent it, memory ran out"
+    errors.seek(0)
+    lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"the clustering process ended with code {code} and said nothing"
