@@ -23,7 +23,7 @@ def main() -> None:
     from workers.app import app
 
     arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
-    status = app.start(arguments_of_celery) or 0
+    status: int = app.start(arguments_of_celery) or 0
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

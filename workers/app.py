@@ -26,7 +26,7 @@ THREE_DAYS_S = 3 * 24 * 3600
 HARD_TIME_LIMIT_S = 1800  # a hung child keeps its lease for ever, so it may not hang for ever
 
 
-class WhetstoneTask(Task):  # type: ignore[misc, type-arg]  # celery has no types of its own
+class WhetstoneTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task whose worker dies is tried again, soon, and not without end."""
 
     abstract = True
@@ -34,7 +34,7 @@ class WhetstoneTask(Task):  # type: ignore[misc, type-arg]  # celery has no type
     default_retry_delay = 1  # seconds
 
 
-def create_app(environment: dict[str, str]) -> Celery:
+def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
     url = environment.get(ENVIRONMENT_VARIABLE) or DEFAULT_REDIS_URL
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
@@ -42,6 +42,10 @@ def create_app(environment: dict[str, str]) -> Celery:
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
     app.steps["consumer"].add(Lease)
+    if environment.get(queues.QUEUE_VARIABLE) == "gpu":
+        from workers.target_host import TargetHostStep
+
+        app.steps["worker"].add(TargetHostStep)
     return app
 
 

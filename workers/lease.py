@@ -27,7 +27,7 @@ logger = get_logger(__name__)
 BEATS_PER_TIMEOUT = 4
 
 
-class Lease(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types of its own
+class Lease(bootsteps.StartStopStep):
     """Refreshes the time of every message that this worker holds; started anew with every broker connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import threading
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from workers.atomic_file import write_text
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
+POLL_S = 0.02
 CLOCK_TOLERANCE_S = 1.5  # the start time is computed from the wall clock, which may be set
 
 
@@ -52,10 +54,6 @@ class PidRecord:
                 if is_other and (leader or process.environ().get(TOKEN_VARIABLE) == self.token):
                     found.append(process)
         return [process for process in found if _lives(process)]
-
-    def kill_members(self) -> None:
-        """End what is left of the process and its group, at once."""
-        end(self.members(), grace_s=0)
 
 
 class PidRecords:
@@ -94,12 +92,19 @@ class PidRecords:
 
 def end(processes: list[psutil.Process], grace_s: float) -> None:
     """SIGTERM to all, `grace_s` seconds for all together, SIGKILL for who is left; returns when they are gone."""
-    alive = processes
     if grace_s > 0:
-        _signal(alive, signal.SIGTERM)
-        _, alive = psutil.wait_procs(alive, timeout=grace_s)
-    _signal(alive, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=KILL_S)
+        _signal(processes, signal.SIGTERM)
+        _wait_gone(processes, grace_s)
+    _signal(processes, signal.SIGKILL)
+    _wait_gone(processes, KILL_S)
+
+
+def _wait_gone(processes: list[psutil.Process], limit_s: float) -> None:
+    # Not psutil's own wait: it would take a child's exit status away from whoever started it, and it waits for an
+    # orphan until it is reaped, which is not ours to do.
+    deadline = time.monotonic() + limit_s
+    while any(_lives(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
 
 
 def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
@@ -111,13 +116,13 @@ def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
 def start_time(pid: int) -> float | None:
     """When the process started, in seconds of the epoch; None when there is no such process."""
     try:
-        return psutil.Process(pid).create_time()
+        return float(psutil.Process(pid).create_time())
     except psutil.NoSuchProcess:
         return None
 
 
 def _lives(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

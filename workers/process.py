@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, start_time
+from workers.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end, start_time
 
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
 LOG_LINES = 12
@@ -127,12 +127,15 @@ class ChildProcess:
         """SIGTERM, `grace_s` seconds, SIGKILL for whatever of its group is left. May be called twice."""
         if self._process is None:
             return
+        group = self._record.members() if self._record is not None else []
         self.ask_to_stop()
         if not self.wait_end(grace_s):
             self._process.kill()
+            self._process.wait()
         if self._record is not None:
-            self._record.kill_members()
-        self._process.wait()
+            # Both those that were there before and those that came since: not every process keeps its environment
+            # readable, by which the group of a dead leader is known.
+            end([*group, *self._record.members()], grace_s=0)
         if self._records is not None and self._record is not None:
             self._records.remove(self._record)
         self._record = None

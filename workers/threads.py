@@ -7,14 +7,17 @@ behind and the consumer gives their messages back; `python -m workers` then ends
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from celery.concurrency.thread import TaskPool
 from celery.worker import state
 
 
-class ThreadPool(TaskPool):  # type: ignore[misc]  # celery has no types of its own
+class ThreadPool(TaskPool):
     """Used as `--pool custom` with CELERY_CUSTOM_WORKER_POOL="workers.threads:ThreadPool"."""
+
+    executor: ThreadPoolExecutor
 
     def on_stop(self) -> None:
         self.executor.shutdown(wait=not state.should_terminate, cancel_futures=True)

@@ -21,7 +21,7 @@ def missing_workers(redis_url: str, names: Sequence[str]) -> list[str]:
             )
         except OperationalError:
             return list(names)
-    answered = {node.partition("@")[0] for reply in replies for node in reply}
+    answered = {node.partition("@")[0] for reply in replies or [] for node in reply}
     return [name for name in names if name not in answered]
 
 

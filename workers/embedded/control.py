@@ -63,7 +63,7 @@ class Farm:
         return _error_text(FarmFiles(self.folder))
 
     def stop(self) -> None:
-        """Take an owned farm down and wait until nothing of it is left; leave another one alone. May be called twice."""
+        """Take an owned farm down and wait until nothing of it is left; leave another one. May be called twice."""
         if self._supervisor is None:
             return
         if self._pipe is not None:

@@ -82,7 +82,7 @@ class FarmFiles:
     @property
     def target_pids(self) -> Path:
         """The gpu worker's target server."""
-        return self.folder / "target.json"
+        return self.folder / "target-gpu.json"
 
     @property
     def error(self) -> Path:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import http.client
 import json
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -26,6 +24,7 @@ from pathlib import Path
 from workers.atomic_file import write_text
 from workers.embedded import valkey
 from workers.embedded.farm import Addresses, FarmFiles, FarmSpec, endpoint_command, worker_commands
+from workers.loopback import free_port, is_healthy
 from workers.pid_records import PidRecords
 from workers.process import ChildProcess, ProcessFailed, describe_exit
 from workers.worker_ping import worker_answers
@@ -112,7 +111,7 @@ class Supervisor:
             self.workers.append(worker)
             worker.start()
         if self.endpoint is not None:
-            self.endpoint.wait_ready(lambda: http_answers(port), limit, self.stopping)
+            self.endpoint.wait_ready(partial(is_healthy, f"http://127.0.0.1:{port}"), limit, self.stopping)
         for worker in self.workers:
             worker.wait_ready(partial(worker_answers, addresses.redis_url, worker.command.name), limit, self.stopping)
         return addresses
@@ -140,25 +139,6 @@ class Supervisor:
             valkey.remove_socket(self.files.folder)
         self.files.pids.unlink(missing_ok=True)
         logger.info("the farm is down")
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def http_answers(port: int) -> bool:
-    """Whether the server there says that it is in health."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:

@@ -1,0 +1,65 @@
+"""One address of a Redis, as Celery and redis-py each want it."""
+
+import pytest
+import redis
+from celery import Celery
+
+from tasks.redis_url import backend_url, broker_url, redacted, store_url
+
+
+def test_three_databases_follow_one_another() -> None:
+    # Given an address with a database and a password, when each client reads its own form of it
+    url = "redis://:secret@somewhere:6380/3"
+    app = Celery(broker=broker_url(url), backend=backend_url(url))
+    broker, backend = app.connection_for_write().info(), app.backend.connparams
+    store = redis.ConnectionPool.from_url(store_url(url)).connection_kwargs
+
+    # Then they use three databases in a row, and all know the password
+    assert (int(broker["virtual_host"]), backend["db"], store["db"]) == (3, 4, 5)
+    assert broker["password"] == backend["password"] == store["password"] == "secret"
+
+
+def test_the_databases_of_a_socket_follow_one_another() -> None:
+    url = "unix:///run/valkey.sock?db=3"
+    assert broker_url(url).endswith("virtual_host=3")
+    assert Celery(broker=broker_url(url), backend=backend_url(url)).backend.connparams["db"] == 4
+    assert redis.ConnectionPool.from_url(store_url(url)).connection_kwargs["db"] == 5
+
+
+def test_a_socket_is_the_same_socket_for_every_client() -> None:
+    url = "unix:///run/valkey.sock"
+    assert broker_url(url) == "redis+socket:///run/valkey.sock?virtual_host=0"
+    assert Celery(broker=broker_url(url), backend=backend_url(url)).backend.connparams["path"] == "/run/valkey.sock"
+    assert redis.ConnectionPool.from_url(store_url(url)).connection_kwargs["path"] == "/run/valkey.sock"
+
+
+def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
+    assert broker_url("rediss://somewhere/0") == "rediss://somewhere/0?ssl_cert_reqs=required"
+    assert backend_url("rediss://somewhere/0?ssl_cert_reqs=none") == "rediss://somewhere/1?ssl_cert_reqs=none"
+    pool = redis.ConnectionPool.from_url(store_url("rediss://somewhere/0?ssl_ca_certs=/etc/ca.pem"))
+    assert (pool.connection_kwargs["ssl_ca_certs"], pool.connection_kwargs["db"]) == ("/etc/ca.pem", 2)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://somewhere", "unix://run/valkey.sock", "redis:///0", "redis://somewhere/first", "unix:///s?db=-1", ""],
+)
+def test_what_is_no_address_is_refused_by_all(url: str) -> None:
+    for write in (broker_url, backend_url, store_url):
+        with pytest.raises(ValueError, match=r"address|host|database"):
+            write(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://user:s3cret@h:1/0", "rediss://:s3cret@h/0", "unix:///s?password=s3cret&db=1", "http://u:s3cret@h"]
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    assert "s3cret" not in redacted(url)
+    if url.startswith("http"):
+        with pytest.raises(ValueError) as refused:
+            store_url(url)
+        assert "s3cret" not in str(refused.value)
+
+
+def test_an_address_without_a_password_is_shown_as_it_is() -> None:
+    assert redacted("redis://somewhere:6379/0") == "redis://somewhere:6379/0"

@@ -1,0 +1,27 @@
+"""What the farm's tests share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from farm_bench import HERE, VISIBILITY_S, Bench
+
+from workers.queues import MODULES_VARIABLE
+
+
+@pytest.fixture
+def module_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import the tests' tasks in place of the project's."""
+    monkeypatch.setenv(MODULES_VARIABLE, "farm_tasks")
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, module_environment: None, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A bench with a running Valkey; its visibility timeout is VISIBILITY_S, or the indirect parameter."""
+    bench = Bench(tmp_path, getattr(request, "param", VISIBILITY_S))
+    try:
+        bench.start_valkey()
+        yield bench
+    finally:
+        bench.close()

@@ -1,0 +1,76 @@
+"""A workbench for the farm's tests: a real Valkey, real worker processes, and words to say what is waited for."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import redis
+from celery import Celery
+
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from workers.app import VISIBILITY_VARIABLE, create_app
+from workers.embedded import valkey
+from workers.process import ChildProcess, Command
+from workers.queues import QueueName, worker_command
+from workers.worker_ping import worker_answers
+
+HERE = Path(__file__).parent
+VISIBILITY_S = 2.0
+
+
+def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
+    """Wait for an event. Raises: AssertionError when it has not come in time."""
+    pause, deadline = threading.Event(), time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain"
+        pause.wait(0.02)
+
+
+class Bench:
+    """A Valkey, an application that sends to it, and the workers that a test wants."""
+
+    def __init__(self, folder: Path, visibility_s: float = VISIBILITY_S) -> None:
+        self.folder = folder
+        self.socket = valkey.socket_path(folder)
+        self.url = valkey.redis_url(self.socket)
+        self.valkey = valkey.valkey_process(folder, self.socket, None)
+        self.environment = {**os.environ, ENVIRONMENT_VARIABLE: self.url, VISIBILITY_VARIABLE: str(visibility_s)}
+        self.app: Celery = create_app(self.environment)
+        self.store = redis.Redis.from_url(store_url(self.url), decode_responses=True)
+        self.broker = redis.Redis(unix_socket_path=str(self.socket), decode_responses=True)
+        self.workers: list[ChildProcess] = []
+
+    def start_valkey(self) -> None:
+        self.valkey.start()
+        self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
+
+    def start_worker(self, queue: QueueName, concurrency: int = 2) -> ChildProcess:
+        argv = tuple(worker_command(queue, queue, concurrency))
+        worker = ChildProcess(Command(queue, argv, self.folder / f"{queue}.log", self.environment))
+        self.workers.append(worker)
+        worker.start()
+        worker.wait_ready(lambda: worker_answers(self.url, queue), 30)
+        return worker
+
+    def began(self, name: str) -> int:
+        return int(self.store.llen(f"{name}:began"))
+
+    def ended(self, name: str) -> int:
+        return int(self.store.llen(f"{name}:ended"))
+
+    def let_end(self, *names: str) -> None:
+        for name in names:
+            self.store.set(f"{name}:go", 1)
+
+    def oldest_lease(self) -> float:
+        """When the least recently refreshed message was last refreshed, in seconds of the epoch."""
+        held = self.broker.zrange("unacked_index", 0, -1, withscores=True)
+        return float(min((score for _, score in held), default=0))
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.stop(0)
+        self.valkey.stop(2)
+        valkey.remove_socket(self.folder)

@@ -1,0 +1,69 @@
+"""Tasks for the farm's tests: they say in the store that they began, wait there for leave to end, and say so too.
+
+A worker process imports this module (WHETSTONE_MODULES); the tests send by name.
+"""
+
+import os
+import threading
+
+import redis
+from celery import shared_task
+
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+
+PAUSE_S = 0.02
+
+
+def hold(name: str) -> str:
+    """Begin, and end when the key `<name>:go` is there; a store that is away is waited for."""
+    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
+    pause = threading.Event()
+    persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
+    while not persistently(lambda: store.exists(f"{name}:go"), pause):
+        pause.wait(PAUSE_S)
+    persistently(lambda: store.rpush(f"{name}:ended", os.getpid()), pause)
+    return name
+
+
+def persistently(command, pause):
+    while True:
+        try:
+            return command()
+        except (redis.RedisError, OSError):
+            pause.wait(PAUSE_S)
+
+
+@shared_task(name="gpu.hold")
+def hold_on_gpu(name: str) -> str:
+    return hold(name)
+
+
+@shared_task(name="openai.hold")
+def hold_on_openai(name: str) -> str:
+    return hold(name)
+
+
+@shared_task(name="cpu.hold")
+def hold_on_cpu(name: str) -> str:
+    return hold(name)
+
+
+@shared_task(name="cpu.kill", max_retries=1)
+def kill_own_process() -> None:
+    """A task that always takes its process with it."""
+    os.kill(os.getpid(), 9)
+
+
+@shared_task(name="cpu.count")
+def count(names: list[str]) -> int:
+    return len(names)
+
+
+@shared_task(name="gpu.serve")
+def serve(command: str) -> str:
+    """Have the worker's host serve a target with this command; the URL that it answers at."""
+    from server_target import server_target
+
+    from tasks.gpu import host
+
+    return host.current().serve(server_target(command))

@@ -1,0 +1,118 @@
+"""A task runs once, however long it takes, and comes back soon when its worker dies."""
+
+import os
+import signal
+import time
+
+import pytest
+from celery import Celery
+from farm_bench import VISIBILITY_S, Bench, until
+from kombu import Connection
+
+from tasks.redis_url import broker_url
+from workers.lease import held_messages
+
+
+def test_kombu_still_keeps_delivered_messages_where_the_lease_looks(bench: Bench) -> None:
+    # Given two messages in a queue of the real broker
+    with Connection(broker_url(bench.url)) as connection:
+        channel = connection.channel()
+        queue = connection.SimpleQueue("lease", channel=channel)
+        queue.put("one")
+        queue.put("two")
+        # When both are taken and one is acknowledged, then the lease holds the other one, under the broker's own tag
+        first, second = queue.get(timeout=5), queue.get(timeout=5)
+        first.ack()
+        assert held_messages(channel) == {second.delivery_tag: second}
+        assert bench.broker.zrange(channel.unacked_index_key, 0, -1) == [second.delivery_tag]
+        assert channel.qos.restore_at_shutdown is True
+        second.ack()
+        assert held_messages(channel) == {}
+
+
+def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> None:
+    # Given a task in threads and one in a process, and two visibility timeouts that pass
+    bench.start_worker("openai")
+    bench.start_worker("cpu")
+    results = [bench.app.send_task(f"{queue}.hold", (queue,)) for queue in ("openai", "cpu")]
+    until(lambda: bench.began("openai") and bench.began("cpu"))
+    taken = bench.oldest_lease()
+    until(lambda: bench.oldest_lease() > taken + 2 * VISIBILITY_S)
+    # When they end, then each has begun once, and nothing is left to be given to anybody
+    bench.let_end("openai", "cpu")
+    assert [result.get(timeout=10) for result in results] == ["openai", "cpu"]
+    assert (bench.began("openai"), bench.began("cpu")) == (1, 1)
+    until(lambda: bench.broker.zcard("unacked_index") == 0, 5)
+
+
+@pytest.mark.parametrize("queue", ["openai", "cpu"])
+def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: str) -> None:
+    # Given a worker that is killed in the middle of a task
+    killed = bench.start_worker(queue)  # type: ignore[arg-type]
+    result = bench.app.send_task(f"{queue}.hold", ("task",))
+    until(lambda: bench.began("task") == 1)
+    os.kill(killed.pid or 0, signal.SIGKILL)
+    killed.stop(0)
+    at = time.monotonic()
+    # When another one is there, then it has the task within the visibility timeout and the seconds of looking
+    bench.start_worker(queue)  # type: ignore[arg-type]
+    until(lambda: bench.began("task") == 2, VISIBILITY_S + 4)
+    assert time.monotonic() - at < VISIBILITY_S + 4
+    bench.let_end("task")
+    assert result.get(timeout=10) == "task"
+
+
+@pytest.mark.parametrize("bench", [2 * VISIBILITY_S], indirect=True)  # a worker looks for its broker every 2 s
+def test_running_tasks_survive_the_death_of_the_broker(bench: Bench) -> None:
+    # Given two tasks that run when Valkey is killed
+    workers = [bench.start_worker("openai"), bench.start_worker("cpu")]
+    results = [bench.app.send_task(f"{queue}.hold", (queue,)) for queue in ("openai", "cpu")]
+    until(lambda: bench.began("openai") and bench.began("cpu"))
+    bench.valkey.stop(0)
+    bench.start_valkey()
+    # When the workers have found it again and the leases are older than the timeout allows without them
+    back = time.time()
+    until(lambda: bench.oldest_lease() > back + 2 * VISIBILITY_S + 1)
+    bench.let_end("openai", "cpu")
+    # Then the tasks end, are acknowledged, and the very same workers take the next one
+    assert [result.get(timeout=10) for result in results] == ["openai", "cpu"]
+    until(lambda: bench.broker.zcard("unacked_index") == 0, 10)
+    assert all(worker.alive for worker in workers)
+    assert (bench.began("openai"), bench.began("cpu")) == (1, 1)
+    assert bench.app.send_task("cpu.hold", ("cpu",)).get(timeout=10) == "cpu"
+
+
+def test_a_worker_that_is_told_to_stop_gives_its_tasks_back(bench: Bench) -> None:
+    # Given a task that waits for its time, two that run, and one that waits for a slot
+    workers = [bench.start_worker("openai", 1), bench.start_worker("cpu", 1)]
+    bench.app.send_task("openai.hold", ("a",), countdown=600)
+    until(lambda: bench.broker.hlen("unacked") == 1)
+    for name, queue in (("b", "openai"), ("c", "cpu"), ("d", "cpu")):
+        bench.app.send_task(f"{queue}.hold", (name,))
+    until(lambda: bench.began("b") and bench.began("c"))
+    # When the workers are told to stop, then they end by themselves and all four are in the queues again
+    for worker in workers:
+        worker.ask_to_stop()
+    assert all(worker.wait_end(8) for worker in workers)
+    assert bench.broker.hlen("unacked") == 0
+    assert (bench.broker.llen("openai"), bench.broker.llen("cpu")) == (2, 2)
+
+
+def test_a_task_that_always_kills_its_process_ends(bench: Bench) -> None:
+    # Given a task whose process dies of it, each time
+    bench.start_worker("cpu")
+    result = bench.app.send_task("cpu.kill", ())
+    # When it has been tried again as often as it may, then it fails
+    with pytest.raises(Exception, match=r"Worker exited prematurely|SIGKILL"):
+        result.get(timeout=30)
+    assert result.state == "FAILURE"
+
+
+def test_a_sender_outlives_a_restart_of_the_broker(bench: Bench) -> None:
+    app: Celery = bench.app
+    bench.start_worker("cpu")
+    bench.let_end("before", "after")
+    assert app.send_task("cpu.hold", ("before",)).get(timeout=10) == "before"
+    bench.valkey.stop(0)
+    bench.start_valkey()
+    assert app.send_task("cpu.hold", ("after",)).get(timeout=20) == "after"

@@ -1,0 +1,181 @@
+"""Processes that are ours: they start in order, say why when they do not, and never outlive their owner."""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.pid_records import PidRecords, start_time
+from workers.process import ChildProcess, Command, ProcessFailed
+
+SAY_READY = "from pathlib import Path; import sys, signal, subprocess, time\n"
+READY = "Path(sys.argv[1]).write_text('ready')\n"
+FOR_EVER = "signal.pause()\n"
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+WITH_CHILD = (
+    "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); print(child.pid, flush=True)\n"
+)
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    return tmp_path / "ready"
+
+
+@pytest.fixture
+def children() -> Iterator[list[ChildProcess]]:
+    started: list[ChildProcess] = []
+    yield started
+    for child in started:
+        child.stop(0)
+
+
+def python(tmp_path: Path, program: str) -> Command:
+    argv = (sys.executable, "-c", SAY_READY + program, str(tmp_path / "ready"))
+    return Command("example", argv, tmp_path / "example.log", dict(os.environ))
+
+
+def started(
+    tmp_path: Path, program: str, children: list[ChildProcess], records: PidRecords | None = None
+) -> ChildProcess:
+    child = ChildProcess(python(tmp_path, program), records)
+    children.append(child)
+    child.start()
+    child.wait_ready((tmp_path / "ready").exists, 20)
+    return child
+
+
+def lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_process_is_ready_when_its_probe_says_so_and_stops_when_told(
+    tmp_path: Path, children: list[ChildProcess]
+) -> None:
+    child = started(tmp_path, READY + FOR_EVER, children)
+    assert child.alive
+    child.stop(grace_s=10)
+    assert child.returncode == -signal.SIGTERM
+
+
+def test_one_that_does_not_listen_is_killed_with_all_that_it_started(
+    tmp_path: Path, children: list[ChildProcess]
+) -> None:
+    # Given a process deaf to SIGTERM that has a child of its own
+    child = started(tmp_path, DEAF + WITH_CHILD + READY + FOR_EVER, children)
+    grandchild = psutil.Process(int(child.command.log.read_text()))
+    # When it is stopped, then both are gone when its grace is over
+    child.stop(grace_s=0.2)
+    assert child.returncode == -signal.SIGKILL
+    assert not lives(grandchild)
+
+
+def test_one_that_dies_too_early_is_explained_by_its_log(tmp_path: Path, children: list[ChildProcess]) -> None:
+    with pytest.raises(ProcessFailed, match=r"example ended with status 3\n  the reason"):
+        started(tmp_path, "print('the reason', flush=True); sys.exit(3)", children)
+
+
+def test_one_that_is_never_ready_is_given_up(tmp_path: Path, children: list[ChildProcess]) -> None:
+    child = ChildProcess(python(tmp_path, FOR_EVER))
+    children.append(child)
+    child.start()
+    with pytest.raises(ProcessFailed, match=r"not ready in 0\.2 s"):
+        child.wait_ready(lambda: False, 0.2)
+    given_up = threading.Event()
+    given_up.set()
+    with pytest.raises(ProcessFailed, match="no longer wanted"):
+        child.wait_ready(lambda: False, 60, given_up)
+
+
+def test_a_command_that_is_not_there_says_so(tmp_path: Path, children: list[ChildProcess]) -> None:
+    child = ChildProcess(dataclasses.replace(python(tmp_path, ""), argv=("/no/such/program",)))
+    children.append(child)
+    child.start()
+    with pytest.raises(ProcessFailed, match="cannot run /no/such/program: No such file"):
+        child.wait_ready(lambda: False, 20)
+
+
+def test_what_a_killed_owner_left_is_found_by_the_records(tmp_path: Path, children: list[ChildProcess]) -> None:
+    # Given a process with a child of its own, whose leader was killed behind its owner's back
+    records = PidRecords(tmp_path / "pids.json")
+    child = started(tmp_path, WITH_CHILD + READY + FOR_EVER, children, records)
+    grandchild = psutil.Process(int(child.command.log.read_text()))
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.wait_end(5)
+    # When the next owner clears the records, then the orphan is gone, and a second time there is nothing
+    assert PidRecords(tmp_path / "pids.json").clear(grace_s=5) == ["example"]
+    assert not lives(grandchild)
+    assert records.clear(grace_s=5) == []
+
+
+def test_a_pid_that_now_belongs_to_somebody_else_is_left_alone(tmp_path: Path, children: list[ChildProcess]) -> None:
+    # Given a record whose pid another process has by now: it started at another time
+    records = PidRecords(tmp_path / "pids.json")
+    child = started(tmp_path, READY + FOR_EVER, children, records)
+    [record] = records.read()
+    records.remove(record)
+    records.add(dataclasses.replace(record, started=record.started - 60))
+    # When the records are cleared, then it lives on
+    assert records.clear(grace_s=1) == []
+    assert child.alive
+
+
+def test_a_stopped_process_leaves_no_record(tmp_path: Path, children: list[ChildProcess]) -> None:
+    records = PidRecords(tmp_path / "pids.json")
+    child = started(tmp_path, READY + FOR_EVER, children, records)
+    assert [(record.pid, record.started) for record in records.read()] == [(child.pid, start_time(child.pid or 0))]
+    child.stop(5)
+    assert records.read() == []
+
+
+OWNER = """
+import os, signal, sys
+from pathlib import Path
+from workers.process import ChildProcess, Command
+child = ChildProcess(Command("example", ("sleep", "600"), Path(sys.argv[1]), dict(os.environ)))
+child.start()
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+def test_a_process_dies_with_its_killed_owner(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        owner.kill()
+    assert psutil.wait_procs([child], timeout=20)[1] == []
+
+
+def test_the_parent_is_a_thread_so_a_thread_that_stays_must_start_it(
+    tmp_path: Path, children: list[ChildProcess]
+) -> None:
+    # Given one process started by a thread that ends, and one by a thread that is kept
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    passing, staying = (ChildProcess(python(tmp_path / name, READY + FOR_EVER)) for name in "ab")
+    children += [passing, staying]
+    thread = threading.Thread(
+        target=lambda: (passing.start(), passing.wait_ready((tmp_path / "a" / "ready").exists, 20))
+    )
+    thread.start()
+    with ThreadPoolExecutor(max_workers=1) as kept:
+        kept.submit(staying.start).result()
+        staying.wait_ready((tmp_path / "b" / "ready").exists, 20)
+        # When the first thread has ended, then its process goes and the other stays
+        thread.join()
+        assert passing.wait_end(5)
+        assert staying.alive
