@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import tenacity
@@ -39,13 +40,12 @@ class Reply:
 
 
 class OpenAIClient:
-    """Asks an endpoint. Safe to share among threads; the key is read when a call is made, and kept nowhere else."""
+    """Asks an endpoint. Safe to share among threads; the key is read when a call is made."""
 
     def __init__(self, endpoint: Endpoint, limiter: Limiter, on_usage: Callable[[Usage], None]) -> None:
         self._endpoint = endpoint
         self._limiter = limiter
         self._on_usage = on_usage
-        self._sdk: tuple[str, str, OpenAI] | None = None
 
     def ask(
         self,
@@ -109,18 +109,20 @@ class OpenAIClient:
             raise retrying.named(error, self._endpoint.max_tries, key) from error
 
     def _connect(self) -> tuple[str, OpenAI]:
-        """The key and the SDK's client, made anew only when the key or the address has changed."""
-        import openai
-
+        """The key as it is now, and the SDK's client for it."""
         key = os.environ.get(self._endpoint.api_key_env, "")
         if not key:
             raise errors.MissingKeyError(f"the environment variable {self._endpoint.api_key_env} holds no key")
         url = self._endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        held = self._sdk
-        if held is None or held[:2] != (key, url):
-            sdk = openai.OpenAI(api_key=key, base_url=url, timeout=self._endpoint.timeout_s, max_retries=0)
-            self._sdk = held = (key, url, sdk)
-        return key, held[2]
+        return key, _sdk(key, url, self._endpoint.timeout_s)
+
+
+@lru_cache(maxsize=4)
+def _sdk(key: str, url: str, timeout_s: float) -> OpenAI:
+    """One for each address in a process: it holds the connections, and takes 20 ms to make."""
+    import openai
+
+    return openai.OpenAI(api_key=key, base_url=url, timeout=timeout_s, max_retries=0)
 
 
 def _completion_or_error(answer: object) -> ChatCompletion:
