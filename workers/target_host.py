@@ -34,7 +34,7 @@ DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
 RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
-HEALTH_S = 10.0  # SGLang's /health generates a token
+HEALTH_S = 30.0  # SGLang's /health generates a token, perhaps among many
 PAUSE_S = 0.2
 
 
@@ -76,7 +76,7 @@ class LocalTargetHost:
         with self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
-            if self._server is None or launch != self._launch or not self._server.alive:
+            if launch != self._launch or not self._serves():
                 self._stop_server()
                 self._start_server(launch, target.ready_timeout_s)
             return self._url
@@ -113,12 +113,16 @@ class LocalTargetHost:
         model = self.model_folder(target)
         if target.engine == "embedded":
             options = ["--model", model, "--labels", str(self.labels_folder())]
-            options += ["--dtype", self._environment.get(DTYPE_VARIABLE) or "float32"]
+            options += ["--dtype", self._dtype(target)]
             options += ["--requests-log", str(self._folder / "logs" / "target_requests.jsonl")]
             start = [sys.executable, "-m", "workers.embedded.target", *options]
         else:
             start = [*shlex.split(target.command), "--model-path", model, "--enable-custom-logit-processor"]
         return Launch((*start, *shlex.split(target.args)), STOP_GRACE_S[target.engine])
+
+    def _dtype(self, target: Target) -> str:
+        # "auto" is left to the farm, and then to the server.
+        return self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
 
     def _start_server(self, launch: Launch, ready_timeout_s: float) -> None:
         port = free_port()
@@ -136,6 +140,10 @@ class LocalTargetHost:
             server.stop(launch.grace_s)
             raise
         self._server, self._launch, self._url = server, launch, url
+
+    def _serves(self) -> bool:
+        # A server may have lost the part of it that computes and still be there.
+        return self._server is not None and self._server.alive and is_healthy(self._url, HEALTH_S)
 
     def _stop_server(self) -> None:
         if self._server is not None and self._launch is not None:

@@ -25,7 +25,8 @@ class FarmSpec:
 
     With `embedded_endpoint` the rules answer in place of OpenAI; otherwise OPENAI_API_KEY and OPENAI_BASE_URL of the
     environment hold.  `faults` is what the endpoint is told to do wrong ("" is nothing), `dtype` what the embedded
-    target computes in, `visibility_timeout` in seconds: how soon a killed worker's tasks are back.
+    target computes in when a run leaves it open, `visibility_timeout` in seconds: how soon a killed worker's tasks
+    are back.
     """
 
     folder: str
@@ -34,7 +35,7 @@ class FarmSpec:
     openai_threads: int = 8
     cpu_workers: int = 2
     faults: str = ""
-    dtype: str = "float32"
+    dtype: str = "auto"
     log_level: str = "INFO"
     embedded_endpoint: bool = True
     visibility_timeout: float = 10.0

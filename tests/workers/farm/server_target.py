@@ -1,0 +1,27 @@
+"""A target whose server is the tests' tiny one."""
+
+import sys
+from pathlib import Path
+
+from tasks.run import Sampling, Target
+
+TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
+
+
+def server_target(command: str = TINY_SERVER, args: str = "", url: str = "", ready_timeout_s: float = 30) -> Target:
+    return Target(
+        model="some/model",
+        engine="sglang",
+        lifecycle="resident",
+        url=url,
+        command=command,
+        args=args,
+        device="cpu",
+        dtype="auto",
+        ready_timeout_s=ready_timeout_s,
+        request_timeout_s=10,
+        concurrency=1,
+        system_prompt="",
+        prompt_template="{context}{query}",
+        sampling=Sampling(8, 0.0, 1.0, 0),
+    )

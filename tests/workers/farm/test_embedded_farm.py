@@ -1,0 +1,224 @@
+"""The embedded farm: it starts, heals itself, and leaves nothing behind, however its owner ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from celery import chain, chord
+from farm_bench import until
+
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from workers.app import create_app
+from workers.embedded import control
+from workers.embedded.control import Farm, FarmBusy, FarmError
+from workers.embedded.farm import FarmSpec
+from workers.queues import MODULES_VARIABLE
+
+pytestmark = pytest.mark.usefixtures("module_environment")
+
+
+def spec(folder: Path) -> FarmSpec:
+    return FarmSpec(str(folder), openai_workers=2, embedded_endpoint=False, visibility_timeout=3.0)
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Every living process that has the farm's folder in its command line, its environment or its name."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = " ".join([*process.cmdline(), *process.environ().values()])
+            if str(folder) in told and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def socket_of(url: str) -> Path:
+    return Path(url.removeprefix("unix://").partition("?")[0])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "farm"
+    control.down(tmp_path / "farm")
+
+
+@pytest.fixture
+def farm(folder: Path) -> Iterator[Farm]:
+    with control.start(spec(folder)) as farm:
+        yield farm
+
+
+class Running:
+    """A farm that runs a chord of three chains, and what is to be done to it in the middle."""
+
+    def __init__(self, farm: Farm) -> None:
+        self.folder = farm.folder
+        self.app = create_app({ENVIRONMENT_VARIABLE: farm.redis_url})
+        self.store = redis.Redis.from_url(store_url(farm.redis_url), decode_responses=True)
+
+    def send_chord(self) -> object:
+        chains = [
+            chain(
+                self.app.signature(f"{queue}.hold", (f"{queue}{n}",), immutable=True)
+                for queue in ("gpu", "openai", "cpu")
+            )
+            for n in range(3)
+        ]
+        return chord(chains, app=self.app)(self.app.signature("cpu.count"))
+
+    def pid(self, name: str) -> int:
+        return next(one.pid for one in control.status(self.folder).processes if one.name == name)
+
+    def worker_of(self, queue: str) -> int:
+        """The process that has begun a task of this queue, and has not ended it."""
+        until(lambda: any(self.store.llen(f"{queue}{n}:began") for n in range(3)))
+        return next(
+            int(self.store.lindex(f"{queue}{n}:began", 0)) for n in range(3) if self.store.llen(f"{queue}{n}:began")
+        )
+
+    def let_end(self, queue: str) -> None:
+        for n in range(3):
+            self.store.set(f"{queue}{n}:go", 1)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_chord_survives_the_death_of_everything_that_serves_it(farm: Farm) -> None:
+    # Given a chord of chains over the three queues
+    running = Running(farm)
+    result = running.send_chord()
+    # When in the middle the gpu worker is killed, then an openai worker, then Valkey, then a child of the cpu worker
+    kill(running.worker_of("gpu"))
+    running.let_end("gpu")
+    kill(running.worker_of("openai"))
+    kill(running.pid("valkey"))
+    until(lambda: control.status(farm.folder).processes and running_again(running))
+    running.let_end("openai")
+    child = running.worker_of("cpu")
+    assert psutil.Process(child).ppid() == running.pid("cpu")
+    kill(child)
+    running.let_end("cpu")
+    # Then it ends as if nothing had been, and the farm has healed itself
+    assert result.get(timeout=60) == 3
+    until(lambda: all(one.alive for one in control.status(farm.folder).processes))
+    assert farm.alive
+
+
+def running_again(running: Running) -> bool:
+    try:
+        return bool(running.store.ping())
+    except redis.RedisError:
+        return False
+
+
+def test_a_farm_that_ends_leaves_no_process_and_no_socket(folder: Path) -> None:
+    with control.start(spec(folder)) as farm:
+        status = control.status(folder)
+        assert status.up
+        assert [one.name for one in status.processes] == ["supervisor", "valkey", "gpu", "openai1", "openai2", "cpu"]
+        assert all(one.alive and one.rss > 0 for one in status.processes)
+        assert len(processes_of(folder)) >= 6
+        assert socket_of(farm.redis_url).exists()
+    assert processes_of(folder) == []
+    assert not socket_of(farm.redis_url).parent.exists()
+    assert not control.status(folder).up
+
+
+@pytest.mark.parametrize("stop_valkey_first", [False, True])
+def test_what_a_killed_supervisor_left_is_cleared_by_the_next_start(folder: Path, stop_valkey_first: bool) -> None:
+    # Given a farm whose supervisor is killed, while its Valkey may be in no state to notice
+    farm = control.start(spec(folder))
+    pids = {one.name: one.pid for one in control.status(folder).processes}
+    if stop_valkey_first:
+        os.kill(pids["valkey"], signal.SIGSTOP)
+    kill(pids["supervisor"])
+    # When the next one starts in that folder, then nothing of the old one is left
+    with control.start(spec(folder)) as again:
+        assert again.redis_url == farm.redis_url
+        assert not any(process.pid in pids.values() for process in processes_of(folder))
+    farm.stop()
+    assert processes_of(folder) == []
+
+
+OWNER = """
+import signal, sys
+from pathlib import Path
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+farm = control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
+print("up", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def owner(folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has started a farm in the folder."""
+    (tmp_path / "spec.json").write_text(spec(folder).to_json())
+    command = [sys.executable, "-c", OWNER, str(tmp_path / "spec.json")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+        process.kill()
+
+
+def test_a_farm_of_somebody_else_is_left_alone(folder: Path, owner: subprocess.Popen[str]) -> None:
+    attempts: list[Callable[[], object]] = [
+        lambda: control.start(spec(folder)),
+        lambda: control.attach(folder),
+        lambda: control.down(folder),
+    ]
+    for attempt in attempts:
+        with pytest.raises(FarmBusy, match=f"belongs to process {owner.pid}"):
+            attempt()
+    assert control.status(folder).owner_pid == owner.pid
+    # When its owner is killed, then it goes down by itself, in order
+    owner.kill()
+    until(lambda: processes_of(folder) == [], 15)
+    assert "the farm is down" in (folder / "logs" / "supervisor.log").read_text()
+
+
+def test_a_farm_that_stays_is_used_and_left_running(folder: Path) -> None:
+    assert control.attach(folder) is None
+    control.up(spec(folder))
+    with control.use(spec(folder)) as used:
+        assert (used.owned, used.alive) == (False, True)
+        with pytest.raises(FarmBusy, match="up in"):
+            control.start(spec(folder))
+    assert control.status(folder).up
+    assert control.down(folder)
+    assert processes_of(folder) == []
+    assert not control.down(folder)
+
+
+def test_a_farm_that_cannot_start_says_why_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MODULES_VARIABLE, "no_such_module")
+    with pytest.raises(FarmError, match=r"ended with status 1[\s\S]*No module named 'no_such_module'"):
+        control.start(spec(folder))
+    assert processes_of(folder) == []
+
+
+def test_a_child_that_keeps_dying_stops_the_farm(farm: Farm, folder: Path) -> None:
+    # When the same process dies again and again
+    def kill_again() -> bool:
+        for one in control.status(folder).processes:
+            if one.name == "gpu" and one.alive:
+                os.kill(one.pid, signal.SIGKILL)
+        return not farm.alive
+
+    until(kill_again, 30)
+    # Then the farm has given up and says of what
+    assert "gpu died 5 times in 60 s, at last with SIGKILL" in (farm.failure() or "")
+    assert processes_of(folder) == []
