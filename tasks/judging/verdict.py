@@ -1,0 +1,108 @@
+"""The three-stage judge (phase0_collect.md section 6): numbers by rule, then a model, then its arithmetic checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from tasks.judging import prompt, rule, yes_no
+from tasks.records import Verdict
+from tasks.run import Judge
+
+Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
+Category = Literal["numerical", "yes_no", "text"]
+
+
+class JudgeReplyError(ValueError):
+    """The judge's reply is not what its schema promises. Such a reply is an error and never a verdict."""
+
+
+def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
+    """Whether `answer` agrees with `gold`.
+
+    `ask(system, user, schema_name, schema)` puts the question of stage 2 to a model and returns its reply as the schema
+    has it.  Whatever it raises passes through: a judge that cannot be reached is never a wrong answer.  An answer
+    without a visible character is wrong and costs no call.
+
+    Raises: JudgeReplyError when the reply does not follow the schema or has a number that is not finite.
+    """
+    if not answer.strip():
+        return Verdict(False, 1, 1.0, category_of(gold), "The answer is empty.")
+    match = rule.find_match(question, gold, answer, settings.tolerance)
+    if match is not None:
+        return Verdict(True, 1, 1.0, "numerical", match.reasoning)
+    system = prompt.system_message(settings.tolerance, settings.forgiving)
+    reply = ask(system, prompt.user_message(question, gold, answer), prompt.SCHEMA_NAME, prompt.SCHEMA)
+    return _checked_arithmetic(_verdict(reply), reply, settings.tolerance)
+
+
+def verdict_key(question: str, gold: str, answer: str, settings: Judge) -> str:
+    """The content hash (sha256, hex) of a verdict: equal for all that the verdict is equal for.
+
+    It covers the texts, every setting of the judge but how many calls are in flight, the messages' wording and the
+    rule's version, so that a verdict made by other words or another rule is never taken for this one.
+    """
+    values = dataclasses.asdict(settings)
+    del values["concurrency"]
+    values["tolerance"], values["temperature"] = float(settings.tolerance), float(settings.temperature)
+    values["top_p"] = float(settings.top_p)
+    system = prompt.system_message(settings.tolerance, settings.forgiving)
+    parts = [question, gold, answer, values, system, prompt.SCHEMA, rule.VERSION]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def category_of(gold: str) -> Category:
+    """What kind of gold it is, told from its form alone."""
+    if rule.pure_number(gold) is not None:
+        return "numerical"
+    return "yes_no" if yes_no.polarity(gold) is not None else "text"
+
+
+def _verdict(reply: dict[str, Any]) -> Verdict:
+    missing = [name for name in prompt.SCHEMA["required"] if name not in reply]
+    if missing:
+        raise JudgeReplyError(f"the judge's reply lacks {', '.join(missing)}")
+    reasoning, category, is_correct = reply["reasoning"], reply["category"], reply["is_correct"]
+    if not isinstance(reasoning, str):
+        raise JudgeReplyError("the judge's reasoning is not text")
+    if category not in get_args(Category):
+        raise JudgeReplyError(f"the judge's category is {category!r}")
+    if not isinstance(is_correct, bool):
+        raise JudgeReplyError(f"the judge's is_correct is {is_correct!r}")
+    for name in ("normalized_gt", "normalized_pred", "relative_error_pct"):
+        _number(reply, name)
+    confidence = _number(reply, "confidence")
+    if confidence is None:
+        raise JudgeReplyError("the judge's confidence is null")
+    return Verdict(is_correct, 2, min(1.0, max(0.0, confidence)), category, reasoning)
+
+
+def _number(reply: dict[str, Any], name: str) -> float | None:
+    """A number of the reply, or None for null. JSON readers let NaN and Infinity pass, and so they are refused here."""
+    value = reply[name]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise JudgeReplyError(f"the judge's {name} is {value!r}, not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise JudgeReplyError(f"the judge's {name} is not finite")
+    return number
+
+
+def _checked_arithmetic(verdict: Verdict, reply: dict[str, Any], tolerance: float) -> Verdict:
+    """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct"."""
+    gold, said = _number(reply, "normalized_gt"), _number(reply, "normalized_pred")
+    if verdict.is_correct or verdict.category != "numerical" or gold is None or said is None:
+        return verdict
+    if not rule.is_close(said, gold, tolerance):
+        return verdict
+    note = f"[{said:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
+    return Verdict(True, 3, verdict.confidence, "numerical", f"{verdict.reasoning} {note}")
