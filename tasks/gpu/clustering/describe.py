@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = 12
 _SHOWN = 5
 _LONGEST = 24
-_MARKER = re.compile(r"<[^<>\s]+>|\[[A-Z_0-9]+\]")
+_MARKER = re.compile(r"<[^<>\s]+>|\[(?:[A-Z]{2,}|unused\d+)\]")
 _CODE = re.compile(r"[_(){}\[\]<>;=\\/`$#@|]|[a-z][A-Z]|[A-Za-z]\.[A-Za-z]")
 
 

@@ -1,0 +1,199 @@
+"""A clustering is made once for its content, is whole or absent, and says what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import cluster_families as families
+import joblib
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
+from tasks.gpu.clustering.arithmetic import is_number
+from tasks.gpu.clustering.artifacts import embedder_identity
+from tasks.gpu.clustering.ends import end_tokens
+from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
+from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.run import Clusters
+
+
+def settings(place: Path, **changes: object) -> Clusters:
+    values = Clusters(str(place), "minilm", components=8, count=4, seed=3, batch_size=64, device="cpu")
+    return dataclasses.replace(values, **changes)  # type: ignore[arg-type]  # the values' types are the fields'
+
+
+def clustered(family: Callable[[], PreTrainedTokenizerBase], folder: Path, **changes: object) -> Clustering:
+    return cluster_vocabulary(family(), settings(folder, **changes), families.minilm_folder())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Clustering:
+    return clustered(families.llama3, tmp_path_factory.mktemp("clusters"))
+
+
+@pytest.mark.parametrize("family", [families.llama3, families.qwen, families.gemma])
+def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase], tmp_path: Path) -> None:
+    # when a vocabulary is clustered
+    tokenizer = family()
+    found = clustered(family, tmp_path)
+    # then labels cover it, added tokens included, and clusters 0 and 1 are those of the rules and nothing else
+    assert found.labels.shape == (len(tokenizer),)
+    assert found.labels.dtype == np.uint8
+    assert set(found.labels.tolist()) == set(range(6))
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == end_tokens(tokenizer)
+    texts = decode_vocabulary(tokenizer)
+    assert [i for i, text in enumerate(texts) if is_number(text)] == np.flatnonzero(found.labels == 1).tolist()
+
+
+def test_the_labels_follow_from_the_files(made: Clustering) -> None:
+    # given what was written
+    embeddings = np.load(made.folder / "embeddings.npy")
+    centres = np.load(made.folder / "kmeans_centres.npy")
+    pca = joblib.load(made.folder / "pca.joblib")
+    free = made.labels >= 2
+    # then tokens of clusters 0 and 1 took no part in the PCA
+    assert embeddings.shape == (len(made.labels), 384)
+    assert embeddings.dtype == np.float32
+    np.testing.assert_allclose(pca.mean_, embeddings[free].mean(axis=0), atol=1e-6)
+    assert not np.allclose(pca.mean_, embeddings.mean(axis=0), atol=1e-6)
+    # and each other token's label is that of the centre nearest to it
+    points = (embeddings[free] - pca.mean_) @ pca.components_.T
+    distances = ((points[:, None, :] - centres[None]) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) + 2 == made.labels[free]).mean() > 0.999
+    # and signs are fixed: the largest weight of each component is positive
+    assert (pca.components_[np.arange(8), np.abs(pca.components_).argmax(axis=1)] > 0).all()
+    # and the largest cluster comes first
+    sizes = np.bincount(made.labels)[2:].tolist()
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_descriptions_count_and_show_what_is_there(made: Clustering) -> None:
+    texts = decode_vocabulary(families.llama3())
+    assert [d["id"] for d in made.descriptions] == list(range(6))
+    assert [d["count"] for d in made.descriptions] == np.bincount(made.labels).tolist()
+    for described in made.descriptions:
+        inside = {texts[i].strip() or texts[i] for i in np.flatnonzero(made.labels == described["id"])}
+        assert described["examples"]
+        assert set(described["examples"]) <= inside
+        assert json.dumps(described["examples"][0], ensure_ascii=False) in described["description"]
+
+
+def test_the_same_again_has_the_same_hash_and_labels(made: Clustering, tmp_path: Path) -> None:
+    # given the same vocabulary in another folder, in batches of another size
+    again = clustered(families.llama3, tmp_path, batch_size=32)
+    assert again.folder != made.folder
+    assert again.hash == made.hash
+    assert again.labels.tolist() == made.labels.tolist()
+    assert again.descriptions == made.descriptions
+
+
+def test_it_happens_once(made: Clustering) -> None:
+    # given a finished clustering
+    before = {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()}
+    stages: list[str] = []
+    # when it is asked for again
+    again = cluster_vocabulary(
+        families.llama3(),
+        settings(made.folder.parent),
+        families.minilm_folder(),
+        lambda stage, done, total: stages.append(stage),
+    )
+    # then nothing is embedded and no file is touched
+    assert "embed" not in stages
+    assert again.labels.tolist() == made.labels.tolist()
+    assert {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
+
+
+def test_what_changes_the_content_changes_the_hash(tmp_path: Path) -> None:
+    # given the hash of one vocabulary and one set of settings
+    tokenizer, plain = families.qwen(), settings(tmp_path)
+    hash_of = gather(tokenizer, plain, "an-embedder").hash()
+    # then each thing that decides the labels changes it
+    others = [
+        gather(tokenizer, settings(tmp_path, seed=4), "an-embedder"),
+        gather(tokenizer, settings(tmp_path, count=5), "an-embedder"),
+        gather(tokenizer, settings(tmp_path, components=7), "an-embedder"),
+        gather(tokenizer, plain, "another-embedder"),
+        gather(families.llama3(), plain, "an-embedder"),
+    ]
+    assert len({hash_of, *(other.hash() for other in others)}) == 6
+    # and what only decides the cost does not
+    cheap = settings(tmp_path, batch_size=1, device="cuda", folder="elsewhere")
+    assert gather(tokenizer, cheap, "an-embedder").hash() == hash_of
+    assert len(hash_of) == 32
+    assert int(hash_of, 16) >= 0
+
+
+def test_an_embedder_is_known_by_its_files_not_by_its_place(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+    (two / "README.md").write_text("words")
+    assert embedder_identity(one) == embedder_identity(two)
+    (two / "model.safetensors").write_bytes(b"weights")
+    assert embedder_identity(one) != embedder_identity(two)
+    assert embedder_identity("someone/some-embedder") == "someone/some-embedder"
+
+
+@pytest.mark.parametrize("damage", ["labels_kmeans.joblib", "cluster_descriptions.json", "embeddings.npy"])
+def test_a_damaged_clustering_is_refused(made: Clustering, tmp_path: Path, damage: str) -> None:
+    # given a copy of which one file was cut short
+    for path in made.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert load_clustering(tmp_path).hash == made.hash
+    (tmp_path / damage).write_bytes((tmp_path / damage).read_bytes()[:-1])
+    # then it is not loaded, and the message says what to do
+    with pytest.raises(ClusteringError, match=f"{damage}.*delete the folder"):
+        load_clustering(tmp_path)
+    # nor when the file, or all of them, are missing
+    (tmp_path / damage).unlink()
+    with pytest.raises(ClusteringError, match="delete the folder"):
+        load_clustering(tmp_path)
+    with pytest.raises(ClusteringError, match="delete the folder"):
+        load_clustering(tmp_path / "nowhere")
+
+
+def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
+    # given the half-made folders of a run killed long ago and of one that is writing now
+    old, young = tmp_path / ".making-0123-old", tmp_path / ".making-0123-young"
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / "embeddings.npy").write_bytes(b"half")
+    os.utime(old, (0, 0))
+    # when a vocabulary is clustered beside them
+    found = clustered(families.qwen, tmp_path)
+    # then only the abandoned one is gone, and the new one left nothing but itself
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, found.hash])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"components": 385}, "385 components"),
+        ({"count": 5000}, "5000 clusters"),
+        ({"device": "cuda"}, "no GPU"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_leaves_nothing(
+    tmp_path: Path, changes: dict[str, object], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given settings that this vocabulary or this machine (its GPUs hidden, if it has any) cannot meet
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ClusteringError, match=sentence):
+        clustered(families.qwen, tmp_path, **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_than_256_clusters_take_two_bytes(tmp_path: Path) -> None:
+    # given a vocabulary with words enough for 270 clusters, and nothing in clusters 0 and 1
+    found = clustered(lambda: families.words(600), tmp_path, count=270)
+    assert found.labels.dtype == np.uint16
+    assert found.labels.max() == 271
+    assert json.loads((found.folder / "manifest.json").read_text())["count"] == 270

@@ -1,0 +1,201 @@
+"""Clusters 0 and 1 hold exactly the tokens that their rules name, for tokenizers of several families."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import cluster_families as families
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from tasks.gpu.clustering.arithmetic import is_number, number_tokens
+from tasks.gpu.clustering.ends import end_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, vocabulary_size
+
+SINGLE = """
+    $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
+"""
+LLAMA3 = f"""
+    {SINGLE} 00 10 11 12 13 14 15 16 17 18 19 20 42 57 100 200 201 215 300 400 577
+"""
+GEMMA = """
+    <0x24> <0x25> <0x2A> <0x2B> <0x2D> <0x2F> <0x30> <0x31> <0x32> <0x33> <0x34> <0x35> <0x36> <0x37> <0x38> <0x39>
+    <0x3D>
+    $ % * + - / = £ € 0 1 2 3 4 5 6 7 8 9 ▁1 00 ▁% ▁2 ▁- ▁/ ▁12 ▁20 1, 7. 8, ▁$ ▁4 ▁= ▁10 ▁17 ▁100 ▁200 ▁201 .2 .5 15
+    215 3, 300 3.2 4, 5, 57 6, 9, £5 ▁* ▁+ ▁6 ▁9 ▁7. ▁300 ▁£5 ▁11 ▁11, ▁18, ▁1.5 ▁13, ▁14, ▁15, ▁16, ▁19, ▁-3.2 ▁12,
+    ▁20, 1,57 7.00 ▁$215 ▁$1,57 ▁42 ▁400 ▁10, ▁17, ▁100, ▁200, ▁200. ▁2018,
+"""
+
+
+def named(tokenizer: PreTrainedTokenizerBase, ids: frozenset[int]) -> list[str]:
+    return sorted(tokenizer.convert_ids_to_tokens(sorted(ids)))
+
+
+def numbers_of(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return number_tokens(decode_vocabulary(tokenizer), without=special)
+
+
+@pytest.mark.parametrize(
+    ("family", "ends"),
+    [
+        (families.llama3, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
+        (families.qwen, ["<|endoftext|>", "<|im_end|>"]),
+        (families.gemma, ["<end_of_turn>", "<eos>"]),
+        (families.minilm, []),
+    ],
+)
+def test_cluster_0_is_what_ends_a_turn_or_a_text(
+    family: Callable[[], PreTrainedTokenizerBase], ends: list[str]
+) -> None:
+    # given a tokenizer with tokens that begin, pad, stand for the unknown or are reserved as well
+    tokenizer = family()
+    # then only those that end something are in cluster 0
+    assert named(tokenizer, end_tokens(tokenizer)) == sorted(ends)
+
+
+@pytest.mark.parametrize(
+    ("family", "numbers"),
+    [
+        (families.llama3, LLAMA3),
+        (families.qwen, SINGLE),
+        (families.gemma, GEMMA),
+    ],
+)
+def test_cluster_1_is_the_digits_and_the_arithmetic_symbols(
+    family: Callable[[], PreTrainedTokenizerBase], numbers: str
+) -> None:
+    tokenizer = family()
+    assert named(tokenizer, numbers_of(tokenizer)) == sorted(numbers.split())
+
+
+def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
+    # given the real WordPiece vocabulary of MiniLM
+    tokenizer = families.minilm()
+    # when each token's own spelling is read by a pattern of its own
+    pattern = re.compile(r"[$%*+\-/=¢£¥±×÷€−]|(?=.*\d)[\d$%*+\-/=¢£¥±×÷€−]+")
+    expected = [token for token in tokenizer.get_vocab() if pattern.fullmatch(token.removeprefix("##"))]
+    # then those and no others are in cluster 1
+    found = named(tokenizer, numbers_of(tokenizer))
+    assert found == sorted(expected)
+    assert {"##7", "2018", "##%", "000"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    "text", ["7", " 42", "2023", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2"]
+)
+def test_is_a_number(text: str) -> None:
+    assert is_number(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        ".",
+        ",",
+        "..",
+        "**",
+        "--",
+        "==",
+        "//",
+        "+=",
+        "1st",
+        "Q4",
+        "a",
+        "1..",
+        "...5",
+        "1\n",
+        "\n7",
+        "=\n",
+        "²",
+        "½",
+        "(1)",
+        "1:2",
+        "x1",
+        "#",
+        "<|1|>",
+        "\ufffd",
+        "1\ufffd",
+    ],
+)
+def test_is_not_a_number(text: str) -> None:
+    assert not is_number(text)
+
+
+def test_a_special_token_is_never_a_number() -> None:
+    # given texts of which the first belongs to a special token that happens to be spelled in digits
+    assert number_tokens(["0", "1", "x"], without={0}) == {1}
+
+
+def test_the_generation_config_beside_the_tokenizer_counts(tmp_path: Path) -> None:
+    # given a saved tokenizer whose model also stops at a token with a name of its own
+    tokenizer = families.qwen()
+    tokenizer.save_pretrained(tmp_path)
+    observed = tokenizer.convert_tokens_to_ids("<|fim_pad|>")
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [observed, 10**9]}))
+    # when it is loaded from there
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    # then that token is in cluster 0, and an id that the vocabulary has not is not
+    assert named(again, end_tokens(again)) == ["<|endoftext|>", "<|fim_pad|>", "<|im_end|>"]
+
+
+def test_the_template_tells_the_end_of_a_turn_where_no_name_does() -> None:
+    # given a chat template that ends a turn with a token of an unknown name
+    tokenizer = families.qwen()
+    tokenizer.chat_template = families.TURNS.replace("<START>", "<|im_start|>").replace("<END>", " <|fim_pad|>")
+    assert "<|fim_pad|>" in named(tokenizer, end_tokens(tokenizer))
+
+
+def test_a_template_that_begins_the_next_turn_ends_nothing() -> None:
+    # given a template that writes its beginning token after a message, and one that refuses the chat
+    tokenizer = families.gemma()
+    expected = ["<end_of_turn>", "<eos>"]
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}<bos>{% endfor %}"
+    assert named(tokenizer, end_tokens(tokenizer)) == expected
+    tokenizer.chat_template = "{{ raise_exception('tools only') }}"
+    assert named(tokenizer, end_tokens(tokenizer)) == expected
+
+
+def test_an_ordinary_token_that_spells_an_end_is_none() -> None:
+    # given a vocabulary of words in which </s> is one of the words
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"</s>": 0, "a": 1, "<eos>": 2, "?": 3}, unk_token="?"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+    assert named(tokenizer, end_tokens(tokenizer)) == ["<eos>"]
+
+
+@pytest.mark.parametrize("family", [families.llama3, families.qwen, families.gemma])
+def test_tokens_decode_as_they_stand_in_a_text(family: Callable[[], PreTrainedTokenizerBase]) -> None:
+    # given a sentence in tokens
+    tokenizer = family()
+    texts = decode_vocabulary(tokenizer)
+    sentence = "a company revenue of $1,577.00 = 42 % of income"
+    ids = tokenizer.encode(sentence, add_special_tokens=False)
+    # then the texts of the tokens, one after another, are the sentence
+    assert "".join(texts[i] for i in ids) == sentence
+    # and every id has a text, those of tokens added above the vocabulary included
+    assert len(texts) == len(tokenizer) == vocabulary_size(tokenizer)
+
+
+def test_a_byte_to_fall_back_on_decodes_to_its_character_or_to_a_part_of_one() -> None:
+    tokenizer = families.gemma()
+    texts = decode_vocabulary(tokenizer)
+    assert texts[tokenizer.convert_tokens_to_ids("<0x0A>")] == "\n"
+    assert texts[tokenizer.convert_tokens_to_ids("<0xE2>")] == "\ufffd"
+
+
+def test_ids_that_no_token_has_are_empty() -> None:
+    # given a tokenizer with a gap between its ids
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    gap = Tokenizer(models.WordLevel({"a": 0, "revenue": 4, "?": 1}, unk_token="?"))
+    texts = decode_vocabulary(PreTrainedTokenizerFast(tokenizer_object=gap))
+    assert [texts[i].strip() for i in range(5)] == ["a", "?", "", "", "revenue"]
