@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,8 @@ from workers.embedded.target.engine import Engine
 from workers.embedded.target.prompts import Prompts
 from workers.embedded.target.protocol import Limits
 
+log = logging.getLogger(__name__)
+
 DRAIN_S = 5  # for answers in progress after SIGTERM
 
 
@@ -29,13 +32,14 @@ def main(arguments: list[str]) -> int:
     limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
     with ExitStack() as stack:
         answered = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
-        engine = Engine(decoder, options.rows, prompts)
+        rows = decoder.exact_rows(options.rows)
+        if rows != options.rows:
+            log.warning("this machine's kernels mix rows: answering one request at a time")
+        engine = Engine(decoder, rows, prompts)
         stack.callback(engine.close)
         tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
         name = str(dtype).removeprefix("torch.")
-        service = Service(
-            engine, prompts, limits, tokenizer, options.model, name, options.rows, options.api_key, answered
-        )
+        service = Service(engine, prompts, limits, tokenizer, options.model, name, rows, options.api_key, answered)
         uvicorn.run(
             build(service),
             host=options.host,

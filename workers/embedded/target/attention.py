@@ -1,8 +1,8 @@
 """Attention of one new token in each row, over that row's own keys and values.
 
 A row's arithmetic must be a function of the row alone.  Short rows are padded to a bucket that their own length
-chooses and go through one call of a fixed batch shape; long rows, where a call costs little beside its work, go
-alone.  Either way the shape that a row sees never depends on its neighbours.
+chooses and go through one call of a fixed batch shape, where this machine does that exactly (see `exactness`); all
+others go alone.  Either way the shape that a row sees never depends on its neighbours.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ class Plan:
     alone: tuple[tuple[int, int], ...]
 
 
-def plan(lengths: Mapping[int, int], rows: int, dtype: torch.dtype) -> Plan:
-    """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included."""
+def plan(lengths: Mapping[int, int], rows: int, dtype: torch.dtype, longest: int) -> Plan:
+    """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included.
+
+    Rows of up to `longest` positions are batched: the last of `BUCKETS`, or 0 where batches are not exact.
+    """
     members: dict[int, list[int]] = {}
     for row, length in sorted(lengths.items()):
-        if length <= PADDED:
+        if length <= longest:
             members.setdefault(next(bucket for bucket in BUCKETS if length <= bucket), []).append(row)
     calls = tuple(_call(bucket, inside, lengths, rows, dtype) for bucket, inside in sorted(members.items()))
-    alone = tuple((row, length) for row, length in sorted(lengths.items()) if length > PADDED)
+    alone = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
     return Plan(calls, alone)
 
 
@@ -60,10 +63,14 @@ def attend(query: torch.Tensor, kv: torch.Tensor, steps: Plan) -> torch.Tensor:
     grouped = query.view(rows, kv.shape[2], -1, d)
     out = torch.zeros_like(grouped)
     for call in steps.calls:
-        keys, values = kv[:, 0, :, : call.bucket], kv[:, 1, :, : call.bucket]
-        found = scaled_dot_product_attention(grouped, keys, values, attn_mask=call.mask)
-        out[call.rows] = found[call.rows]
+        out[call.rows] = batched(grouped, kv, call.mask)[call.rows]
     for row, length in steps.alone:
         keys, values = kv[row : row + 1, 0, :, :length], kv[row : row + 1, 1, :, :length]
         out[row] = scaled_dot_product_attention(grouped[row : row + 1], keys, values)[0]
     return out.reshape(rows, heads * d)
+
+
+def batched(grouped: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """All rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back."""
+    bucket = mask.shape[3]
+    return scaled_dot_product_attention(grouped, kv[:, 0, :, :bucket], kv[:, 1, :, :bucket], attn_mask=mask)

@@ -7,8 +7,9 @@ So a prompt is always alone, and a step always has all rows, used or not: no ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import torch
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import Plan, attend
+from workers.embedded.target.attention import PADDED, Plan, attend, plan
+from workers.embedded.target.exactness import attention_is_exact, linears_are_exact
 from workers.embedded.target.rows import Rows
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -83,6 +85,14 @@ class Decoder:
     def rows(self, count: int) -> Rows:
         return Rows(len(self._layers), count, self.kv_heads, self.d, self.dtype)
 
+    def exact_rows(self, wanted: int) -> int:
+        """How many rows this machine can step with no row's bits depending on another: `wanted`, or else 1."""
+        layer = self._layers[0]
+        matrices = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
+        rows = wanted if linears_are_exact(matrices, wanted) else 1
+        self._longest_batched(rows)  # asked now, so that the first answer need not wait for it
+        return rows
+
     def prefill(self, ids: Sequence[int]) -> Prompt:
         """Run one prompt, alone."""
         length = len(ids)
@@ -100,15 +110,26 @@ class Decoder:
             x = self._block(x, layer, self._cos[:length], self._sin[:length], whole)
         return Prompt(torch.stack(kept), self._logits(x[-1:])[0])
 
-    def step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, plan: Plan) -> torch.Tensor:
-        """One token in every row: tokens [rows] at positions [rows] -> logits [rows, vocabulary] float32."""
+    def step(self, entering: Mapping[int, tuple[int, int]], rows: Rows) -> torch.Tensor:
+        """One token in each row in use -> logits [rows, vocabulary] float32. `entering`: (token, position) by row.
+
+        The logits of the rows that are not named mean nothing.
+        """
+        tokens, positions = torch.zeros(2, rows.count, dtype=torch.int64)
+        for row, (token, position) in entering.items():
+            tokens[row], positions[row] = token, position
+        lengths = {row: position + 1 for row, (_, position) in entering.items()}
+        steps = plan(lengths, rows.count, self.dtype, self._longest_batched(rows.count))
+        return self._step(tokens, positions, rows, steps)
+
+    def _step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, steps: Plan) -> torch.Tensor:
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._embedding[tokens]
         for number, layer in enumerate(self._layers):
 
             def own(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
                 query, key = qk[:, : self.heads], qk[:, self.heads :]
-                return attend(query, rows.put(number, torch.stack((key, value), 1), positions), plan)
+                return attend(query, rows.put(number, torch.stack((key, value), 1), positions), steps)
 
             x = self._block(x, layer, cos, sin, own)
         return self._logits(x)
@@ -126,6 +147,10 @@ class Decoder:
         x = x + linear(look(qk, value), layer.out)
         gate, up = linear(rms_norm(x, hidden, layer.after, self._eps), layer.gate_up).chunk(2, -1)
         return x + linear(silu(gate) * up, layer.down)
+
+    @lru_cache(maxsize=4)  # noqa: B019  (a decoder lives as long as its process)
+    def _longest_batched(self, rows: int) -> int:
+        return PADDED if attention_is_exact(rows, self.heads, self.kv_heads, self.d, self.dtype) else 0
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
         return linear(rms_norm(x, x.shape[-1:], self._norm, self._eps), self._head).float()

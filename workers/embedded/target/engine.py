@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.embedded.target.attention import plan
 from workers.embedded.target.biases import Biases
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.prompts import Prompts
@@ -42,6 +41,11 @@ class Running:
     bias: torch.Tensor | None
     cached_tokens: int
     produced: list[int]
+
+    @property
+    def position(self) -> int:
+        """Where the last produced token stands in the text."""
+        return len(self.job.request.input_ids) + len(self.produced) - 1
 
 
 class Engine:
@@ -152,18 +156,11 @@ class Engine:
                 self._finish(row, running, Finished(tuple(running.produced), running.cached_tokens, "abort"))
 
     def _step(self) -> None:
-        count = len(self._running)
-        tokens = torch.zeros(count, dtype=torch.int64)
-        positions = torch.zeros(count, dtype=torch.int64)
         active = {row: running for row, running in enumerate(self._running) if running is not None}
         if not active:
             return
-        for row, running in active.items():
-            tokens[row] = running.produced[-1]
-            positions[row] = len(running.job.request.input_ids) + len(running.produced) - 1
-        lengths = {row: int(positions[row]) + 1 for row in active}
-        steps = plan(lengths, count, self._decoder.dtype)
-        logits = self._decoder.step(tokens, positions, self._rows, steps)
+        entering = {row: (running.produced[-1], running.position) for row, running in active.items()}
+        logits = self._decoder.step(entering, self._rows)
         for row, running in active.items():
             self._extend(row, running, logits[row])
 

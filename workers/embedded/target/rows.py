@@ -18,6 +18,7 @@ class Rows:
     """
 
     def __init__(self, layers: int, rows: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
+        self.count = rows
         self._shape = (layers, rows, 2, kv_heads)
         self._d, self._dtype = d, dtype
         self._used = [0] * rows

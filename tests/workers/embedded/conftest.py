@@ -1,0 +1,36 @@
+"""The embedded target as a real process on a random port, shared by all tests that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
+
+from workers.embedded.models import embedded_model
+
+
+@pytest.fixture(scope="session")
+def model_folder() -> Path:
+    return embedded_model()
+
+
+@pytest.fixture(scope="session")
+def labels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labels of SmolLM2's vocabulary: its end token in cluster 0, the rest spread by their id."""
+    folder = tmp_path_factory.mktemp("labels")
+    labels = (np.arange(49152) % (CLUSTERS - 1) + 1).astype(np.uint8)
+    labels[2] = 0
+    np.save(folder / f"{CLUSTERING}.npy", labels)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def target_server(
+    model_folder: Path, labels_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TargetServer]:
+    log = tmp_path_factory.mktemp("target") / "requests.jsonl"
+    with serving(model_folder, labels_folder, log) as server:
+        yield server

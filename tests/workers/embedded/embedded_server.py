@@ -1,0 +1,57 @@
+"""Start the embedded target as a real process, and what its tests agree upon."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+CLUSTERING = "c0ffee" * 4
+CLUSTERS = 6
+
+
+@dataclass(frozen=True)
+class TargetServer:
+    url: str
+    requests_log: Path
+    process: subprocess.Popen[bytes]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(model: Path, labels: Path, log: Path, *options: str) -> Iterator[TargetServer]:
+    """A ready server; it is gone afterwards."""
+    port = free_port()
+    command = [sys.executable, "-m", "workers.embedded.target", "--model", model, "--port", port]
+    command += ["--labels", labels, "--requests-log", log, *options]
+    process = subprocess.Popen([str(word) for word in command])
+    try:
+        yield TargetServer(_ready(f"http://127.0.0.1:{port}", process), log, process)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _ready(url: str, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + 120
+    with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=3)) as http:
+        while time.monotonic() < deadline:
+            assert process.poll() is None, "the target server ended while it started"
+            try:
+                if http.get(f"{url}/health", timeout=5).status_code == 200:
+                    return url
+            except httpx.ConnectError:
+                continue  # retries inside the transport back off
+    raise AssertionError("the target server did not become ready")

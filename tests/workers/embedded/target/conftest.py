@@ -1,0 +1,61 @@
+"""Small models with random weights, of the shapes that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+
+def _save(config: Any, folder: Path) -> Path:
+    torch.manual_seed(5)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every matrix as in SmolLM2-135M, so that the same kernels run, but three layers instead of thirty."""
+    config = LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=3,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=2048,
+        rope_theta=100000.0,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+        eos_token_id=2,
+    )
+    return _save(config, tmp_path_factory.mktemp("wide"))
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny model of a family: "llama", "qwen2" or "qwen3"."""
+    sizes: dict[str, Any] = {
+        "vocab_size": 500,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 1024,
+        "initializer_range": 0.2,
+        "eos_token_id": [2, 7],
+    }
+    classes = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
+
+    def make(family: str) -> Path:
+        if family == "qwen2":
+            sizes.pop("head_dim", None)
+        return _save(classes[family](**sizes), tmp_path_factory.mktemp(family))
+
+    return make

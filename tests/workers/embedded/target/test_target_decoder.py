@@ -1,0 +1,108 @@
+"""The decoder gives transformers' answers, and gives each row the same bits in any company."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from workers.embedded.target.decoder import Decoder, Prompt
+from workers.embedded.target.rows import Rows
+
+ROWS = 16
+CLEAR = 1e-2  # between the two highest logits
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def _clear_agreements(folder: Path, prompt: list[int], new: int) -> int:
+    """Follow a plain transformers loop under a bias; returns how many of its tokens were clear, all of them ours too.
+
+    Where its two highest logits are close either may win in other arithmetic, and its choice is followed.
+    """
+    decoder = Decoder(folder, torch.float32)
+    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    bias = torch.randn(decoder.vocabulary, generator=torch.Generator().manual_seed(1))
+    rows = decoder.rows(4)
+    known = decoder.prefill(prompt)
+    rows.admit(2, known.kv, new)
+    ids, ours, clear = list(prompt), known.logits, 0
+    for _ in range(new):
+        logits = reference(torch.tensor([ids])).logits[0, -1]
+        torch.testing.assert_close(ours, logits, atol=2e-3, rtol=1e-3)
+        best, second = (logits + bias).topk(2).values
+        token = int((logits + bias).argmax())
+        if best - second > CLEAR:
+            assert int((ours + bias).argmax()) == token
+            clear += 1
+        ours = decoder.step({2: (token, len(ids))}, rows)[2]
+        ids.append(token)
+    return clear
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_greedy_tokens_are_those_of_transformers(family: str, small_model: Callable[[str], Path]) -> None:
+    # A prompt that begins in the smaller bucket and ends in the larger one.
+    prompt = torch.randint(500, (250,), generator=torch.Generator().manual_seed(3)).tolist()
+    assert _clear_agreements(small_model(family), prompt, 16) >= 12
+
+
+def test_a_row_that_outgrows_the_buckets_keeps_its_answer(small_model: Callable[[str], Path]) -> None:
+    prompt = torch.randint(500, (506,), generator=torch.Generator().manual_seed(4)).tolist()
+    assert _clear_agreements(small_model("llama"), prompt, 16) >= 12
+
+
+def test_the_embedded_model_answers_as_in_transformers(model_folder: Path) -> None:
+    prompt = torch.randint(17, 49152, (40,), generator=torch.Generator().manual_seed(6)).tolist()
+    assert _clear_agreements(model_folder, prompt, 6) >= 4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_row_has_the_same_bits_whatever_its_neighbours_and_its_place(wide_model: Path, dtype: torch.dtype) -> None:
+    decoder = Decoder(wide_model, dtype)
+    draw = torch.Generator().manual_seed(11)
+    lengths = (1, 7, 180, 255, 256, 257, 400, 511, 512, 513, 700)
+    prompts = [decoder.prefill(torch.randint(49152, (n,), generator=draw).tolist()) for n in lengths]
+
+    # Given: each prompt's next logits when it is alone, in row 0.
+    alone = [_together(decoder, decoder.rows(ROWS), {0: prompt})[0] for prompt in prompts]
+
+    # When: they come in random company and in random rows, into rows that held others before.
+    rows = decoder.rows(ROWS)
+    for _ in range(12):
+        order = torch.randperm(len(prompts), generator=draw).tolist()[: int(torch.randint(1, 12, (1,), generator=draw))]
+        places = torch.randperm(ROWS, generator=draw).tolist()
+        placed = dict(zip(places, order, strict=False))
+        found = _together(decoder, rows, {row: prompts[number] for row, number in placed.items()})
+
+        # Then: not a bit is different.
+        for row, number in placed.items():
+            assert torch.equal(found[row], alone[number]), f"prompt of {lengths[number]} in row {row} beside {placed}"
+
+
+def _together(decoder: Decoder, rows: Rows, prompts: dict[int, Prompt]) -> torch.Tensor:
+    for row, prompt in prompts.items():
+        rows.admit(row, prompt.kv, 4)
+    entering = {row: (int(prompt.logits.argmax()), prompt.kv.shape[3]) for row, prompt in prompts.items()}
+    return decoder.step(entering, rows)
+
+
+def test_the_same_prompt_gives_the_same_bits_twice(wide_model: Path) -> None:
+    decoder = Decoder(wide_model, torch.bfloat16)
+    first, second = decoder.prefill([5, 6, 7]), decoder.prefill([5, 6, 7])
+    assert torch.equal(first.logits, second.logits) and torch.equal(first.kv, second.kv)
+
+
+def test_a_model_of_another_shape_is_refused_with_its_name(tmp_path: Path) -> None:
+    config = LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                         num_attention_heads=2, num_key_value_heads=1, hidden_act="gelu")  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="llama with gelu"):
+        Decoder(tmp_path, torch.float32)

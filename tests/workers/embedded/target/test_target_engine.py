@@ -1,0 +1,154 @@
+"""The engine answers each request as if it were alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from workers.embedded.target.decoder import Decoder
+from workers.embedded.target.engine import Engine, EngineStopped
+from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.protocol import Finished, Request, Sampling
+from workers.steering.parameters import Steering
+
+VOCABULARY = 49152
+WAIT_S = 120
+
+
+@contextmanager
+def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[tuple[Engine, Prompts]]:
+    prompts = Prompts(kept_bytes)
+    engine = Engine(decoder, rows, prompts)
+    try:
+        yield engine, prompts
+    finally:
+        engine.close()
+
+
+def _mixed_requests(count: int) -> list[Request]:
+    """Prompts of all lengths, greedy and sampled, steered and not, short and longer answers."""
+    draw = random.Random(17)
+    labels = (np.arange(VOCABULARY) % 5).astype(np.uint8)
+    made = []
+    for number in range(count):
+        length = draw.choice((3, 60, 200, 250, 300, 505, 600))
+        sampling = Sampling(
+            max_new_tokens=draw.randint(4, 14),
+            temperature=draw.choice((0.0, 0.0, 0.8)),
+            top_p=draw.choice((1.0, 0.9)),
+            top_k=draw.choice((-1, 20)),
+            sampling_seed=number,
+        )
+        deltas = np.asarray([draw.uniform(-2, 2) for _ in range(5)], dtype=np.float32)
+        steering = draw.choice((None, Steering("ab" * 16, labels, deltas)))
+        ids = tuple(draw.randrange(VOCABULARY) for _ in range(length))
+        made.append(Request(str(number), ids, sampling, frozenset({2}), steering))
+    return made
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_an_answer_never_depends_on_what_else_is_in_flight(wide_model: Path, dtype: torch.dtype) -> None:
+    requests = _mixed_requests(14)
+    draw = random.Random(23)
+    with running(Decoder(wide_model, dtype)) as (engine, prompts):
+        # Given: the answers of requests that were alone, none of their prompts known before.
+        alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in requests]
+        assert len(set(alone)) == len(requests)
+
+        for known in (True, False, True):
+            # When: they come all at once, most of them twice, in random order, with known and unknown prompts.
+            if not known:
+                prompts.flush()
+            order = [*range(len(requests)), *draw.sample(range(len(requests)), 9)]
+            draw.shuffle(order)
+            jobs = [(number, engine.submit(requests[number])) for number in order]
+
+            # Then: every answer is the one that it was.
+            for number, job in jobs:
+                assert job.done.result(WAIT_S).output_ids == alone[number]
+
+
+def test_requests_that_join_in_the_middle_change_nothing(wide_model: Path) -> None:
+    first, *later = _mixed_requests(6)
+    with running(Decoder(wide_model, torch.bfloat16), rows=4) as (engine, _):
+        alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in (first, *later)]
+        jobs = [engine.submit(first)]
+        for request in later:
+            # One by one, each submitted by the completion of none: rows fill while others are decoding.
+            jobs.append(engine.submit(request))
+            jobs[0].done.exception(WAIT_S)
+        assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
+
+
+def test_a_known_prompt_is_not_computed_again(wide_model: Path) -> None:
+    request = _mixed_requests(1)[0]
+    with running(Decoder(wide_model, torch.bfloat16)) as (engine, prompts):
+        assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
+        assert engine.submit(request).done.result(WAIT_S).cached_tokens == len(request.input_ids)
+        prompts.flush()
+        assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
+
+
+def test_kept_prompts_stay_within_their_bound_and_the_oldest_goes_first(wide_model: Path) -> None:
+    decoder = Decoder(wide_model, torch.bfloat16)
+    with torch.inference_mode():
+        made = [decoder.prefill([number] * 10) for number in range(3)]
+    prompts = Prompts(made[0].bytes * 2)
+    prompts.put([0] * 10, made[0])
+    prompts.put([1] * 10, made[1])
+    assert prompts.get([0] * 10) is made[0]
+    prompts.put([2] * 10, made[2])
+    assert prompts.get([1] * 10) is None and prompts.get([0] * 10) is made[0] and prompts.get([2] * 10) is made[2]
+    assert prompts.bytes == made[0].bytes * 2
+
+
+def _endless(rid: str) -> Request:
+    return Request(rid, (1, 2, 3), Sampling(max_new_tokens=1500, temperature=0.0), frozenset(), None)
+
+
+def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
+    with running(Decoder(wide_model, torch.bfloat16), rows=1) as (engine, _):
+        endless, waiting = engine.submit(_endless("a")), engine.submit(_endless("b"))
+        next_one = engine.submit(_mixed_requests(1)[0])
+        engine.abort("b")
+        engine.abort("a")
+        assert endless.done.result(WAIT_S).reason == "abort"
+        assert waiting.done.result(WAIT_S) == Finished((), 0, "abort")
+        assert next_one.done.result(WAIT_S).reason in ("stop", "length")
+        assert engine.in_flight == (0, 0)
+
+
+def test_a_closed_engine_fails_what_it_has_not_answered(wide_model: Path) -> None:
+    with running(Decoder(wide_model, torch.bfloat16), rows=1) as (engine, _):
+        jobs = [engine.submit(_endless(rid)) for rid in "ab"]
+        engine.close()
+        for job in jobs:
+            with pytest.raises(EngineStopped):
+                job.done.result(WAIT_S)
+        with pytest.raises(EngineStopped):
+            engine.submit(_endless("c"))
+
+
+def test_the_least_tokens_come_before_any_end_and_the_end_token_is_reported(wide_model: Path) -> None:
+    # Given: a bias that makes token 2 win every time.
+    labels = np.zeros(VOCABULARY, dtype=np.uint8)
+    labels[2] = 1
+    steering = Steering("cd" * 16, labels, np.asarray([0, 900], dtype=np.float32))
+
+    def ask(engine: Engine, **sampling: int) -> Finished:
+        chosen = Sampling(temperature=0.0, **sampling)
+        return engine.submit(Request("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
+
+    with running(Decoder(wide_model, torch.bfloat16)) as (engine, _):
+        at_once = ask(engine, max_new_tokens=8)
+        assert (at_once.output_ids, at_once.reason, at_once.matched, at_once.text_ids) == ((2,), "stop", 2, ())
+        later = ask(engine, max_new_tokens=8, min_new_tokens=3)
+        assert len(later.output_ids) == 4 and 2 not in later.text_ids and later.reason == "stop"
+        capped = ask(engine, max_new_tokens=3, min_new_tokens=3)
+        assert len(capped.output_ids) == 3 and capped.reason == "length" and capped.matched is None

@@ -1,0 +1,213 @@
+"""The embedded server's HTTP surface, as a client of SGLang's /generate meets it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
+from transformers import AutoTokenizer
+
+from workers.steering.reference import reference_string
+
+
+@pytest.fixture
+def http(target_server: TargetServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=target_server.url, trust_env=False, timeout=120) as client:
+        yield client
+    assert target_server.process.poll() is None, "the server died"
+
+
+def _steered(deltas: list[float], **sampling: Any) -> dict[str, Any]:
+    params = {"clustering": CLUSTERING, "deltas": deltas}
+    return {
+        "input_ids": [504, 3575, 282],
+        "sampling_params": {"temperature": 0, "max_new_tokens": 6, "custom_params": params, **sampling},
+        "custom_logit_processor": reference_string(),
+    }
+
+
+def test_the_reply_has_sglangs_form(http: httpx.Client, model_folder: Any) -> None:
+    text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
+    asked = {"text": text, "rid": "one", "sampling_params": {"temperature": 0, "max_new_tokens": 24}}
+    reply = http.post("/generate", json=asked).json()
+
+    meta = reply["meta_info"]
+    assert "Paris" in reply["text"] and "<|im_end|>" not in reply["text"]
+    assert meta["id"] == "one" and meta["e2e_latency"] > 0
+    # Like SGLang, the server counts and returns the token that stopped the answer.
+    assert meta["finish_reason"] == {"type": "stop", "matched": 2} and reply["output_ids"][-1] == 2
+    assert meta["completion_tokens"] == len(reply["output_ids"])
+    ids = AutoTokenizer.from_pretrained(model_folder)(text)["input_ids"]
+    assert meta["prompt_tokens"] == len(ids)
+
+    again = http.post("/generate", json={**asked, "text": None, "input_ids": ids}).json()
+    assert again["output_ids"] == reply["output_ids"]
+    assert again["meta_info"]["cached_tokens"] == len(ids)
+
+
+def test_deltas_steer_and_zero_deltas_change_nothing(http: httpx.Client) -> None:
+    plain = http.post("/generate", json={"input_ids": [504, 3575, 282],
+                                         "sampling_params": {"temperature": 0, "max_new_tokens": 6}})  # fmt: skip
+    zero = http.post("/generate", json=_steered([0.0] * CLUSTERS))
+    only_three = http.post("/generate", json=_steered([0, 0, 0, 500, 0, 0]))
+    end_at_once = http.post("/generate", json=_steered([500, 0, 0, 0, 0, 0]))
+
+    assert zero.json()["output_ids"] == plain.json()["output_ids"]
+    assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three.json()["output_ids"])
+    assert end_at_once.json()["output_ids"] == [2]
+
+
+def test_a_list_of_prompts_gives_a_list_of_the_same_answers(http: httpx.Client) -> None:
+    sampling = {"temperature": 0, "max_new_tokens": 5}
+    several = http.post("/generate", json={"text": ["The sky is", "Two and two"], "sampling_params": sampling}).json()
+    single = [http.post("/generate", json={"text": text, "sampling_params": sampling}).json()
+              for text in ("The sky is", "Two and two")]  # fmt: skip
+    assert [one["output_ids"] for one in several] == [one["output_ids"] for one in single]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"text": "a", "sampling_params": {"seed": 1}}, "seed"),
+        ({"text": "a", "sampling_params": {"frequency_penalty": 1.0}}, "frequency_penalty"),
+        ({"text": "a", "sampling_params": {"temperature": -1}}, "temperature"),
+        ({"text": "a", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
+        ({"text": "a", "sampling_params": {"top_k": 0}}, "top_k"),
+        ({"text": "a", "stream": True}, "stream"),
+        ({"text": "a", "input_ids": [1]}, "either"),
+        ({}, "either"),
+        ({"text": ""}, "empty"),
+        ({"input_ids": [49152]}, "vocabulary"),
+        ({"input_ids": [-1]}, "input_ids"),
+        ({"input_ids": [5] * 8150}, "context length"),
+        (_steered([0.0] * (CLUSTERS - 1)), "5 numbers"),
+        (_steered([0.0] * CLUSTERS) | {"custom_logit_processor": None}, "go together"),
+        ({"text": "a", "custom_logit_processor": reference_string()}, "go together"),
+        (_steered([2000.0] * CLUSTERS), "-1000"),
+        (_steered([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_with_a_reason(
+    http: httpx.Client, body: dict[str, Any], said: str
+) -> None:
+    response = http.post("/generate", json=body)
+    assert response.status_code == 400
+    assert said in response.json()["error"]["message"]
+
+
+def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client) -> None:
+    evil = b"\x80\x04cos\nsystem\n."
+    response = http.post(
+        "/generate", json=_steered([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": evil.hex()})}
+    )
+    assert response.status_code == 400 and "os.system" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"text": "a", "sampling_params": {"temperature": NaN}}'])
+def test_what_is_not_a_request_is_refused(http: httpx.Client, raw: bytes) -> None:
+    assert http.post("/generate", content=raw).status_code == 400
+
+
+def test_the_real_model_answers_the_same_in_any_company(http: httpx.Client) -> None:
+    draw = random.Random(3)
+    bodies = []
+    for number in range(8):
+        deltas = [draw.uniform(-3, 3) for _ in range(CLUSTERS)]
+        body = _steered(deltas, temperature=draw.choice((0, 0.7)), sampling_seed=number, max_new_tokens=8)
+        bodies.append(body | {"input_ids": [draw.randrange(17, 49152) for _ in range(draw.choice((10, 120, 252)))]})
+
+    alone = [http.post("/generate", json=body).json()["output_ids"] for body in bodies]
+    assert http.post("/flush_cache").status_code == 200
+    order = draw.sample(range(8), 8) + draw.sample(range(8), 8)
+    with ThreadPoolExecutor(16) as threads:
+        replies = list(threads.map(lambda number: http.post("/generate", json=bodies[number]).json(), order))
+
+    assert [reply["output_ids"] for reply in replies] == [alone[number] for number in order]
+
+
+def _in_flight(http: httpx.Client) -> tuple[int, int]:
+    info = http.get("/server_info").json()
+    return info["num_running_reqs"], info["num_waiting_reqs"]
+
+
+def _until(http: httpx.Client, wanted: tuple[int, int]) -> None:
+    deadline = time.monotonic() + 60
+    while _in_flight(http) != wanted:
+        assert time.monotonic() < deadline, f"still {_in_flight(http)}"
+
+
+def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server: TargetServer) -> None:
+    body = json.dumps({"input_ids": [5, 6], "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}).encode()
+    host, port = target_server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        head = f"POST /generate HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        _until(http, (1, 0))
+    _until(http, (0, 0))
+
+
+def test_an_aborted_request_answers_with_what_it_has(http: httpx.Client) -> None:
+    body = {"input_ids": [5], "rid": "stop-me", "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(http.post, "/generate", json=body)
+        _until(http, (1, 0))
+        assert http.post("/abort_request", json={"rid": "stop-me"}).status_code == 200
+        reply = answer.result(60).json()
+    assert reply["meta_info"]["finish_reason"]["type"] == "abort" and reply["output_ids"]
+
+
+def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
+    body = {"input_ids": [random.Random(8).randrange(17, 49152) for _ in range(2500)],
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0}}  # fmt: skip
+    slowest, answered = 0.0, 0
+    with ThreadPoolExecutor(1) as threads:
+        long = threads.submit(http.post, "/generate", json=body)
+        while not long.done():
+            start = time.perf_counter()
+            assert http.get("/health").status_code == 200
+            slowest = max(slowest, time.perf_counter() - start)
+            answered += 1
+        assert long.result().json()["meta_info"]["prompt_tokens"] == 2500
+    assert answered > 10 and slowest < 1
+
+
+def test_what_the_server_says_of_itself(http: httpx.Client, model_folder: Any) -> None:
+    assert http.get("/model_info").json()["model_path"] == str(model_folder)
+    assert http.get("/health_generate").status_code == 200
+    info = http.get("/server_info").json()
+    assert info["context_length"] == 8192 and info["dtype"] in ("bfloat16", "float32")
+
+
+def test_each_answer_leaves_one_line_and_a_refusal_none(http: httpx.Client, target_server: TargetServer) -> None:
+    before = len(target_server.requests_log.read_text().splitlines())
+    for rid in ("first", "second"):
+        http.post("/generate", json=_steered([1.0] * CLUSTERS) | {"rid": rid})
+    http.post("/generate", json=_steered([0.5] * CLUSTERS) | {"rid": "third"})
+    http.post("/generate", json=_steered([0.5]))
+    lines = [json.loads(line) for line in target_server.requests_log.read_text().splitlines()[before:]]
+    assert [line["rid"] for line in lines] == ["first", "second", "third"]
+    assert lines[0]["sha256"] == lines[1]["sha256"] != lines[2]["sha256"]
+    assert all(len(line["sha256"]) == hashlib.sha256().digest_size * 2 for line in lines)
+
+
+def test_with_a_key_only_health_is_open(model_folder: Path, labels_folder: Path, tmp_path: Path) -> None:
+    with (
+        serving(model_folder, labels_folder, tmp_path / "log", "--api-key", "secret", "--rows", "2") as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
+    ):
+        body = {"text": "a", "sampling_params": {"max_new_tokens": 1}}
+        assert client.get("/health").status_code == 200
+        assert client.get("/server_info").status_code == 401
+        assert client.post("/generate", json=body).status_code == 401
+        assert client.post("/generate", json=body, headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert client.post("/generate", json=body, headers={"Authorization": "Bearer secret"}).status_code == 200

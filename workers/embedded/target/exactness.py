@@ -1,0 +1,68 @@
+"""Whether this machine's kernels keep rows apart to the last bit, asked of the machine itself at start.
+
+Nothing promises it: a kernel may choose its path by a thread's scratch memory, and so by the place of a row.  (So
+does float32 attention on x86: half of the rows go through another thread's buffer, and differ.)  A probe of real
+shapes costs a fraction of a second, and what fails it is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.nn.functional import linear
+
+from workers.embedded.target.attention import BUCKETS, batched
+
+TRIALS = 2  # of each place
+
+
+def attention_is_exact(rows: int, heads: int, kv_heads: int, d: int, dtype: torch.dtype) -> bool:
+    """Whether batched attention gives a row the same bits in every place and beside any neighbours."""
+    draw = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw).to(dtype)
+
+    for bucket in BUCKETS:
+        # One position less than the bucket, so that the mask does its part; a block of twice the capacity as well.
+        mask = torch.zeros(rows, 1, 1, bucket, dtype=dtype)
+        mask[..., -1] = float("-inf")
+        query, kv = normal(kv_heads, heads // kv_heads, d), normal(2, kv_heads, BUCKETS[-1], d)
+
+        def placed(
+            row: int, query: torch.Tensor = query, kv: torch.Tensor = kv, mask: torch.Tensor = mask
+        ) -> torch.Tensor:
+            queries = normal(rows, *query.shape)
+            block = normal(rows, 2, kv_heads, BUCKETS[-1] * (1 + row % 2), d)
+            queries[row], block[row, :, :, : BUCKETS[-1]] = query, kv
+            return batched(queries, block, mask)[row]
+
+        if not _same_everywhere(placed, rows):
+            return False
+    return True
+
+
+def linears_are_exact(weights: Sequence[torch.Tensor], rows: int) -> bool:
+    """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
+    draw = torch.Generator().manual_seed(0)
+
+    def normal(count: int, weight: torch.Tensor) -> torch.Tensor:
+        return torch.randn(count, weight.shape[1], generator=draw).to(weight.dtype)
+
+    def exact(weight: torch.Tensor) -> bool:
+        x = normal(1, weight)
+
+        def placed(row: int) -> torch.Tensor:
+            full = normal(rows, weight)
+            full[row] = x
+            return linear(full, weight)[row]
+
+        return _same_everywhere(placed, rows)
+
+    return all(exact(weight) for weight in weights)
+
+
+def _same_everywhere(placed: Callable[[int], torch.Tensor], rows: int) -> bool:
+    first = placed(0)
+    return all(torch.equal(placed(row), first) for row in [*range(rows)] * TRIALS)
