@@ -1,0 +1,96 @@
+"""Prompts reach the model through its chat template, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast
+
+from tasks.gpu.prompt import fill, load_tokenizer, render, stop_ids
+
+TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
+
+
+def _tokenizer(turn_end: str, eos: str, template_end: str | None = None) -> Any:
+    """A byte-level tokenizer whose chat template ends each turn as told."""
+    alphabet = sorted(ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
+    special = sorted({eos, turn_end, "<|user|>", "<|assistant|>", "<|system|>"})
+    backend.decoder = ByteLevelDecoder()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=eos)
+    tokenizer.add_special_tokens({"additional_special_tokens": special})
+    end = turn_end if template_end is None else template_end
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}" + end + "{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    return tokenizer
+
+
+def _text(tokenizer: Any, ids: list[int]) -> str:
+    raw = "".join(tokenizer.convert_ids_to_tokens(ids))
+    letters = {letter: byte for byte, letter in _bytes_to_letters().items()}
+    return "".join(chr(letters[letter]) if letter in letters else letter for letter in raw)
+
+
+def _bytes_to_letters() -> dict[int, str]:
+    """What the byte-level alphabet writes for a newline and a space."""
+    return {10: "Ċ", 32: "Ġ"}
+
+
+def test_every_newline_of_the_template_reaches_the_ids() -> None:
+    tokenizer = _tokenizer("<end>", "<end>")
+    ids = render(tokenizer, "Be\nbrief.", TEMPLATE, "line one\nline two", "How much?")
+    assert _text(tokenizer, ids) == (
+        "<|system|>Be\nbrief.<end><|user|>Read this.\n\nline one\nline two\n\nQuestion: How much?\n<end><|assistant|>"
+    )
+    assert tokenizer.convert_ids_to_tokens(ids).count("Ċ") == 7
+
+
+def test_an_empty_system_prompt_is_left_out() -> None:
+    tokenizer = _tokenizer("<end>", "<end>")
+    assert _text(tokenizer, render(tokenizer, "", "{query}", "", "x")) == "<|user|>x<end><|assistant|>"
+
+
+def test_braces_in_the_texts_stay_what_they_are() -> None:
+    hostile = "{query} {0} {context.__class__} {{x}} %s $y \\1 \\g<1>"
+    assert fill("a {context} b {query} {other} {}", hostile, "{context}") == f"a {hostile} b {{context}} {{other}} {{}}"
+
+
+def test_a_dedicated_end_of_turn_token_stops_an_answer_beside_the_eos() -> None:
+    tokenizer = _tokenizer("<|eot|>", "<|endoftext|>")
+    both = {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|eot|>")}
+    assert len(both) == 2 and set(stop_ids(tokenizer)) == both
+
+
+def test_one_token_for_both_is_one_stop() -> None:
+    tokenizer = _tokenizer("<end>", "<end>", template_end="<end>\n")
+    assert stop_ids(tokenizer) == (tokenizer.eos_token_id,)
+
+
+def test_a_turn_that_ends_in_plain_text_leaves_the_eos() -> None:
+    tokenizer = _tokenizer("<end>", "<end>", template_end=" ###<|user|>")
+    assert stop_ids(tokenizer) == (tokenizer.eos_token_id,)
+
+
+def test_white_space_before_the_end_of_turn_is_passed_over() -> None:
+    tokenizer = _tokenizer("<|eot|>", "<|endoftext|>", template_end=" \n<|eot|>")
+    assert tokenizer.convert_tokens_to_ids("<|eot|>") in stop_ids(tokenizer)
+
+
+def test_a_model_without_chat_template_is_refused() -> None:
+    tokenizer = _tokenizer("<end>", "<end>")
+    tokenizer.chat_template = None
+    with pytest.raises(ValueError, match="no chat template"):
+        render(tokenizer, "", "{query}", "", "x")
+
+
+def test_a_tokenizer_is_loaded_once(tmp_path: Path) -> None:
+    _tokenizer("<end>", "<end>").save_pretrained(tmp_path)
+    assert load_tokenizer(str(tmp_path)) is load_tokenizer(str(tmp_path))

