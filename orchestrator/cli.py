@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -55,4 +56,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments = command.make_parser().parse_args(parsed.arguments)
     except SystemExit as stop:  # argparse exits with 2 on wrong arguments, which here means a broken run
         sys.exit(1 if stop.code == 2 else stop.code)
-    sys.exit(command.run(arguments))
+    try:
+        status = command.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

@@ -101,16 +101,15 @@ def run_stage(
     store = context.store()
     field = Step(index, stage, phase).field
     with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
-        if store.stage(run_id, plan_name, field) is not None:
+        found = store.situation(run_id, plan_name, field)
+        if found.done:
             return
-        if store.dispatch(run_id, plan_name) != dispatch:
+        if found.dispatch != dispatch:
             raise Ignore(f"{plan_name} was dispatched anew")
-        plan = store.plan(run_id, plan_name)
-        at_work = Stage(store, store.run(run_id), plan, plan.member(index), phase, dispatch)
+        at_work = Stage(store, found.run, found.plan, found.plan.member(index), phase, dispatch)
         started = time.monotonic()
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
         outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))
         outcome["seconds"] = round(time.monotonic() - started, 3)
         store.put_stage(run_id, plan_name, field, outcome)
-    store.wake(run_id)
     log.info("run=%s node=%s stage=%s seconds=%.3f", run_id, at_work.node, stage, outcome["seconds"])

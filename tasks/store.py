@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
@@ -42,6 +43,16 @@ def connect(url: str) -> redis.Redis:
         health_check_interval=15,
         socket_connect_timeout=5,
     )
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a stage finds itself: its run and plan, the plan's latest dispatch, and whether it has been done."""
+
+    run: Run
+    plan: Plan
+    dispatch: int
+    done: bool
 
 
 class Store:
@@ -111,8 +122,16 @@ class Store:
         """The number of a new dispatch of a plan; tasks of an earlier one step aside from here on."""
         return self.redis.hincrby(_plan(run_id, name), "dispatch", 1)
 
-    def dispatch(self, run_id: str, name: str) -> int:
-        return int(_text(self.redis.hget(_plan(run_id, name), "dispatch")) or 0)
+    def situation(self, run_id: str, name: str, stage: str) -> Situation:
+        """All that a stage must know before it begins, in one trip.  Raises: KeyError for an unknown run or plan."""
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.get(_run(run_id, "settings"))
+        pipe.hmget(_plan(run_id, name), ["plan", "dispatch", stage])
+        settings, (plan, dispatch, record) = pipe.execute()
+        if settings is None or plan is None:
+            raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
+        run = Run.from_json(settings.decode())
+        return Situation(run, Plan.from_json(plan.decode()), int(dispatch or 0), record is not None)
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
         """Record what a stage of a member came to; the first record stands."""

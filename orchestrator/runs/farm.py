@@ -11,10 +11,10 @@ import redis
 from celery import Celery
 
 from orchestrator import signals
+from orchestrator.dispatch.sender import make_sender
 from orchestrator.settings import Settings
-from tasks.redis_url import ENVIRONMENT_VARIABLE, queues_url, redacted, store_url
+from tasks.redis_url import queues_url, redacted, store_url
 from tasks.store import Store, connect
-from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
 from workers.queues import QUEUES
@@ -47,7 +47,8 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[OpenF
     """
     if settings.farm == "external":
         line(f"using the farm at {redacted(settings.redis_url)}")
-        yield _connect(settings.redis_url, rules=False, check=lambda: None)
+        with _connected(settings.redis_url, rules=False, check=lambda: None) as external:
+            yield external
         return
     line(f"starting the embedded farm in {settings.farm_dir}")
     try:
@@ -61,7 +62,8 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[OpenF
 
     with farm:
         try:
-            yield _connect(farm.redis_url, rules=farm.endpoint_url is not None, check=check)
+            with _connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
+                yield embedded
         finally:
             if farm.owned:
                 line("taking the embedded farm down")
@@ -85,11 +87,12 @@ def farm_spec(settings: Settings) -> FarmSpec:
     )
 
 
-def _connect(redis_url: str, *, rules: bool, check: Callable[[], None]) -> OpenFarm:
+@contextmanager
+def _connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[OpenFarm]:
     try:
         broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
         store.redis.ping()
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}") from None
-    app = create_app({**os.environ, ENVIRONMENT_VARIABLE: redis_url})
-    return OpenFarm(app, broker, store, rules, check)
+    with make_sender(redis_url) as app:
+        yield OpenFarm(app, broker, store, rules, check)

@@ -12,6 +12,7 @@ from typing import Any
 from celery import Celery
 
 from orchestrator.dispatch.evaluator import POLL_S, Parked
+from orchestrator.dispatch.single import send, task_end
 from orchestrator.settings import Settings, SettingsError, select_indices
 from tasks.dataset import DatasetError, load_examples
 from tasks.records import Example
@@ -59,9 +60,9 @@ def ensure_clustering(
     found = store.fact(run_id, "clustering")
     if found is not None and store.has_clustering(found):
         return found
-    result = app.send_task("gpu.cluster", args=[run_id])
+    task = send(app, "gpu.cluster", [run_id])
     seen, since = "", time.monotonic()
-    while not result.ready():
+    while (ended := task_end(app, task))[0] is None:
         progress = store.fact(run_id, "progress") or ""
         if progress != seen:
             seen, since = progress, time.monotonic()
@@ -71,9 +72,8 @@ def ensure_clustering(
         counted = (int(step["done"]), int(step["total"])) if step.get("total") else None
         watch(step["stage"], counted)
         store.wait(run_id, POLL_S)
-    if result.failed():
-        raise Parked(f"the vocabulary could not be clustered: {result.result}")
-    result.forget()
+    if ended[0] != "SUCCESS":
+        raise Parked(f"the vocabulary could not be clustered: {ended[1]}")
     return str(store.fact(run_id, "clustering"))
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery
-from celery.result import AsyncResult
 
+from orchestrator.dispatch.single import send, task_end
 from orchestrator.output import OutputFolder
 from tasks.cpu.plot import DATA, PICTURES
 from tasks.store import Store
@@ -29,7 +29,7 @@ class Studio:
         self.store = store
         self.run_id = run_id
         self.output = output
-        self._wanted: dict[str, AsyncResult[Any]] = {}
+        self._wanted: dict[str, str] = {}  # file name -> task id
 
     def draw(self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None) -> None:
         """Have all pictures of the run drawn anew."""
@@ -44,16 +44,16 @@ class Studio:
 
     def collect(self) -> None:
         """Write the files that are ready."""
-        for name, result in list(self._wanted.items()):
-            if not result.ready():
+        for name, task in list(self._wanted.items()):
+            status, result = task_end(self.app, task)
+            if status is None:
                 continue
             del self._wanted[name]
             data = self.store.file(self.run_id, name)
-            if result.failed() or data is None:
-                log.warning("run=%s %s could not be made: %s", self.run_id, name, result.result)
+            if status != "SUCCESS" or data is None:
+                log.warning("run=%s %s could not be made: %s", self.run_id, name, result)
             else:
                 self.output.write(name, data)
-            result.forget()
 
     def wait(self, pause: Callable[[], None], until: float, clock: Callable[[], float]) -> None:
         """Collect until nothing is wanted, or until the clock says so."""
@@ -65,4 +65,4 @@ class Studio:
             log.warning("run=%s %s was not made in time", self.run_id, name)
 
     def _want(self, name: str, task: str, arguments: list[Any]) -> None:
-        self._wanted[name] = self.app.send_task(task, args=arguments)
+        self._wanted[name] = send(self.app, task, arguments)

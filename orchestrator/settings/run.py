@@ -33,7 +33,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
         endpoint=_endpoint(s),
         fitness=Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale),
         clusters=Clusters(
-            folder=str(s.clusters_dir),
+            folder=str(s.clusters_dir.resolve()),
             embedder=s.embedder_model,
             components=s.pca_components,
             count=s.kmeans_clusters,

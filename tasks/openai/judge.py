@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +23,7 @@ from tasks.stage import Stage, StageTask, run_stage
 def ask_judge(client: OpenAIClient, settings: Judge, call_id: str) -> Ask:
     """One call to the judge, as `tasks.judging` wants it."""
 
-    def ask(system: str, user: str, schema_name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
         reply = client.ask(
             system,
             user,
@@ -36,7 +36,7 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str) -> Ask:
             seed=settings.seed,
             call_id=call_id,
         )
-        return reply.data
+        return dict(reply.data)
 
     return ask
 

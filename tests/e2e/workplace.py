@@ -75,9 +75,10 @@ class Workplace:
         return (self.output / "evolution_state.json").read_text()
 
     def answered(self, log: str) -> list[str]:
-        """The keys of the calls that a server of the farm has answered, one a call, in order."""
+        """What names each call that a server of the farm has answered, in order."""
         found = sorted((self.farm / "logs").glob(log))
-        return [json.loads(line)["key"] for path in found for line in path.read_text().splitlines()]
+        calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
+        return [call.get("call_id") or call["sha256"] for call in calls if call.get("status", 200) == 200]
 
     def processes(self) -> list[psutil.Process]:
         """What still runs for this workplace: whatever has its folder in its command line or environment."""

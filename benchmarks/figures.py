@@ -1,0 +1,27 @@
+"""What every benchmark does with its figures: print a table, and keep them with what they were measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def write(name: str, figures: dict[str, Any]) -> None:
+    """Write benchmarks/results/<name>.json."""
+    FOLDER.mkdir(exist_ok=True)
+    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    (FOLDER / f"{name}.json").write_text(json.dumps({"when": when, "machine": machine, **figures}, indent=1) + "\n")

@@ -1,0 +1,36 @@
+"""Tasks that do nothing: the farm's stages with empty work, and the same as bare Celery tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+
+from tasks.cpu.gather import gather
+from tasks.plan import QUEUE_OF, Phase, StageName
+from tasks.stage import Stage, StageTask, run_stage
+
+__all__ = ["gather"]
+SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
+
+
+def _define(stage: StageName, queue: str) -> None:
+    def nothing(at_work: Stage) -> dict[str, Any]:
+        return {**SCORE, "delta": 1.0, "scratchpad": ""}
+
+    @shared_task(name=f"{queue}.{stage}", base=StageTask)
+    def of_the_farm(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+        run_stage(stage, (run, plan, index, phase, dispatch), nothing)
+
+    @shared_task(name=f"{queue}.bare_{stage}")
+    def bare(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+        return None
+
+
+for _stage, _queue in QUEUE_OF.items():
+    _define(_stage, _queue)
+
+
+@shared_task(name="cpu.bare_gather")
+def bare_gather(run: str, plan: str, dispatch: int) -> None:
+    return None

@@ -1,0 +1,111 @@
+"""What a user can get wrong: exit 1, the option named, no traceback, nothing started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from workplace import Workplace, orchestrator
+
+WRONG = [
+    ({"POPULATION_SIZE": "-1"}, "CONFIG_POPULATION_SIZE"),
+    ({"SELECTION": ""}, "CONFIG_SELECTION"),
+    ({"CXPB": "1.5"}, "CONFIG_CXPB"),
+    ({"MUTPB": "nan"}, "CONFIG_MUTPB"),
+    ({"NGEN": "many"}, "CONFIG_NGEN"),
+    ({"LAMBDA_SHORTNESS": "2"}, "CONFIG_LAMBDA_SHORTNESS"),
+    ({"TOURNAMENT_SIZE": "9"}, "CONFIG_TOURNAMENT_SIZE"),
+    ({"SELECTION": "truncation", "TRUNCATION_TOP_K": "1"}, "CONFIG_TRUNCATION_TOP_K"),
+    ({"ELITISM_SIZE": "3"}, "CONFIG_ELITISM_SIZE"),
+    ({"FINANCEBENCH_PATH": "nowhere.jsonl"}, "CONFIG_FINANCEBENCH_PATH"),
+    ({"FINANCEBENCH_POOL_INDICES": "0-999", "VALIDATION_INDICES": ""}, "CONFIG_FINANCEBENCH_POOL_INDICES"),
+    ({"NO_SUCH_OPTION": "1"}, "NO_SUCH_OPTION"),
+    ({"SHORTNESS_SCALE": "0"}, "CONFIG_SHORTNESS_SCALE"),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), WRONG, ids=[next(iter(options)) for options, _ in WRONG])
+def test_a_wrong_setting_is_named_and_nothing_starts(workplace: Workplace, options: dict[str, str], named: str) -> None:
+    done = workplace.run(**options)
+    assert done.returncode == 1, done.stdout
+    [line] = [line for line in done.stdout.splitlines() if line]
+    assert named in line
+    assert not workplace.farm.exists()
+    assert not workplace.output.exists()
+
+
+def test_deltas_of_other_clusters_are_refused(workplace: Workplace, tmp_path: Path) -> None:
+    deltas = tmp_path / "deltas.json"
+    deltas.write_text(json.dumps({"0": 0.0, "1": 0.0}))
+    done = workplace.run(INITIAL_DELTAS_PATH=str(deltas))
+    assert done.returncode == 1
+    assert "CONFIG_INITIAL_DELTAS_PATH" in done.stdout
+    assert not workplace.farm.exists()
+
+
+def test_every_wrong_option_has_a_line(workplace: Workplace) -> None:
+    done = workplace.run(CXPB="2", MUTPB="x", NGEN="0")
+    lines = [line for line in done.stdout.splitlines() if line]
+    assert [line.split("CONFIG_")[1].split(":")[0] for line in lines] == ["NGEN", "CXPB", "MUTPB"]
+
+
+def test_a_run_does_not_go_on_under_other_settings(undisturbed: Workplace) -> None:
+    before = undisturbed.state()
+    done = undisturbed.run(SHORTNESS_SCALE="77")
+    assert done.returncode == 1
+    assert "CONFIG_SHORTNESS_SCALE" in done.stdout
+    assert "--fresh" in done.stdout
+    assert undisturbed.state() == before
+
+
+@pytest.mark.parametrize("command", ["status", "answers", "retry"])
+def test_a_folder_without_a_run_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    done = orchestrator(command, str(tmp_path))
+    assert done.returncode == 1
+    assert "holds no run" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("evolve",), ("dance",), ("evolve", "--config"), ("farm", "sideways")])
+def test_wrong_arguments_are_wrong_settings(arguments: tuple[str, ...]) -> None:
+    done = orchestrator(*arguments)
+    assert done.returncode == 1
+    assert "usage" in done.stdout
+
+
+def test_a_missing_config_is_told(tmp_path: Path) -> None:
+    done = orchestrator("evolve", "--config", str(tmp_path / "nothing"))
+    assert done.returncode == 1
+    assert "nothing" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_state_that_is_damaged_is_not_run_over(workplace: Workplace) -> None:
+    workplace.output.mkdir()
+    (workplace.output / "evolution_state.json").write_text('{"generation": 1')
+    done = workplace.run()
+    assert done.returncode == 1
+    assert "evolution_state.json" in done.stdout
+    assert (workplace.output / "evolution_state.json").read_text() == '{"generation": 1'
+    assert not workplace.farm.exists()
+
+
+def test_no_broker_is_told_in_one_line(workplace: Workplace) -> None:
+    done = workplace.run(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
+    assert done.returncode == 2
+    assert "no Redis or Valkey" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_help_names_every_command_and_teaches() -> None:
+    from orchestrator.cli import COMMANDS
+
+    top = orchestrator("--help")
+    assert top.returncode == 0
+    assert "exit status" in top.stdout
+    for command in COMMANDS:
+        assert command in top.stdout
+        shown = orchestrator(command, "--help")
+        assert shown.returncode == 0, command
+        assert shown.stdout.startswith(f"usage: orchestrator {command}")
