@@ -63,7 +63,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                content = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                content = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).rstrip(b"\r\n")
                 if content.strip():
                     yield number, content
     except OSError as error:

@@ -135,7 +135,7 @@ def _signs(number: Number, gold: Number, answer: str) -> set[float]:
     """The factors by which the number may be multiplied: -1 where its sign is a guess or stands in a word."""
     if number.in_parentheses:
         return {1.0, -1.0}
-    before = re.split(r"[.;\n]\s", answer[: number.span[0]])[-1][-60:]
+    before = re.split(r"[.;\n]\s", answer[max(0, number.span[0] - 60) : number.span[0]])[-1]
     if gold.value < 0 < number.value and _LOSS.search(_SIGNLESS.sub(" ", before)):
         return {-1.0}
     return {1.0}

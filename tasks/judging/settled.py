@@ -8,6 +8,7 @@ else the first figure that it states.  So an answer gains nothing by mentioning 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from tasks.judging.numbers import Number, read_numbers
 
@@ -19,18 +20,22 @@ _CONCLUDES = re.compile(
 )
 _ROUNDS = re.compile(r"\bround(?:ed|ing|s)?\b", re.IGNORECASE)
 _EQUALS = re.compile(r"[=≈≅]")
+# The verb of the main clause: "grew by 46%, which is 4.6% of sales" claims 46%.
 _VERB = re.compile(
-    r"\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stood at|reached|stands at"
-    r"|would be|will be|be)\b|:",
+    r"(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stands at"
+    r"|stood at|reached|would be|will be|be)\b|:",
     re.IGNORECASE,
 )
 # "X or Y", "X (Y)", "X, i.e. Y", "X ≈ Y": the same amount said twice.
 _SAME_AGAIN = re.compile(
-    r"(?:\b(?:or|i\.e\.|that is|which is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly"
+    r"(?:\b(?:or|i\.e\.|that is|equivalently|equivalent to|equals?|equal to|about|approximately|roughly"
     r"|rounded to|rounds to|expressed as|when|as|a|percentage|days|times)(?!\w)|[\s=≈≅,*(\[])*",
     re.IGNORECASE,
 )
-_LONGEST_LINK = 60  # characters between two wordings of one amount
+_NEAR = 60  # characters around a number that can say what it is
+_MOST_WORDINGS = 4  # of one amount
+_OPENS_LINE = re.compile(r"\n[ *(]*$")
+_ITEM_MARK = re.compile(r"[.):]\**\s")
 _REFERENCE = re.compile(
     r"\b(?:page|pages|pp?\.|note|notes|item|items|section|exhibit|table|figure|step|part|chapter|line|form|no\.|number|#"
     r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$",
@@ -49,12 +54,10 @@ def settled_numbers(question: str, answer: str) -> list[Number]:
     The spans are those of the whole answer.
     """
     asked = {_identity(number) for number in read_numbers(question)}
-    numbers = [n for n in read_numbers(answer) if not is_aside(answer, n) and _identity(n) not in asked]
-    sentences = [s for s in _sentences(answer) if any(_inside(n, s) for n in numbers)]
-    if not sentences:
-        # Every figure of the answer stands in the question as well: then such a figure is the answer.
-        numbers = [n for n in read_numbers(answer) if not is_aside(answer, n)]
-        sentences = [s for s in _sentences(answer) if any(_inside(n, s) for n in numbers)]
+    figures = [number for number in read_numbers(answer) if not is_aside(answer, number)]
+    # Where every figure of the answer stands in the question as well, such a figure is the answer.
+    numbers = [number for number in figures if _identity(number) not in asked] or figures
+    sentences = _sentences_with(answer, numbers)
     if not sentences:
         return []
     start, end = _settling(answer, sentences)
@@ -64,15 +67,13 @@ def settled_numbers(question: str, answer: str) -> list[Number]:
 def is_aside(text: str, number: Number) -> bool:
     """Whether the number names a year, a date, a page or another place, a list's item, or counts years or decimals."""
     start, end = number.span
-    is_whole = number.unit == "plain" and number.scale is None and number.decimals == 0
-    if not is_whole:
+    if number.unit != "plain" or number.scale is not None or number.decimals:
         return False
-    written = text[start:end]
-    is_year = 1900 <= abs(number.value) < 2100 and "," not in written
-    is_item = (
-        re.search(r"(?:^|\n)[\s*(]*$", text[:start]) is not None and re.match(r"[.):]\**\s", text[end:]) is not None
-    )
-    return is_year or is_item or bool(_REFERENCE.search(text[:start])) or bool(_COUNTS_TIME.match(text[end:]))
+    before, after = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
+    is_year = 1900 <= abs(number.value) < 2100 and "," not in text[start:end]
+    opens_line = (start <= _NEAR and not before.strip(" *(")) or _OPENS_LINE.search(before) is not None
+    is_item = opens_line and _ITEM_MARK.match(after) is not None
+    return is_year or is_item or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
 
 
 def _settling(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
@@ -103,19 +104,40 @@ def _claim(answer: str, start: int, numbers: list[Number]) -> list[Number]:
 
 
 def _with_other_wordings(answer: str, numbers: list[Number]) -> list[Number]:
+    """The first number and those that repeat it in other words; a list of amounts, or a choice, is no repetition."""
     claim = numbers[:1]
-    for number in numbers[1:]:
+    for number in numbers[1:_MOST_WORDINGS]:
         between = answer[claim[-1].span[1] : number.span[0]]
-        if not between.strip() or len(between) > _LONGEST_LINK or not _SAME_AGAIN.fullmatch(between):
+        is_linked = between.strip(" ,*\n") and len(between) <= _NEAR and _SAME_AGAIN.fullmatch(between)
+        if not is_linked or not _is_same(claim[0], number):
             break
         claim.append(number)
     return claim
 
 
-def _sentences(text: str) -> list[tuple[int, int]]:
+def _is_same(first: Number, second: Number) -> bool:
+    """Whether two numbers are one amount: in another unit, another scale, or rounded."""
+    one, other = _in_base_units(first), _in_base_units(second)
+    scales = (1.0, 1e3, 1e6, 1e9, 1e12) if first.scale is None or second.scale is None else (1.0,)
+    rounding = _in_base_units(second, 0.5 * 10.0**-second.decimals)
+    pairs = [(one * scale, other, rounding) for scale in scales]
+    pairs += [(one, other * scale, rounding * scale) for scale in scales]
+    return any(abs(a - b) <= max(0.01 * abs(a), half) for a, b, half in pairs)
+
+
+def _in_base_units(number: Number, value: float | None = None) -> float:
+    """The number, or another value in its unit and scale, as a fraction where it is a percentage."""
+    value = number.value if value is None else value
+    return value * (number.scale or 1.0) / {"percent": 100.0, "basis_points": 10_000.0}.get(number.unit, 1.0)
+
+
+def _sentences_with(text: str, numbers: list[Number]) -> list[tuple[int, int]]:
+    """Where the sentences are that have one of the numbers."""
     ends = [found.span() for found in _SENTENCE_END.finditer(text)]
     starts = [0, *(end for _, end in ends)]
-    return list(zip(starts, [*(start for start, _ in ends), len(text)], strict=True))
+    places = [number.span[0] for number in numbers]
+    sentences = zip(starts, [*(start for start, _ in ends), len(text)], strict=True)
+    return [(start, end) for start, end in sentences if bisect_left(places, start) < bisect_left(places, end)]
 
 
 def _inside(number: Number, sentence: tuple[int, int]) -> bool:
