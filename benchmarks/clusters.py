@@ -48,7 +48,7 @@ def against_plain(sample: int, rounds: int, batch_size: int) -> tuple[float, flo
     from sentence_transformers import SentenceTransformer
     from transformers import AutoTokenizer
 
-    from tasks.gpu.clustering.embed import embed_tokens, embedded_text
+    from tasks.gpu.clustering.embed import MAX_LENGTH, embed_tokens, embedded_text
     from tasks.gpu.clustering.vocabulary import decode_vocabulary
 
     torch.set_num_threads(2)
@@ -61,6 +61,7 @@ def against_plain(sample: int, rounds: int, batch_size: int) -> tuple[float, flo
 
     def plain() -> np.ndarray:
         model = SentenceTransformer(str(embedded_embedder()), device="cpu")
+        model.max_seq_length = MAX_LENGTH  # the same input on both sides
         return model.encode([embedded_text(text) for text in texts], batch_size=32, show_progress_bar=False)
 
     seconds: dict[Callable[[], np.ndarray], list[float]] = {ours: [], plain: []}
