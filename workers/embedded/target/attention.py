@@ -19,9 +19,8 @@ PADDED = BUCKETS[-1]
 
 @dataclass(frozen=True)
 class Call:
-    """One batched call: rows of one bucket, and what each of all rows may see, [rows, 1, 1, bucket]."""
+    """One batched call: rows of one bucket, and what each of all rows may see, [rows, 1, 1, bucket] float32."""
 
-    bucket: int
     rows: torch.Tensor
     mask: torch.Tensor
 
@@ -34,7 +33,7 @@ class Plan:
     alone: tuple[tuple[int, int], ...]
 
 
-def plan(lengths: Mapping[int, int], rows: int, dtype: torch.dtype, longest: int) -> Plan:
+def plan(lengths: Mapping[int, int], rows: int, longest: int) -> Plan:
     """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included.
 
     Rows of up to `longest` positions are batched: the last of `BUCKETS`, or 0 where batches are not exact.
@@ -43,34 +42,45 @@ def plan(lengths: Mapping[int, int], rows: int, dtype: torch.dtype, longest: int
     for row, length in sorted(lengths.items()):
         if length <= longest:
             members.setdefault(next(bucket for bucket in BUCKETS if length <= bucket), []).append(row)
-    calls = tuple(_call(bucket, inside, lengths, rows, dtype) for bucket, inside in sorted(members.items()))
+    calls = tuple(_call(bucket, inside, lengths, rows) for bucket, inside in sorted(members.items()))
     alone = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
     return Plan(calls, alone)
 
 
-def _call(bucket: int, inside: list[int], lengths: Mapping[int, int], rows: int, dtype: torch.dtype) -> Call:
+def _call(bucket: int, inside: list[int], lengths: Mapping[int, int], rows: int) -> Call:
     # Rows of no concern here see everything: their results are thrown away, and a row that sees nothing gives NaN.
     seen = torch.full((rows, 1), bucket)
     seen[inside, 0] = torch.tensor([lengths[row] for row in inside])
-    mask = torch.zeros(rows, bucket, dtype=dtype).masked_fill_(torch.arange(bucket) >= seen, float("-inf"))
-    return Call(bucket, torch.tensor(inside), mask.view(rows, 1, 1, bucket))
+    mask = torch.zeros(rows, bucket).masked_fill_(torch.arange(bucket) >= seen, float("-inf"))
+    return Call(torch.tensor(inside), mask.view(rows, 1, 1, bucket))
 
 
-def attend(query: torch.Tensor, kv: torch.Tensor, steps: Plan) -> torch.Tensor:
-    """query [rows, heads, d], kv [rows, 2, kv heads, capacity, d] -> [rows, heads * d]; unused rows are zero."""
+def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, steps: Plan) -> torch.Tensor:
+    """query [rows, heads, d], keys and values [rows, kv heads, capacity, d] -> [rows, heads * d].
+
+    What comes out for rows that are in no call means nothing.
+    """
     rows, heads, d = query.shape
     # The heads that share a key become the queries of one attention: nothing is repeated, nothing is masked.
-    grouped = query.view(rows, kv.shape[2], -1, d)
+    grouped = query.view(rows, keys.shape[1], -1, d)
+    if len(steps.calls) == 1 and not steps.alone:
+        return batched(grouped, keys, values, steps.calls[0].mask).reshape(rows, heads * d)
     out = torch.zeros_like(grouped)
     for call in steps.calls:
-        out[call.rows] = batched(grouped, kv, call.mask)[call.rows]
+        out[call.rows] = batched(grouped, keys, values, call.mask)[call.rows]
     for row, length in steps.alone:
-        keys, values = kv[row : row + 1, 0, :, :length], kv[row : row + 1, 1, :, :length]
-        out[row] = scaled_dot_product_attention(grouped[row : row + 1], keys, values)[0]
+        one = slice(row, row + 1)
+        out[row] = scaled_dot_product_attention(grouped[one], keys[one, :, :length], values[one, :, :length])[0]
     return out.reshape(rows, heads * d)
 
 
-def batched(grouped: torch.Tensor, kv: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """All rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back."""
+def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """All rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back.
+
+    With so few queries, two plain products beat the fused kernel, which repacks the keys each time; and keys times
+    queries beats queries times keys, for then the long matrix is read as it lies.
+    """
     bucket = mask.shape[3]
-    return scaled_dot_product_attention(grouped, kv[:, 0, :, :bucket], kv[:, 1, :, :bucket], attn_mask=mask)
+    scores = torch.matmul(keys[:, :, :bucket], grouped.transpose(2, 3)).transpose(2, 3)
+    chances = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
+    return torch.matmul(chances.to(grouped.dtype), values[:, :, :bucket])

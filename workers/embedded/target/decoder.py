@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 from transformers import AutoModelForCausalLM
 
 from workers.embedded.target.attention import PADDED, Plan, attend, plan
 from workers.embedded.target.exactness import attention_is_exact, linears_are_exact
+from workers.embedded.target.linears import Linear
 from workers.embedded.target.rows import Rows
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -32,18 +33,17 @@ class Layer:
     """One block's weights; the three projections into attention are one matrix, and so are gate and up."""
 
     before: torch.Tensor
-    qkv: torch.Tensor
-    qkv_bias: torch.Tensor | None
+    qkv: Linear
     head_norm: torch.Tensor | None  # [heads + kv heads, d]: Qwen3 normalizes each query and key
-    out: torch.Tensor
+    out: Linear
     after: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
+    gate_up: Linear
+    down: Linear
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a finished prompt leaves: kv [layers, 2, kv heads, tokens, d], the last logits [vocabulary] float32."""
+    """What a finished prompt leaves: kv [2, layers, kv heads, tokens, d], the last logits [vocabulary] float32."""
 
     kv: torch.Tensor
     logits: torch.Tensor
@@ -74,7 +74,7 @@ class Decoder:
         self._eps: float = config.rms_norm_eps
         self._embedding = model.model.embed_tokens.weight.detach()
         self._norm = model.model.norm.weight.detach()
-        self._head = model.lm_head.weight.detach()
+        self._head = Linear(model.lm_head.weight.detach())
         self._cos, self._sin = self._angles(model.model.rotary_emb)
         # The fused copies replace the model's own matrices one layer at a time, not all at once.
         self._layers: list[Layer] = []
@@ -88,8 +88,8 @@ class Decoder:
     def exact_rows(self, wanted: int) -> int:
         """How many rows this machine can step with no row's bits depending on another: `wanted`, or else 1."""
         layer = self._layers[0]
-        matrices = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
-        rows = wanted if linears_are_exact(matrices, wanted) else 1
+        linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
+        rows = wanted if linears_are_exact(linears, wanted) else 1
         self._longest_batched(rows)  # asked now, so that the first answer need not wait for it
         return rows
 
@@ -108,7 +108,7 @@ class Decoder:
         x = self._embedding[torch.tensor(ids)]
         for layer in self._layers:
             x = self._block(x, layer, self._cos[:length], self._sin[:length], whole)
-        return Prompt(torch.stack(kept), self._logits(x[-1:])[0])
+        return Prompt(torch.stack(kept, 1), self._logits(x[-1:])[0])
 
     def step(self, entering: Mapping[int, tuple[int, int]], rows: Rows) -> torch.Tensor:
         """One token in each row in use -> logits [rows, vocabulary] float32. `entering`: (token, position) by row.
@@ -119,7 +119,7 @@ class Decoder:
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        steps = plan(lengths, rows.count, self.dtype, self._longest_batched(rows.count))
+        steps = plan(lengths, rows.count, self._longest_batched(rows.count))
         return self._step(tokens, positions, rows, steps)
 
     def _step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, steps: Plan) -> torch.Tensor:
@@ -129,7 +129,7 @@ class Decoder:
 
             def own(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
                 query, key = qk[:, : self.heads], qk[:, self.heads :]
-                return attend(query, rows.put(number, torch.stack((key, value), 1), positions), steps)
+                return attend(query, *rows.put(number, key, value, positions), steps)
 
             x = self._block(x, layer, cos, sin, own)
         return self._logits(x)
@@ -137,23 +137,22 @@ class Decoder:
     def _block(self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, look: Attend) -> torch.Tensor:
         """x [n, hidden] -> [n, hidden]. `look` gets queries with keys and values, [n, any heads, d]."""
         hidden = x.shape[-1:]
-        projected = linear(rms_norm(x, hidden, layer.before, self._eps), layer.qkv, layer.qkv_bias)
-        split = projected.view(len(x), -1, self.d)
+        split = layer.qkv(rms_norm(x, hidden, layer.before, self._eps)).view(len(x), -1, self.d)
         qk, value = split[:, : -self.kv_heads], split[:, -self.kv_heads :]
         if layer.head_norm is not None:
             qk = rms_norm(qk, (self.d,), None, self._eps) * layer.head_norm
         # `sin` carries the minus of the first half, so that a turn is two products of the plain and the swapped halves.
         qk = torch.addcmul(qk * cos, torch.roll(qk, self.d // 2, -1), sin)
-        x = x + linear(look(qk, value), layer.out)
-        gate, up = linear(rms_norm(x, hidden, layer.after, self._eps), layer.gate_up).chunk(2, -1)
-        return x + linear(silu(gate) * up, layer.down)
+        x = x + layer.out(look(qk, value))
+        gate, up = layer.gate_up(rms_norm(x, hidden, layer.after, self._eps)).chunk(2, -1)
+        return x + layer.down(silu(gate) * up)
 
     @lru_cache(maxsize=4)  # noqa: B019  (a decoder lives as long as its process)
     def _longest_batched(self, rows: int) -> int:
         return PADDED if attention_is_exact(rows, self.heads, self.kv_heads, self.d, self.dtype) else 0
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
-        return linear(rms_norm(x, x.shape[-1:], self._norm, self._eps), self._head).float()
+        return self._head(rms_norm(x, x.shape[-1:], self._norm, self._eps)).float()
 
     def _angles(self, rotary: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """cos and sin [context, 1, d] of every position, sin with the minus of the rotation's first half."""
@@ -170,13 +169,15 @@ class Decoder:
         counts = ((attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)) if normed else ()
         return Layer(
             before=block.input_layernorm.weight.detach(),
-            qkv=torch.cat([p.weight.detach() for p in projections]),
-            qkv_bias=torch.cat([p.bias.detach() for p in projections]) if biased else None,
+            qkv=Linear(
+                torch.cat([p.weight.detach() for p in projections]),
+                torch.cat([p.bias.detach() for p in projections]) if biased else None,
+            ),
             head_norm=torch.cat([n.weight.detach().expand(k, -1) for n, k in counts]) if normed else None,
-            out=attention.o_proj.weight.detach(),
+            out=Linear(attention.o_proj.weight.detach()),
             after=block.post_attention_layernorm.weight.detach(),
-            gate_up=torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()]),
-            down=mlp.down_proj.weight.detach(),
+            gate_up=Linear(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()])),
+            down=Linear(mlp.down_proj.weight.detach()),
         )
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch.nn.functional import linear
 
 from workers.embedded.target.attention import BUCKETS, batched
+from workers.embedded.target.linears import Linear
 
 TRIALS = 2  # of each place
 
@@ -26,41 +26,39 @@ def attention_is_exact(rows: int, heads: int, kv_heads: int, d: int, dtype: torc
 
     for bucket in BUCKETS:
         # One position less than the bucket, so that the mask does its part; a block of twice the capacity as well.
-        mask = torch.zeros(rows, 1, 1, bucket, dtype=dtype)
+        mask = torch.zeros(rows, 1, 1, bucket)
         mask[..., -1] = float("-inf")
-        query, kv = normal(kv_heads, heads // kv_heads, d), normal(2, kv_heads, BUCKETS[-1], d)
+        row_of = (normal(kv_heads, heads // kv_heads, d), *(normal(kv_heads, BUCKETS[-1], d) for _ in range(2)))
 
-        def placed(
-            row: int, query: torch.Tensor = query, kv: torch.Tensor = kv, mask: torch.Tensor = mask
-        ) -> torch.Tensor:
-            queries = normal(rows, *query.shape)
-            block = normal(rows, 2, kv_heads, BUCKETS[-1] * (1 + row % 2), d)
-            queries[row], block[row, :, :, : BUCKETS[-1]] = query, kv
-            return batched(queries, block, mask)[row]
+        def placed(row: int, row_of: Sequence[torch.Tensor] = row_of, mask: torch.Tensor = mask) -> torch.Tensor:
+            query = normal(rows, *row_of[0].shape)
+            keys, values = (normal(rows, kv_heads, BUCKETS[-1] * (1 + row % 2), d) for _ in range(2))
+            query[row], keys[row, :, : BUCKETS[-1]], values[row, :, : BUCKETS[-1]] = row_of
+            return batched(query, keys, values, mask)[row]
 
         if not _same_everywhere(placed, rows):
             return False
     return True
 
 
-def linears_are_exact(weights: Sequence[torch.Tensor], rows: int) -> bool:
+def linears_are_exact(linears: Sequence[Linear], rows: int) -> bool:
     """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
     draw = torch.Generator().manual_seed(0)
 
-    def normal(count: int, weight: torch.Tensor) -> torch.Tensor:
-        return torch.randn(count, weight.shape[1], generator=draw).to(weight.dtype)
+    def normal(count: int, linear: Linear) -> torch.Tensor:
+        return torch.randn(count, linear.inputs, generator=draw).to(linear.dtype)
 
-    def exact(weight: torch.Tensor) -> bool:
-        x = normal(1, weight)
+    def exact(linear: Linear) -> bool:
+        x = normal(1, linear)
 
         def placed(row: int) -> torch.Tensor:
-            full = normal(rows, weight)
+            full = normal(rows, linear)
             full[row] = x
-            return linear(full, weight)[row]
+            return linear(full)[row]
 
         return _same_everywhere(placed, rows)
 
-    return all(exact(weight) for weight in weights)
+    return all(exact(linear) for linear in linears)
 
 
 def _same_everywhere(placed: Callable[[int], torch.Tensor], rows: int) -> bool:

@@ -10,7 +10,7 @@ GRAIN = 512  # positions; the block grows by whole grains
 
 
 class Rows:
-    """Keys and values, [layers][rows, 2, kv heads, capacity, d]. Positions beyond a row's end are never unset.
+    """Keys and values, each [layers][rows, kv heads, capacity, d]. Positions beyond a row's end are never unset.
 
     Attention reads up to `PADDED` positions of every row and multiplies what lies beyond a row's end by zero: old
     numbers do no harm there, but memory that was never written may hold a NaN. So that part starts as zeros; the
@@ -19,27 +19,30 @@ class Rows:
 
     def __init__(self, layers: int, rows: int, kv_heads: int, d: int, dtype: torch.dtype) -> None:
         self.count = rows
-        self._shape = (layers, rows, 2, kv_heads)
+        self._shape = (2, layers, rows, kv_heads)
         self._d, self._dtype = d, dtype
         self._used = [0] * rows
         self._numbers = torch.arange(rows)
         self._kv = self._block(GRAIN)
 
     def admit(self, row: int, prompt: torch.Tensor, room: int) -> None:
-        """Copy a prompt's keys and values [layers, 2, kv heads, length, d] into a row, with room for all to come."""
+        """Copy a prompt's keys and values [2, layers, kv heads, length, d] into a row, with room for all to come."""
         length = prompt.shape[3]
         self._used[row] = length + room
         self._reserve(self._used[row])
-        self._kv[:, row, :, :, :length] = prompt
+        self._kv[:, :, row, :, :length] = prompt
 
     def release(self, row: int) -> None:
         self._used[row] = 0
 
-    def put(self, layer: int, new: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Write each row's new [rows, 2, kv heads, d] at its position [rows]; returns the layer's block."""
-        kv = self._kv[layer]
-        kv[self._numbers, :, :, positions] = new
-        return kv
+    def put(
+        self, layer: int, key: torch.Tensor, value: torch.Tensor, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write each row's new key and value [rows, kv heads, d] at its position [rows]; returns the layer's blocks."""
+        keys, values = self._kv[0, layer], self._kv[1, layer]
+        keys[self._numbers, :, positions] = key
+        values[self._numbers, :, positions] = value
+        return keys, values
 
     def _reserve(self, length: int) -> None:
         if length <= self._kv.shape[4]:
@@ -47,7 +50,7 @@ class Rows:
         grown = self._block(-(-length // GRAIN) * GRAIN)
         for row, used in enumerate(self._used):
             kept = min(used, self._kv.shape[4])
-            grown[:, row, :, :, :kept] = self._kv[:, row, :, :, :kept]
+            grown[:, :, row, :, :kept] = self._kv[:, :, row, :, :kept]
         self._kv = grown
 
     def _block(self, capacity: int) -> torch.Tensor:
