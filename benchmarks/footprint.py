@@ -27,9 +27,9 @@ KINDS = (
     ("workers.embedded.endpoint", "endpoint"),
     ("valkey-server", "valkey"),
     ("tasks.gpu.clustering", "clustering"),
-    ("--queues gpu", "gpu worker"),
-    ("--queues openai", "openai worker"),
-    ("--queues cpu", "cpu worker"),
+    ("-m workers gpu", "gpu worker"),
+    ("-m workers openai", "openai worker"),
+    ("-m workers cpu", "cpu worker"),
     ("-m orchestrator", "orchestrator"),
 )
 LIMITED = ("orchestrator", "openai worker", "cpu worker")
@@ -73,7 +73,7 @@ def peaks(folder: Path) -> dict[str, float]:
 def kind_of(process: psutil.Process, folder: str) -> str | None:
     try:
         line = " ".join(process.cmdline())
-        if folder not in line and folder not in " ".join(process.environ().values()):
+        if not any(folder in text for text in (line, process.cwd(), *process.environ().values())):
             return None
     except psutil.Error:
         return None

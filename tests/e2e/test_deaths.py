@@ -27,13 +27,12 @@ def victim(place: Workplace, kind: str) -> psutil.Process | None:
             parent_line = " ".join(parent.cmdline()) if parent else ""
         except psutil.NoSuchProcess:
             continue
-        celery = "celery" in line and "worker" in line
-        child = celery and "celery" in parent_line
         queue = "cpu" if kind == "pool child" else kind
+        child = f"-m workers {queue}" in parent_line
         if kind in parts:
             wanted = parts[kind] in line
         else:
-            wanted = celery and f"--queues {queue}" in line and child == (kind == "pool child")
+            wanted = f"-m workers {queue}" in line and child == (kind == "pool child")
         if wanted:
             found.append(process)
     return found[0] if found else None

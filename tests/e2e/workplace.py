@@ -81,11 +81,11 @@ class Workplace:
         return [call.get("call_id") or call["sha256"] for call in calls if call.get("status", 200) == 200]
 
     def processes(self) -> list[psutil.Process]:
-        """What still runs for this workplace: whatever has its folder in its command line or environment."""
+        """What still runs for this workplace: whatever has its folder in its command line, environment or as its own."""
         needle, found = str(self.folder), []
         for process in psutil.process_iter():
             try:
-                text = " ".join(process.cmdline()) + " ".join(process.environ().values())
+                text = " ".join([*process.cmdline(), *process.environ().values(), process.cwd()])
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
             if needle in text and process.pid != os.getpid():
