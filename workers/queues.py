@@ -28,7 +28,7 @@ class Queue:
 QUEUES: dict[QueueName, Queue] = {
     "gpu": Queue("gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.generate"), "threads"),
     "openai": Queue("openai", ("tasks.openai.merge", "tasks.openai.judge", "tasks.openai.reflect"), "threads"),
-    "cpu": Queue("cpu", ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather"), "prefork"),
+    "cpu": Queue("cpu", ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather", "tasks.cpu.frequencies"), "prefork"),
 }
 
 ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}

@@ -72,7 +72,7 @@ class Frequencies:
 def count_shard(pairs: Iterable[Pair]) -> ShardCounts:
     """Count pairs (m, verbose_ids, compressed_ids) in one pass; ids as lists or integer arrays.
 
-    Raises: ValueError for an m below 1 or an id outside 0 ... MOST_IDS - 1; TypeError for ids that are not whole numbers.
+    Raises: ValueError for an m below 1 or an id outside 0 ... MOST_IDS - 1; TypeError for ids that are no integers.
     """
     raw, comp = _Counter(), _Counter()
     for m, verbose, compressed in pairs:

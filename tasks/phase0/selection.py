@@ -1,4 +1,4 @@
-"""Which tokens a model wastes: the filters and the choice of the k largest differences (phase0_collect.md section 4.10)."""
+"""Which tokens a model wastes: filters, then the k largest differences (phase0_collect.md section 4.10)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""Counting a shard of the tokenized pairs on the cpu queue, and merging the shards (phase0_collect.md section 4.9).
+
+The token ids of an answer lie in the store under a content key of their own, as {"ids": [...]}.  Counts are kept in the
+same way, under a hash of what was counted: a shard that was counted once is found again, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from celery import shared_task
+
+from tasks import context
+from tasks.once import claim
+from tasks.store import Store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tasks.phase0.frequencies import ShardCounts
+
+KeyPair = tuple[int, str, str]
+"""m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
+
+VERSION = 1  # of the form of the counts
+_AT_ONCE = 128  # pairs that are fetched together: what bounds the memory of a task
+
+
+def counts_key(pairs: Sequence[KeyPair]) -> str:
+    """The content key of a shard's counts: equal for the same pairs in any order."""
+    return "counts:" + context.content_hash(VERSION, sorted([m, v, c] for m, v, c in pairs))
+
+
+def merged_key(keys: Sequence[str]) -> str:
+    """The content key of the merged counts: equal for the same shards in any order."""
+    return "counts:" + context.content_hash(VERSION, "merged", sorted(keys))
+
+
+def read_counts(store: Store, run: str, key: str) -> ShardCounts:
+    """Counts that a task left.  Raises: LookupError when they are not there."""
+    from tasks.phase0.frequencies import ShardCounts
+
+    found = store.shared(run, [key])
+    if key not in found:
+        raise LookupError(f"no counts {key!r} in the store")
+    return ShardCounts.from_dict(found[key])
+
+
+def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
+    """Count a shard unless it has been counted; the key of the counts.
+
+    Raises: LookupError when token ids of a pair are not in the store.
+    """
+    # Here and below: numpy is for whoever counts, not for all who import this module.
+    from tasks.phase0.frequencies import count_shard
+
+    key = counts_key(pairs)
+    with claim(store.redis, key):
+        if not store.shared(run, [key]):
+            store.put_shared(run, key, count_shard(_fetched(store, run, pairs)).to_dict())
+    return key
+
+
+def merge_counts(store: Store, run: str, keys: Sequence[str]) -> str:
+    """Merge shards, each named once or more often, unless it has been done; the key of the merged counts.
+
+    Raises: LookupError when a shard's counts are not in the store.
+    """
+    from tasks.phase0.frequencies import merge
+
+    key = merged_key(keys)
+    with claim(store.redis, key):
+        if not store.shared(run, [key]):
+            # One at a time, so that memory does not grow with the number of shards.
+            store.put_shared(run, key, merge(read_counts(store, run, shard) for shard in keys).to_dict())
+    return key
+
+
+def _fetched(
+    store: Store, run: str, pairs: Sequence[KeyPair]
+) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    import numpy as np
+
+    for start in range(0, len(pairs), _AT_ONCE):
+        some = pairs[start : start + _AT_ONCE]
+        wanted = sorted({key for _, verbose, compressed in some for key in (verbose, compressed)})
+        found = store.shared(run, wanted)
+        missing = [key for key in wanted if key not in found]
+        if missing:
+            raise LookupError(f"no token ids {missing[0]!r} in the store, nor {len(missing) - 1} others of this shard")
+        ids = {key: np.array(found[key]["ids"], dtype=np.int64) for key in wanted}
+        for m, verbose, compressed in some:
+            yield m, ids[verbose], ids[compressed]
+
+
+@shared_task(name="cpu.frequencies")
+def frequencies_task(run: str, pairs: list[KeyPair]) -> str:
+    """Count one shard, pairs as [m, key, key]; the key of its counts."""
+    return count_pairs(context.store(), run, [(m, verbose, compressed) for m, verbose, compressed in pairs])
+
+
+@shared_task(name="cpu.merge_frequencies")
+def merge_frequencies_task(run: str, keys: list[str]) -> str:
+    """Merge shards that were counted; the key of the merged counts."""
+    return merge_counts(context.store(), run, keys)
