@@ -111,6 +111,7 @@ class Clusters:
     seed: int
     batch_size: int
     device: str
+    discovered: tuple[int, ...] = ()  # token ids on which PCA and k-means are fitted; none means the whole vocabulary
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,17 @@ class Run:
     @classmethod
     def from_json(cls, text: str) -> Run:
         """Raises: TypeError or KeyError when the text is not what `to_json` writes."""
-        run: Run = _build(cls, json.loads(text))
+        run: Run = build(cls, json.loads(text))
         return run
 
 
-def _build(cls: Any, values: dict[str, Any]) -> Any:
+def build(cls: Any, values: dict[str, Any]) -> Any:
+    """A dataclass, and those within it, from what `dataclasses.asdict` made of it."""
     hints = get_type_hints(cls)
-    return cls(**{k: _build(hints[k], v) if dataclasses.is_dataclass(hints[k]) else v for k, v in values.items()})
+    return cls(**{k: _value(hints[k], v) for k, v in values.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value)
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples, and a frozen part no lists

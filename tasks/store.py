@@ -122,6 +122,10 @@ class Store:
         """The number of a new dispatch of a plan; tasks of an earlier one step aside from here on."""
         return self.redis.hincrby(_plan(run_id, name), "dispatch", 1)
 
+    def dispatch(self, run_id: str, name: str) -> int:
+        """The number of the latest dispatch, 0 before the first."""
+        return int(cast("bytes | None", self.redis.hget(_plan(run_id, name), "dispatch")) or 0)
+
     def situation(self, run_id: str, name: str, stage: str) -> Situation:
         """All that a stage must know before it begins, in one trip.  Raises: KeyError for an unknown run or plan."""
         pipe = self.redis.pipeline(transaction=False)
@@ -149,7 +153,7 @@ class Store:
         values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
         return {n: json.loads(v) for n, v in zip(names, values, strict=True) if v is not None}
 
-    def put_failure(self, run_id: str, name: str, index: int, failure: Mapping[str, Any]) -> None:
+    def put_failure(self, run_id: str, name: str, index: int | str, failure: Mapping[str, Any]) -> None:
         self.redis.hset(_plan(run_id, name), f"{index}:failed", json.dumps(failure))
 
     def forget_failures(self, run_id: str, name: str) -> None:

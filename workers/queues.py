@@ -26,9 +26,23 @@ class Queue:
 
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 QUEUES: dict[QueueName, Queue] = {
-    "gpu": Queue("gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.generate"), "threads"),
-    "openai": Queue("openai", ("tasks.openai.merge", "tasks.openai.judge", "tasks.openai.reflect"), "threads"),
-    "cpu": Queue("cpu", ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather", "tasks.cpu.frequencies"), "prefork"),
+    "gpu": Queue("gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.generate", "tasks.gpu.sample"), "threads"),
+    "openai": Queue(
+        "openai",
+        (
+            "tasks.openai.merge",
+            "tasks.openai.judge",
+            "tasks.openai.reflect",
+            "tasks.openai.compress",
+            "tasks.openai.verdict",
+        ),
+        "threads",
+    ),
+    "cpu": Queue(
+        "cpu",
+        ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather", "tasks.cpu.frequencies", "tasks.cpu.tokenize"),
+        "prefork",
+    ),
 }
 
 ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from tasks import context
 from tasks.openai.asking import CallRecord
@@ -13,15 +15,32 @@ from tasks.openai.errors import CallError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.usage import Usage, cost_usd
 from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.run import Endpoint, Run
+from tasks.run import Endpoint
 from tasks.store import Store
+
+
+class HasEndpoint(Protocol):
+    """Whoever calls: a run, or a part of it with an endpoint of its own."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls where; usage is counted for `id`."""
+
+    id: str
+    endpoint: Endpoint
 
 
 class BudgetSpent(CallError):
     """The run has used the money that it was given; it parks until it is given more."""
 
 
-def client_for(run: Run, store: Store) -> OpenAIClient:
+def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
     """A client whose limits hold across all workers and whose usage is counted for the run.
 
     Raises: BudgetSpent when the run has no money left.
@@ -51,7 +70,7 @@ def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord]
     return log
 
 
-def _usage_counter(run: Run, store: Store) -> Callable[[Usage], None]:
+def _usage_counter(run: HasEndpoint, store: Store) -> Callable[[Usage], None]:
     def count(usage: Usage) -> None:
         counts: dict[str, float] = {
             "requests": usage.requests,

@@ -1,0 +1,25 @@
+"""The token ids of an example's retained pairs (phase0_collect.md section 4.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+
+from tasks.phase0.job import Job, JobTask, run_job
+from tasks.phase0.tokenizer import encode, encoder
+
+
+def texts_of(job: Job) -> list[str]:
+    """Of each retained pair the verbose text, then the compressed one."""
+    return [text for pair in job.retained() for text in pair]
+
+
+def tokenize(job: Job) -> dict[str, Any]:
+    tokenizer = encoder(job.collection.id, job.collection.tokenizer_key(), job.store)
+    return {"ids": encode(tokenizer, texts_of(job))}
+
+
+@shared_task(name="cpu.tokenize", base=JobTask)
+def tokenize_task(run: str, index: int, sample: int, dispatch: int) -> None:
+    run_job((run, index, sample, dispatch), lambda job: job.collection.tokens_key(texts_of(job)), tokenize)

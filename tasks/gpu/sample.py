@@ -1,0 +1,86 @@
+"""Verbose answers of the unsteered target (phase0_collect.md sections 4.4b and 4.5), one request a task."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import tenacity
+from celery import shared_task
+
+from tasks.gpu import host
+from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.phase0.job import Job, JobTask, run_job
+
+
+def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
+    """The example through the model's chat template, with sample j's seed and the end of the turn as its stop."""
+    target, sampling = job.collection.target, job.collection.sampling(job.sample)
+    prompt = render(tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question)
+    return GenerateRequest(
+        input_ids=tuple(prompt),
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop_token_ids=stop_ids(tokenizer),
+        rid=uuid.uuid4().hex,
+    )
+
+
+def ask(job: Job) -> dict[str, Any]:
+    """One answer.  A server that dies is brought back and asked again, `target.sglang.max_retries` times.
+
+    Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable.
+    """
+    target = job.collection.target
+    made = request_for(job, load_tokenizer(host.current().model_folder(target)))
+    answers: list[Generated] = []
+
+    def attempt() -> None:
+        client = TargetClient(
+            host.current().serve(target), timeout_s=target.request_timeout_s, concurrency=1, retry_s=0.0
+        )
+        client.generate_many([made], lambda _, generated: answers.append(generated))
+
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TargetDown),
+        stop=tenacity.stop_after_attempt(1 + job.collection.target_retries),
+        wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
+        reraise=True,
+    )(attempt)
+    [answer] = answers
+    job.store.add_usage(job.collection.id, {"target": answer.completion_tokens})
+    return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
+
+
+def describe_tokenizer(job: Job) -> dict[str, Any]:
+    """The target's tokenizer as `tasks.phase0.tokenizer` reads it, for workers that have no transformers.
+
+    Raises: ValueError for one that is not built on the tokenizers library.
+    """
+    model = host.current().model_folder(job.collection.target)
+    tokenizer = load_tokenizer(model)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(f"the tokenizer of {model} is not built on the tokenizers library")
+    highest = max(tokenizer.get_vocab().values())
+    marked = sorted(int(i) for i, token in tokenizer.added_tokens_decoder.items() if token.special)
+    return {
+        "backend": backend.to_str(),
+        "texts": [str(tokenizer.decode([i])) for i in range(highest + 1)],
+        "special": [int(i) for i in tokenizer.all_special_ids],
+        "marked": marked,
+        "eos": tokenizer.eos_token_id,
+    }
+
+
+@shared_task(name="gpu.sample", base=JobTask)
+def sample_task(run: str, index: int, sample: int, dispatch: int) -> None:
+    run_job((run, index, sample, dispatch), lambda job: job.collection.sample_key(job.example, job.sample), ask)
+
+
+@shared_task(name="gpu.tokenizer", base=JobTask)
+def tokenizer_task(run: str, index: int, sample: int, dispatch: int) -> None:
+    run_job((run, index, sample, dispatch), lambda job: job.collection.tokenizer_key(), describe_tokenizer)

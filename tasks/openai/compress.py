@@ -1,0 +1,40 @@
+"""The compression of one verbose answer by the reflector (phase0_collect.md section 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+
+from tasks.openai import calling, compressing
+from tasks.phase0.job import Job, JobTask, run_job
+
+
+def compress(job: Job) -> dict[str, Any]:
+    """Raises: tasks.openai.errors.CallError."""
+    collection, settings = job.collection, job.collection.reflector
+    verbose = job.verbose(job.sample)
+    client = calling.client_for(calling.Caller(collection.id, collection.reflector_endpoint), job.store)
+    system, user = compressing.messages(collection.compress_template, job.example.question, verbose)
+    reply = client.ask(
+        system,
+        user,
+        model=settings.model,
+        schema_name=compressing.SCHEMA_NAME,
+        schema=compressing.SCHEMA,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        max_completion_tokens=settings.max_completion_tokens,
+        seed=settings.seed,
+        call_id=f"{collection.id}-{key_of(job).replace(':', '-')}",
+    )
+    return {"text": compressing.rewritten(reply.data)}
+
+
+def key_of(job: Job) -> str:
+    return job.collection.compression_key(job.example, job.verbose(job.sample))
+
+
+@shared_task(name="openai.compress", base=JobTask)
+def compress_task(run: str, index: int, sample: int, dispatch: int) -> None:
+    run_job((run, index, sample, dispatch), key_of, compress)

@@ -1,0 +1,31 @@
+"""The verdict on one compressed answer (phase0_collect.md sections 4.7 and 6), by the judge that `evolve` has too."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from celery import shared_task
+
+from tasks.judging.verdict import judge
+from tasks.openai import calling
+from tasks.openai.judge import ask_judge
+from tasks.phase0.job import Job, JobTask, run_job
+
+
+def decide(job: Job) -> dict[str, Any]:
+    """Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict."""
+    collection = job.collection
+    client = calling.client_for(calling.Caller(collection.id, collection.judge_endpoint), job.store)
+    ask = ask_judge(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}")
+    compressed = job.compressed(job.sample)
+    return dataclasses.asdict(judge(job.example.question, job.example.gold, compressed, collection.judge, ask))
+
+
+def key_of(job: Job) -> str:
+    return job.collection.verdict_key(job.example, job.compressed(job.sample))
+
+
+@shared_task(name="openai.verdict", base=JobTask)
+def verdict_task(run: str, index: int, sample: int, dispatch: int) -> None:
+    run_job((run, index, sample, dispatch), key_of, decide)

@@ -1,0 +1,108 @@
+"""How every task of Phase 0 runs: once for each content key, with its failure on record.
+
+A message is `(run, index, sample, dispatch)`: which of the examples, which of its samples, and which start of the
+command it belongs to.  Texts lie in the store under content keys, and so a task can be run twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from celery import Task
+from celery.exceptions import Ignore
+
+from tasks import context
+from tasks.once import claim
+from tasks.phase0.collection import EXAMPLES, FACT, RECORD, Collection
+from tasks.records import Example
+from tasks.store import Store
+
+log = logging.getLogger(__name__)
+Message = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task at work: its collection, its example, and what earlier tasks left for it."""
+
+    store: Store
+    collection: Collection
+    example: Example
+    sample: int
+
+    def need(self, keys: list[str]) -> list[dict[str, Any]]:
+        """Results of earlier tasks, in the order of `keys`.  Raises: LookupError when one is not there."""
+        found = self.store.shared(self.collection.id, keys)
+        if missing := [key for key in keys if key not in found]:
+            raise LookupError(f"{self.example.id}: {missing[0]} is not in the store")
+        return [found[key] for key in keys]
+
+    def verbose(self, sample: int) -> str:
+        return str(self.need([self.collection.sample_key(self.example, sample)])[0]["text"])
+
+    def compressed(self, sample: int) -> str:
+        key = self.collection.compression_key(self.example, self.verbose(sample))
+        return str(self.need([key])[0]["text"])
+
+    def is_correct(self, sample: int) -> bool:
+        key = self.collection.verdict_key(self.example, self.compressed(sample))
+        return bool(self.need([key])[0]["is_correct"])
+
+    def retained(self) -> list[tuple[str, str]]:
+        """The (verbose, compressed) texts of the example's samples that were judged correct, in their order."""
+        kept = [j for j in range(self.collection.samples) if self.is_correct(j)]
+        return [(self.verbose(j), self.compressed(j)) for j in kept]
+
+
+class JobTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
+    """The base of Phase 0's tasks: a failure goes into the record, where the command finds it."""
+
+    abstract = True
+    max_retries = 5  # of a task whose worker was lost
+    default_retry_delay = 1  # seconds
+
+    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        run, index, sample, dispatch = args
+        store = context.store()
+        failure = {"task": self.name, "index": index, "sample": sample, "dispatch": dispatch}
+        store.put_failure(run, RECORD, f"{self.name}:{index}:{sample}", failure | {"error": _said(exc)})
+        store.wake(run)
+
+
+def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job], Mapping[str, Any]]) -> None:
+    """Do `work` unless its result is there, and keep what it gives under the content key that `key_of` names.
+
+    Raises: Ignore when the command has been started anew since this message was sent; whatever `work` raises.
+    """
+    run_id, index, sample, dispatch = message
+    store = context.store()
+    if store.dispatch(run_id, RECORD) != dispatch:
+        raise Ignore(f"{run_id} was started anew")
+    collection, examples = _collection(run_id)
+    job = Job(store, collection, examples[index], sample)
+    key = key_of(job)
+    with claim(store.redis, key):
+        if not store.shared(run_id, [key]):
+            started = time.monotonic()
+            store.put_shared(run_id, key, work(job))
+            log.info("run=%s example=%s sample=%d %s seconds=%.3f", run_id, job.example.id, sample,
+                     key.partition(":")[0], time.monotonic() - started)  # fmt: skip
+    store.wake(run_id)
+
+
+@lru_cache(maxsize=2)
+def _collection(run_id: str) -> tuple[Collection, tuple[Example, ...]]:
+    """Safe to keep: the id is a hash of both."""
+    text = context.store().fact(run_id, FACT)
+    if text is None:
+        raise KeyError(f"no collection {run_id!r} in the store")
+    return Collection.from_json(text), tuple(context.examples(run_id, EXAMPLES))
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
