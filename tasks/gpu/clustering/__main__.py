@@ -55,6 +55,7 @@ def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
         seed=options.seed,
         batch_size=options.batch_size,
         device=options.device,
+        discovered=tuple(options.discovered),
     )
     tokenizer = _tokenizer(options.tokenizer)
     made = cluster_vocabulary(
@@ -84,6 +85,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch-size", type=int, default=256, help="texts in a batch, at most")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument(
+        "--discovered", type=int, nargs="*", default=[], metavar="ID",
+        help="fit on these tokens alone; every other token goes to the nearest centre",
+    )  # fmt: skip
     parser.add_argument("--die-with", type=int, help="the process id of the parent whose end is ours too (Linux)")
     return parser.parse_args()
 

@@ -75,6 +75,7 @@ class Ingredients:
     components: int
     count: int
     seed: int
+    discovered: tuple[int, ...] = ()  # in order; PCA and k-means are fitted on these alone
 
     def hash(self) -> str:
         """32 hexadecimal digits."""
@@ -83,6 +84,7 @@ class Ingredients:
 
     def summary(self) -> dict[str, Any]:
         """Everything but the vocabulary itself, small enough to be read."""
+        found = {"discovered": list(self.discovered)} if self.discovered else {}
         return {
             "version": VERSION,
             "tokens": len(self.vocabulary),
@@ -92,6 +94,7 @@ class Ingredients:
             "components": self.components,
             "count": self.count,
             "seed": self.seed,
+            **found,
         }
 
 

@@ -34,3 +34,13 @@ def cluster_points(points: NDArray[np.float32], count: int, seed: int) -> tuple[
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     return rank[found], fitted.cluster_centers_[order].astype(np.float32)
+
+
+def nearest_centres(points: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The centre nearest to each point [n]; of two that are equally near, the first."""
+    from sklearn.metrics import pairwise_distances_argmin
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        nearest: NDArray[np.int64] = pairwise_distances_argmin(points, centres).astype(np.int64)
+    return nearest

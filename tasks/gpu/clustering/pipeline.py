@@ -1,6 +1,8 @@
 """From a tokenizer to the cluster of every token (evolution_plan.md section 2.5).
 
 decode -> ends (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
+
+With discovered tokens, PCA and k-means see only these, and every other token joins the cluster whose centre is nearest.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from tasks.gpu.clustering.artifacts import (
 from tasks.gpu.clustering.describe import Description, describe_fixed, describe_found
 from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.ends import end_tokens
-from tasks.gpu.clustering.kmeans import cluster_points
+from tasks.gpu.clustering.errors import ClusteringError
+from tasks.gpu.clustering.fitting import Fitted, fit_all, fit_discovered
 from tasks.gpu.clustering.progress import Progress, silent
-from tasks.gpu.clustering.reduce import reduce_embeddings
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.run import Clusters
 
@@ -72,7 +74,15 @@ def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str
         components=clusters.components,
         count=clusters.count,
         seed=clusters.seed,
+        discovered=_discovered(clusters.discovered, len(vocabulary)),
     )
+
+
+def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
+    """The ids in order, each once.  Raises: ClusteringError for one that the vocabulary does not have."""
+    if strange := sorted({i for i in ids if not 0 <= i < size}):
+        raise ClusteringError(f"the discovered token {strange[0]} is not in this vocabulary of {size} tokens")
+    return tuple(sorted(set(ids)))
 
 
 def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on_progress: Progress) -> Made:
@@ -82,17 +92,15 @@ def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on
     fixed = ingredients.ends | ingredients.numbers
     free = np.array([i for i in range(total) if i not in fixed], dtype=np.int64)
     on_progress("reduce", 0, total)
-    pca, points = reduce_embeddings(embeddings[free], clusters.components, clusters.seed)
-    on_progress("cluster", 0, total)
-    found, centres = cluster_points(points, clusters.count, clusters.seed)
+    fit = fit_discovered if ingredients.discovered else fit_all
+    fitted = fit(embeddings, free, ingredients, on_progress)
     on_progress("cluster", total, total)
-    distances = np.linalg.norm(points - centres[found], axis=1)
     return Made(
-        labels=_labels(total, ingredients, free, found, clusters.count),
+        labels=_labels(total, ingredients, free, fitted.found, clusters.count),
         embeddings=embeddings,
-        pca=pca,
-        centres=centres,
-        descriptions=_describe(texts, ingredients, free, found, distances, clusters.count),
+        pca=fitted.pca,
+        centres=fitted.centres,
+        descriptions=_describe(texts, ingredients, free, fitted, clusters.count),
     )
 
 
@@ -111,8 +119,7 @@ def _describe(
     texts: Sequence[str],
     ingredients: Ingredients,
     free: NDArray[np.int64],
-    found: NDArray[np.int64],
-    distances: NDArray[np.float32],
+    fitted: Fitted,
     count: int,
 ) -> list[Description]:
     descriptions = [
@@ -120,6 +127,12 @@ def _describe(
         describe_fixed(1, "Digits and arithmetic symbols", texts, ingredients.numbers),
     ]
     for cluster in range(count):
-        inside = found == cluster
-        descriptions.append(describe_found(cluster + FIXED, texts, free[inside], distances[inside]))
+        inside = fitted.found == cluster
+        shown = inside & fitted.shown
+        description = describe_found(cluster + FIXED, texts, free[shown], fitted.distances[shown])
+        if ingredients.discovered:
+            description["count"] = int(inside.sum())
+            kept = description["description"]
+            description["description"] = f"{shown.sum()} discovered tokens and those nearest to them: {kept}"
+        descriptions.append(description)
     return descriptions

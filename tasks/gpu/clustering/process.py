@@ -54,11 +54,17 @@ def _start(tokenizer: str | Path, clusters: Clusters, embedder: str | Path, erro
         "device": clusters.device,
         "die-with": os.getpid(),
     }
+    # An argument each: one alone may not be longer than 128 kB.
+    discovered = ["--discovered", *map(str, clusters.discovered)] if clusters.discovered else []
     # The child finds this package even where it is not installed and the working folder is another.
     package = Path(str(tasks.__file__)).resolve().parent.parent
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
     return subprocess.Popen(
-        [sys.executable, "-m", "tasks.gpu.clustering", *(f"--{name}={value}" for name, value in options.items())],
+        [
+            *(sys.executable, "-m", "tasks.gpu.clustering"),
+            *(f"--{name}={value}" for name, value in options.items()),
+            *discovered,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,

@@ -36,4 +36,13 @@ def reduce_embeddings(embeddings: NDArray[np.float32], components: int, seed: in
         weights = pca.components_
         largest = weights[np.arange(components), np.abs(weights).argmax(axis=1)]
         pca.components_ = weights * np.where(largest < 0, -1, 1).astype(weights.dtype)[:, None]
-        return pca, pca.transform(embeddings).astype(np.float32)
+        return pca, project(pca, embeddings)
+
+
+def project(pca: PCA, embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Embeddings [n, d] in the space of a fitted PCA, [n, components] float32."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        projected: NDArray[np.float32] = pca.transform(embeddings).astype(np.float32)
+    return projected

@@ -1,0 +1,131 @@
+"""Clusters of discovered tokens: k-means sees these alone, and every other token goes to the nearest centre."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import cluster_families as families
+import joblib
+import numpy as np
+import pytest
+
+from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering, run_clustering
+from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
+from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.run import Clusters
+
+DISCOVERED = (7, 30, 31, 90, 120, 121, 200, 260, 330, 331, 400, 401, 430, 455)
+
+
+def settings(folder: Path, **changes: object) -> Clusters:
+    values = Clusters(
+        str(folder), "minilm", components=50, count=3, seed=3, batch_size=64, device="cpu", discovered=DISCOVERED
+    )
+    return dataclasses.replace(values, **changes)  # type: ignore[arg-type]  # the values' types are the fields'
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Clustering:
+    return cluster_vocabulary(
+        families.words(600), settings(tmp_path_factory.mktemp("clusters")), families.minilm_folder()
+    )
+
+
+def test_the_labels_follow_from_the_discovered_tokens_and_the_files(made: Clustering) -> None:
+    # given what was written
+    embeddings = np.load(made.folder / "embeddings.npy")
+    centres = np.load(made.folder / "kmeans_centres.npy")
+    pca = joblib.load(made.folder / "pca.joblib")
+    chosen = list(DISCOVERED)
+    # then the PCA was fitted on the discovered tokens, with as many components as these can have
+    np.testing.assert_allclose(pca.mean_, embeddings[chosen].mean(axis=0), atol=1e-6)
+    assert centres.shape == (3, len(DISCOVERED) - 1)
+    # and each centre is the mean of the discovered tokens of its cluster
+    points = (embeddings - pca.mean_) @ pca.components_.T
+    for cluster in range(3):
+        own = [i for i in chosen if made.labels[i] == cluster + 2]
+        np.testing.assert_allclose(points[own].mean(axis=0), centres[cluster], atol=1e-5)
+    # and every token, discovered or not, is in the cluster of the nearest centre
+    distances = ((points[:, None, :] - centres[None]) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) + 2 == made.labels).all()
+    assert made.labels.shape == (600,)
+
+
+def test_dropping_components_beyond_the_tokens_loses_nothing(made: Clustering) -> None:
+    # given the distances from the centres in the whole space of the embeddings, not in that of the PCA
+    embeddings = np.load(made.folder / "embeddings.npy").astype(np.float64)
+    means = [embeddings[[i for i in DISCOVERED if made.labels[i] == c + 2]].mean(axis=0) for c in range(3)]
+    distances = np.stack([((embeddings - mean) ** 2).sum(axis=1) for mean in means], axis=1)
+    # then the nearest is the same
+    assert (distances.argmin(axis=1) + 2 == made.labels).all()
+
+
+def test_a_description_shows_discovered_tokens_and_counts_all(made: Clustering) -> None:
+    texts = decode_vocabulary(families.words(600))
+    assert [d["count"] for d in made.descriptions] == np.bincount(made.labels, minlength=5).tolist()
+    for described in made.descriptions[2:]:
+        own = {texts[i] for i in DISCOVERED if made.labels[i] == described["id"]}
+        assert described["examples"]
+        assert set(described["examples"]) <= own
+        assert described["description"].startswith(f"{len(own)} discovered tokens")
+
+
+def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path: Path, made: Clustering) -> None:
+    tokenizer, embedder = families.words(600), families.minilm_folder()
+
+    def hash_of(*discovered: int) -> str:
+        return gather(tokenizer, settings(tmp_path, discovered=discovered), embedder).hash()
+
+    assert hash_of(*DISCOVERED) == hash_of(*DISCOVERED[::-1], DISCOVERED[0]) == made.hash
+    assert len({hash_of(*DISCOVERED), hash_of(*DISCOVERED[:-1]), hash_of()}) == 3
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    assert manifest["discovered"] == list(DISCOVERED)
+
+
+def test_a_clustering_of_the_whole_vocabulary_keeps_its_hash(tmp_path: Path) -> None:
+    # without discovered tokens nothing of them is in the ingredients, so what was made before stays in use
+    whole = gather(families.words(600), settings(tmp_path, discovered=()), "an-embedder")
+    assert "discovered" not in whole.summary()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"count": 15}, "15 clusters need at least 15 different discovered tokens; of the 14 here 14"),
+        ({"discovered": (7, 7, 7), "count": 1}, "at least 2 different discovered tokens; of the 1 here"),
+        ({"discovered": (7, 600)}, "the discovered token 600 is not in this vocabulary of 600 tokens"),
+        ({"discovered": (7, -1)}, "the discovered token -1 is not"),
+    ],
+)
+def test_too_few_or_unknown_tokens_are_refused(tmp_path: Path, changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ClusteringError, match=sentence):
+        cluster_vocabulary(families.words(600), settings(tmp_path, **changes), families.minilm_folder())
+    assert not tmp_path.exists() or list(tmp_path.iterdir()) == []
+
+
+def test_numbers_and_ends_keep_their_clusters_when_they_are_discovered(tmp_path: Path) -> None:
+    # given a vocabulary with digits and an end-of-turn token, all of which were discovered with some words
+    tokenizer = families.qwen()
+    texts = decode_vocabulary(tokenizer)
+    numbers = [i for i, text in enumerate(texts) if text in ("1", "5", "$", "%")]
+    words = [i for i, text in enumerate(texts) if text.strip().isalpha() and len(text.strip()) > 2][:12]
+    found = cluster_vocabulary(
+        tokenizer,
+        settings(tmp_path, discovered=(*numbers, tokenizer.eos_token_id, *words), count=2),
+        families.minilm_folder(),
+    )
+    assert {int(found.labels[i]) for i in numbers} == {1}
+    assert found.labels[tokenizer.eos_token_id] == 0
+    assert set(found.labels.tolist()) == {0, 1, 2, 3}
+
+
+def test_the_process_of_its_own_is_told_of_them(tmp_path: Path, made: Clustering) -> None:
+    # given the same tokenizer in a folder
+    families.words(600).save_pretrained(tmp_path / "tokenizer")
+    # when it is clustered in a process
+    folder = run_clustering(tmp_path / "tokenizer", settings(tmp_path / "out"), families.minilm_folder())
+    # then it is the same clustering
+    assert load_clustering(folder).labels.tolist() == made.labels.tolist()
+    assert folder.name == made.hash
