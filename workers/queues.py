@@ -35,6 +35,7 @@ QUEUES: dict[QueueName, Queue] = {
             "tasks.openai.reflect",
             "tasks.openai.compress",
             "tasks.openai.verdict",
+            "tasks.openai.describe",
         ),
         "threads",
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.report.live import View
 from orchestrator.report.snapshot import Snapshot
+from orchestrator.runs.describing import describe_discovered
 from orchestrator.runs.farm import open_farm
 from orchestrator.runs.prepare import ensure_clustering
 from orchestrator.settings import Settings, make_run
@@ -27,6 +28,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
         farm.store.put_run(make_run(settings, run_id))
         try:
             found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
+            describe_discovered(farm, settings, run_id, watch, view.line)
             return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)

@@ -103,6 +103,7 @@ class Session:
         self, farm: OpenFarm, run_id: str, genetics: Genetics, examples: prepare.Examples, state: State
     ) -> FinalReport:
         from orchestrator.dispatch.evaluator import FarmEvaluator
+        from orchestrator.runs.describing import describe_discovered
         from orchestrator.settings import make_run
 
         store, settings = farm.store, self.settings
@@ -114,6 +115,7 @@ class Session:
         patience = float(settings.stage_timeout_s)
         clustering = prepare.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
         log.info("run=%s clustering=%s", run_id, clustering)
+        describe_discovered(farm, settings, run_id, watcher.preparing, self.view.line)
         if settings.cluster_descriptions_path:
             prepare.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(genetics.cluster_ids))
         evaluate = FarmEvaluator(farm.app, store, run_id, watcher, patience)

@@ -4,6 +4,7 @@ Importing this package needs kconfiglib and nothing heavier.
 """
 
 from orchestrator.settings.deltas import cluster_ids, read_deltas
+from orchestrator.settings.discovered import read_discovered
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.indices import parse_indices, select_indices
 from orchestrator.settings.load import load_settings
@@ -22,6 +23,7 @@ __all__ = [
     "make_run",
     "parse_indices",
     "read_deltas",
+    "read_discovered",
     "select_indices",
     "write_config",
 ]

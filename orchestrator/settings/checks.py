@@ -1,7 +1,7 @@
 """What options must be to one another.
 
 Each check gets the values that are sound by themselves (some may be missing) and yields an option's name and what is
-wrong with it.  Only `check_questions` and `check_deltas` read files.
+wrong with it.  Only `check_questions`, `check_deltas` and `check_discovered` read files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.settings.deltas import read_deltas
+from orchestrator.settings.discovered import read_discovered
 from orchestrator.settings.indices import overlap, parse_indices, select_indices
 from orchestrator.settings.rules import short
 from workers.embedded.endpoint.faults import parse_faults
@@ -164,6 +165,24 @@ def check_deltas(values: Values) -> Findings:
         yield "INITIAL_DELTAS_PATH", str(error)
 
 
+def check_discovered(values: Values) -> Findings:
+    """The discovered tokens can be read, and there are enough of them for the clusters."""
+    path, clusters = values.get("clusters_from"), values.get("kmeans_clusters")
+    if path is None:
+        return
+    try:
+        discovered = read_discovered(path)
+    except ValueError as error:
+        yield "CLUSTERS_FROM", str(error)
+        return
+    if clusters is not None and clusters > len(discovered):
+        yield (
+            "KMEANS_CLUSTERS",
+            f"{clusters} is more than the {len(discovered)} discovered tokens of CLUSTERS_FROM; "
+            "ask for fewer clusters, or collect with a larger phase0.k",
+        )
+
+
 CHECKS = (
     check_selection,
     check_template,
@@ -174,6 +193,7 @@ CHECKS = (
     check_faults,
     check_questions,
     check_deltas,
+    check_discovered,
 )
 
 

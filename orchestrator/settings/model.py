@@ -66,6 +66,7 @@ class Settings:
     pca_components: Annotated[int, whole(1, 4096, "components")]
     cluster_seed: Annotated[int, whole(0, _SEED, "none")]
     embed_batch_size: Annotated[int, whole(1, 65_536, "tokens a batch")]
+    clusters_from: Annotated[Path | None, file()]
     cluster_descriptions_path: Annotated[Path | None, file()]
 
     # Genetic evolution: no defaults

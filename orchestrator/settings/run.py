@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from orchestrator.settings.discovered import read_discovered
+from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.model import Settings
 from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 
 
 def make_run(settings: Settings, run_id: str) -> Run:
-    """The part of `settings` that a task must know, under the id of the run."""
+    """The part of `settings` that a task must know, under the id of the run.
+
+    Raises: SettingsError when the discovered tokens cannot be read any more.
+    """
     s = settings
     return Run(
         id=run_id,
@@ -40,9 +45,19 @@ def make_run(settings: Settings, run_id: str) -> Run:
             seed=s.cluster_seed,
             batch_size=s.embed_batch_size,
             device=s.device,
+            discovered=_discovered(s),
         ),
         evaluation_cache=s.evaluation_cache,
     )
+
+
+def _discovered(s: Settings) -> tuple[int, ...]:
+    if s.clusters_from is None:
+        return ()
+    try:
+        return read_discovered(s.clusters_from)
+    except ValueError as error:
+        raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
 
 
 def _target(s: Settings) -> Target:

@@ -12,7 +12,7 @@ from tasks.openai.schema import Schema
 from tasks.run import Reflector
 
 TRIES = 2
-Kind = Literal["mutation", "merge"]
+Kind = Literal["mutation", "merge", "descriptions"]
 
 
 @dataclass(frozen=True)
