@@ -6,12 +6,13 @@
 PYTHON ?= python3.11
 CONFIG ?= .config
 EVOLVE ?= configs/embedded.config
+COLLECT ?= configs/collect.yaml
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.whetstone
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve test lint types docs check menuconfig guiconfig olddefconfig savedefconfig bench flower clean
+.PHONY: help setup models evolve collect test lint types docs check menuconfig guiconfig olddefconfig savedefconfig bench flower clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 16
@@ -31,6 +32,9 @@ models: $(STAMP) ## fetch and unpack the embedded model
 
 evolve: models   ## run an evolution on the embedded farm (EVOLVE=FILE, ARGS='--set NGEN=6')
 	@$(BIN)/orchestrator evolve --config $(EVOLVE) $(ARGS)
+
+collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE, ARGS=--resume)
+	@$(BIN)/orchestrator collect --config $(COLLECT) $(ARGS)
 
 test: models     ## run all tests
 	$(BIN)/python -m pytest

@@ -17,32 +17,20 @@ from orchestrator.settings.errors import SettingsError
 KINDS: Mapping[type, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-class _Reader(yaml.SafeLoader):
-    """YAML as it is safe to read, and without keys that come twice: which of the two would hold?"""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def read_settings(path: Path) -> CollectSettings:
     """The settings of a file.  Raises: SettingsError with all that is wrong with it, one line a key."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_Reader)
+        text = path.read_text(encoding="utf-8")
+        twice = list(_repeated(yaml.compose(text, Loader=yaml.SafeLoader), ""))
+        values = yaml.safe_load(text)
     except OSError as error:
         raise SettingsError([f"{path}: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise SettingsError([f"{path}: not YAML: {' '.join(str(error).split())}"]) from None
     if not isinstance(values, dict):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
+    if twice:
+        raise SettingsError([f"{name}: is there twice" for name in twice])
     return settings_from(values)
 
 
@@ -54,6 +42,19 @@ def settings_from(values: Mapping[str, Any]) -> CollectSettings:
     if problems:
         raise SettingsError([f"{name}: {reason}" for name, reason in problems.items()])
     return cast(CollectSettings, _build(CollectSettings, values))
+
+
+def _repeated(node: Any, prefix: str) -> Iterator[str]:
+    """The dotted names of keys that come twice: YAML's reader would take the last one without a word."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        name = f"{prefix}{key.value}"
+        if name in seen:
+            yield name
+        seen.add(name)
+        yield from _repeated(value, f"{name}.")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -46,19 +46,33 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[OpenF
     Raises: FarmUnavailable.
     """
     if settings.farm == "external":
-        line(f"using the farm at {redacted(settings.redis_url)}")
-        with _connected(settings.redis_url, rules=False, check=lambda: None) as external:
+        with external_farm(settings.redis_url, line) as external:
             yield external
         return
-    line(f"starting the embedded farm in {settings.farm_dir}")
+    with embedded_farm(farm_spec(settings), line) as embedded:
+        yield embedded
+
+
+@contextmanager
+def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[OpenFarm]:
+    """The farm whose workers are at this address.  Raises: FarmUnavailable."""
+    line(f"using the farm at {redacted(redis_url)}")
+    with _connected(redis_url, rules=False, check=lambda: None) as external:
+        yield external
+
+
+@contextmanager
+def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[OpenFarm]:
+    """The embedded farm of a folder, taken down at the end unless it was there to stay.  Raises: FarmUnavailable."""
+    line(f"starting the embedded farm in {spec.folder}")
     try:
-        farm = control.use(farm_spec(settings))
+        farm = control.use(spec)
     except control.FarmError as error:
         raise FarmUnavailable(str(error)) from None
 
     def check() -> None:
         if not farm.alive:
-            raise FarmUnavailable(farm.failure() or f"the embedded farm in {settings.farm_dir} has ended")
+            raise FarmUnavailable(farm.failure() or f"the embedded farm in {spec.folder} has ended")
 
     with farm:
         try:

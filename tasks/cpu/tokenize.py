@@ -16,10 +16,15 @@ def texts_of(job: Job) -> list[str]:
 
 
 def tokenize(job: Job) -> dict[str, Any]:
-    tokenizer = encoder(job.collection.id, job.collection.tokenizer_key(), job.store)
-    return {"ids": encode(tokenizer, texts_of(job))}
+    """Keeps the ids of each text under a key of its own, where those who count find them; gives back the keys."""
+    collection, texts = job.collection, texts_of(job)
+    tokenizer = encoder(collection.id, collection.tokenizer_key(), job.store)
+    keys = [collection.tokens_key(text) for text in texts]
+    for key, ids in zip(keys, encode(tokenizer, texts), strict=True):
+        job.store.put_shared(collection.id, key, {"ids": ids})
+    return {"keys": keys}
 
 
 @shared_task(name="cpu.tokenize", base=JobTask)
 def tokenize_task(run: str, index: int, sample: int, dispatch: int) -> None:
-    run_job((run, index, sample, dispatch), lambda job: job.collection.tokens_key(texts_of(job)), tokenize)
+    run_job((run, index, sample, dispatch), lambda job: job.collection.tokenized_key(texts_of(job)), tokenize)

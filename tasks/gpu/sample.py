@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any
 
@@ -12,6 +13,9 @@ from tasks.gpu import host
 from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
 from tasks.phase0.job import Job, JobTask, run_job
+
+# Neither the import of transformers nor a tokenizer at work is for several threads at once.
+_TOKENIZER = threading.Lock()
 
 
 def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
@@ -35,7 +39,8 @@ def ask(job: Job) -> dict[str, Any]:
     Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable.
     """
     target = job.collection.target
-    made = request_for(job, load_tokenizer(host.current().model_folder(target)))
+    with _TOKENIZER:
+        made = request_for(job, load_tokenizer(host.current().model_folder(target)))
     answers: list[Generated] = []
 
     def attempt() -> None:
@@ -61,7 +66,11 @@ def describe_tokenizer(job: Job) -> dict[str, Any]:
     Raises: ValueError for one that is not built on the tokenizers library.
     """
     model = host.current().model_folder(job.collection.target)
-    tokenizer = load_tokenizer(model)
+    with _TOKENIZER:
+        return _description(model, load_tokenizer(model))
+
+
+def _description(model: str, tokenizer: Any) -> dict[str, Any]:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ValueError(f"the tokenizer of {model} is not built on the tokenizers library")

@@ -70,8 +70,13 @@ class Collection:
     def tokenizer_key(self) -> str:
         return "tokenizer:" + content_hash(self.target.model)
 
-    def tokens_key(self, texts: Sequence[str]) -> str:
-        return "tokens:" + content_hash(self.target.model, list(texts))
+    def tokens_key(self, text: str) -> str:
+        """Of the token ids of one text."""
+        return "tokens:" + content_hash(self.target.model, text)
+
+    def tokenized_key(self, texts: Sequence[str]) -> str:
+        """Of the list of such keys, one for each of an example's texts."""
+        return "tokenized:" + content_hash(self.target.model, list(texts))
 
     # -- what a line of a checkpoint was made with -------------------------------------------------------------------
 
