@@ -23,11 +23,13 @@ exit status: 0 done; 1 the settings or arguments are wrong, nothing was started;
 3 the run is parked and `orchestrator retry RUN` goes on with it; 130 interrupted, the same command goes on."""
 
 COMMANDS = {
+    "collect": "find the tokens that a model wastes (Phase 0)",
     "evolve": "run the evolution, or go on with it",
     "cluster": "cluster the vocabulary of the target, without evolving",
     "retry": "go on with a parked run, repeating nothing that was done",
     "runs": "list runs and where they stand",
     "status": "where one run stands",
+    "judge": "judge answers in a file against their golds",
     "answers": "read a run's answers, before and after, side by side",
     "farm": "start, stop or look at the embedded farm",
 }
