@@ -29,7 +29,7 @@ def load_examples(path: str | Path) -> list[Example]:
     examples: list[Example] = []
     faults: list[str] = []
     first_line: dict[str, int] = {}
-    for number, line in _lines(Path(path)):
+    for number, line in read_lines(Path(path)):
         try:
             example = parse_row(line)
             earlier = first_line.setdefault(example.id, number)
@@ -39,27 +39,33 @@ def load_examples(path: str | Path) -> list[Example]:
         except DatasetError as error:
             faults.append(f"line {number}: {error}")
     if faults:
-        rows = "one malformed row" if len(faults) == 1 else f"{len(faults)} malformed rows"
-        raise DatasetError("\n  ".join([f"{path}: {rows}", *faults]))
+        raise malformed(path, faults)
     if not examples:
         raise DatasetError(f"{path}: no rows")
     return examples
 
 
+def malformed(path: str | Path, faults: list[str]) -> DatasetError:
+    """One error for all faults of a file."""
+    rows = "one malformed row" if len(faults) == 1 else f"{len(faults)} malformed rows"
+    return DatasetError("\n  ".join([f"{path}: {rows}", *faults]))
+
+
 def parse_row(line: bytes) -> Example:
     """One row as an `Example`. Raises: DatasetError that says what is wrong with the row, all of it."""
-    row = _json_object(line)
+    row = json_object(line)
     faults: list[str] = []
-    identifier = _text(row, "financebench_id", faults)
-    question = _text(row, "question", faults)
-    gold = _text(row, "answer", faults)
+    identifier = text_field(row, "financebench_id", faults)
+    question = text_field(row, "question", faults)
+    gold = text_field(row, "answer", faults)
     context = _context(row, faults)
     if faults:
         raise DatasetError("; ".join(faults))
     return Example(identifier, context, question, gold)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, with their numbers.  Raises: DatasetError when it cannot be read."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -70,7 +76,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _json_object(line: bytes) -> dict[str, Any]:
+def json_object(line: bytes) -> dict[str, Any]:
+    """One line as a JSON object.  Raises: DatasetError that says what it is instead."""
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -84,7 +91,7 @@ def _json_object(line: bytes) -> dict[str, Any]:
     return row
 
 
-def _text(row: dict[str, Any], name: str, faults: list[str], where: str = "") -> str:
+def text_field(row: dict[str, Any], name: str, faults: list[str], where: str = "") -> str:
     """The text of a field, or "" with a fault noted."""
     value = row.get(name)
     label = where + name
@@ -115,12 +122,12 @@ def _context(row: dict[str, Any], faults: list[str]) -> str:
             faults.append(f"{where} is not an object")
             continue
         name = "evidence_doc_name" if "evidence_doc_name" in entry else "doc_name"
-        document = _text(entry, name, faults, f"{where}.")
+        document = text_field(entry, name, faults, f"{where}.")
         page = entry.get("evidence_page_num")
         if not isinstance(page, int) or isinstance(page, bool):
             faults.append(f"{where}.evidence_page_num is not a whole number")
             continue
-        text = _text(entry, "evidence_text_full_page", faults, f"{where}.")
+        text = text_field(entry, "evidence_text_full_page", faults, f"{where}.")
         if len(text.encode("utf-8")) > PAGE_LIMIT_BYTES:
             faults.append(f"{where}.evidence_text_full_page is longer than {PAGE_LIMIT_BYTES:,} bytes")
         pages.setdefault((document, page), text)

@@ -7,6 +7,7 @@ from orchestrator.settings.deltas import cluster_ids, read_deltas
 from orchestrator.settings.discovered import read_discovered
 from orchestrator.settings.errors import SettingsError
 from orchestrator.settings.indices import parse_indices, select_indices
+from orchestrator.settings.judging import judging_settings
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.model import Settings
 from orchestrator.settings.resume import MAY_CHANGE, changed
@@ -19,6 +20,7 @@ __all__ = [
     "SettingsError",
     "changed",
     "cluster_ids",
+    "judging_settings",
     "load_settings",
     "make_run",
     "parse_indices",

@@ -18,16 +18,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
         id=run_id,
         seed=s.seed,
         target=_target(s),
-        judge=Judge(
-            model=s.judge_model,
-            tolerance=s.judge_tolerance,
-            forgiving=s.judge_forgiving,
-            temperature=s.judge_temperature,
-            top_p=s.judge_top_p,
-            max_completion_tokens=s.judge_max_completion_tokens,
-            seed=s.judge_seed,
-            concurrency=s.judge_concurrency,
-        ),
+        judge=judge_of(s),
         reflector=Reflector(
             model=s.reflector_model,
             temperature=s.reflector_temperature,
@@ -35,7 +26,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
             max_completion_tokens=s.reflector_max_completion_tokens,
             seed=s.reflector_seed,
         ),
-        endpoint=_endpoint(s),
+        endpoint=endpoint_of(s),
         fitness=Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale),
         clusters=Clusters(
             folder=str(s.clusters_dir.resolve()),
@@ -79,7 +70,22 @@ def _target(s: Settings) -> Target:
     )
 
 
-def _endpoint(s: Settings) -> Endpoint:
+def judge_of(s: Settings) -> Judge:
+    """The judge's settings: the fields whose names begin with judge_."""
+    return Judge(
+        model=s.judge_model,
+        tolerance=s.judge_tolerance,
+        forgiving=s.judge_forgiving,
+        temperature=s.judge_temperature,
+        top_p=s.judge_top_p,
+        max_completion_tokens=s.judge_max_completion_tokens,
+        seed=s.judge_seed,
+        concurrency=s.judge_concurrency,
+    )
+
+
+def endpoint_of(s: Settings) -> Endpoint:
+    """The endpoint's settings: the fields whose names begin with openai_, and budget_usd."""
     return Endpoint(
         base_url=s.openai_base_url,
         api_key_env=s.openai_api_key_env,

@@ -7,6 +7,8 @@ large call cannot be overtaken for ever by small ones.  In any minute at most th
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
@@ -29,6 +31,33 @@ class NoLimit:
 
     def acquire(self, cost: int) -> None:
         return
+
+
+class LocalLimiter:
+    """A `Limiter` for the threads of one process: requests and tokens a minute, 0 for none, in the order of asking."""
+
+    def __init__(
+        self,
+        requests: int,
+        tokens: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._requests, self._tokens = requests, tokens
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()
+        self._free = -math.inf  # when the next call may begin
+
+    def acquire(self, cost: int) -> None:
+        shares = [1 / self._requests] if self._requests else []
+        shares += [min(max(cost, 1), self._tokens) / self._tokens] if self._tokens else []
+        with self._lock:
+            now = self._clock()
+            start = max(now, self._free)
+            self._free = start + 60 * max(shares, default=0.0)
+        if start > now:
+            self._sleep(start - now)
 
 
 class RedisLimiter:

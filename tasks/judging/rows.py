@@ -1,0 +1,55 @@
+"""Rows to judge: one JSON object a line with question, gold and answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.dataset import DatasetError, json_object, malformed, read_lines, text_field
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is judged. Rows with the same texts are equal, and have one verdict."""
+
+    question: str
+    gold: str
+    answer: str
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Every row of a JSONL file, in order; blank lines are passed over, other fields of a row ignored.
+
+    Raises: DatasetError, once, with all malformed rows by line: bad JSON, invalid UTF-8, a question or gold that is
+    missing or empty, an answer that is missing or no text (it may be empty); or when the file cannot be read.
+    """
+    rows: list[Row] = []
+    faults: list[str] = []
+    for number, line in read_lines(path):
+        try:
+            rows.append(parse_row(line))
+        except DatasetError as error:
+            faults.append(f"line {number}: {error}")
+    if faults:
+        raise malformed(path, faults)
+    if not rows:
+        raise DatasetError(f"{path}: no rows")
+    return rows
+
+
+def parse_row(line: bytes) -> Row:
+    """Raises: DatasetError that says what is wrong with the row, all of it."""
+    values = json_object(line)
+    faults: list[str] = []
+    question, gold = text_field(values, "question", faults), text_field(values, "gold", faults)
+    answer = _answer(values, faults)
+    if faults:
+        raise DatasetError("; ".join(faults))
+    return Row(question, gold, answer)
+
+
+def _answer(values: dict[str, Any], faults: list[str]) -> str:
+    """An empty answer is one: it is judged, and wrong."""
+    given = values.get("answer")
+    return given if isinstance(given, str) and not given.strip() else text_field(values, "answer", faults)

@@ -1,0 +1,139 @@
+"""`orchestrator judge` as a process: a verdict for every row in order, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
+NEAR = NUMBER | {"answer": "It was $1,700 million."}
+PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answer": "No, not at all."}
+WRONG = PROSE | {"answer": "Yes, it is."}
+EMPTY = PROSE | {"answer": " "}
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path) -> Iterator[Any]:
+    """Starts the real endpoint; gives its address and the file with its calls."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> tuple[str, Path]:
+        log = tmp_path / "calls.jsonl"
+        command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log), *options]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout is not None
+        return started[-1].stdout.readline().split()[-1], log
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(10)
+
+
+def judge(folder: Path, rows: list[dict[str, str]] | bytes, *options: str, **environment: str) -> Any:
+    """Run the command on these rows; without a key unless one is given."""
+    path = folder / "rows.jsonl"
+    path.write_bytes(rows if isinstance(rows, bytes) else "\n".join(map(json.dumps, rows)).encode())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    command = [sys.executable, "-m", "orchestrator", "judge", str(path), *options]
+    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def verdicts(text: str) -> list[tuple[bool | None, int]]:
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert all(set(row) == {"is_correct", "stage", "reasoning"} and row["reasoning"] for row in rows)
+    return [(row["is_correct"], row["stage"]) for row in rows]
+
+
+def test_stage_1_alone_calls_nobody_and_leaves_open_what_it_must(tmp_path: Path) -> None:
+    # given a key and an address at which nobody is
+    done = judge(
+        tmp_path,
+        [PROSE, NUMBER, EMPTY, NEAR],
+        *("--stage", "1"),
+        OPENAI_API_KEY="k",
+        OPENAI_BASE_URL="http://127.0.0.1:9/v1",
+    )
+    # then numbers are decided, and what needs a model is left open
+    assert done.returncode == 0, done.stderr
+    assert verdicts(done.stdout) == [(None, 1), (True, 1), (False, 1), (None, 1)]
+    assert "4 rows: 1 correct, 1 wrong, 2 left open" in done.stderr
+
+
+def test_the_tolerance_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    assert verdicts(judge(tmp_path, [NEAR], "--stage", "1", "--tolerance", "0.1").stdout) == [(True, 1)]
+    refused = judge(tmp_path, [NEAR], "--stage", "1", "--tolerance", "1.5")
+    assert (refused.returncode, refused.stdout) == (1, "")
+
+
+def test_the_same_texts_are_asked_once_and_every_row_has_its_verdict(tmp_path: Path, endpoint: Any) -> None:
+    # given an endpoint, and rows that are equal
+    url, log = endpoint()
+    rows = [PROSE, WRONG, NUMBER, PROSE, PROSE, WRONG, EMPTY]
+    # when they are judged into a file
+    output = tmp_path / "out" / "verdicts.jsonl"
+    done = judge(tmp_path, rows, "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
+    # then there is a verdict for each, in order, of two calls
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert verdicts(output.read_text()) == [
+        *[(True, 2), (False, 2), (True, 1), (True, 2)],
+        *[(True, 2), (False, 2), (False, 1)],
+    ]
+    assert len(log.read_text().splitlines()) == 2
+    assert "judged 4 of 4 answers that differ" in done.stderr
+
+
+def test_without_a_key_the_embedded_endpoint_judges_and_goes(tmp_path: Path) -> None:
+    done = judge(tmp_path, [PROSE, WRONG], TMPDIR=str(tmp_path))
+    assert verdicts(done.stdout) == [(True, 2), (False, 2)], done.stderr
+    assert "no language model" in done.stderr
+    # and nothing of it is left
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path, endpoint: Any) -> None:
+    # given an endpoint whose every reply is cut
+    url, _ = endpoint("--faults", "verdict:truncated:*")
+    output = tmp_path / "verdicts.jsonl"
+    done = judge(tmp_path, [NUMBER, PROSE], "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
+    # then nothing is written, not even what stage 1 decided
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not output.exists()
+
+
+def test_malformed_rows_are_told_all_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+    rows = b'{"question": "a", "gold": "b", "answer": "c"}\n{"question": 1}\nnonsense\n'
+    output = tmp_path / "verdicts.jsonl"
+    output.write_text("from before\n")
+    done = judge(tmp_path, rows, "--stage", "1", "--output", str(output))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "line 2:" in done.stderr
+    assert "line 3:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert output.read_text() == "from before\n"
+
+
+def test_settings_come_from_a_config(tmp_path: Path) -> None:
+    # given a configuration with a tolerance of its own
+    root = Path(__file__).parents[3]
+    config = tmp_path / ".config"
+    text = (root / "configs" / "embedded.config").read_text()
+    config.write_text(
+        text.replace('JUDGE_TOLERANCE="0.01"', 'JUDGE_TOLERANCE="0.1"').replace('="configs/', f'="{root}/configs/')
+    )
+    assert verdicts(judge(tmp_path, [NEAR], "--stage", "1", "--config", str(config)).stdout) == [(True, 1)]
+    # and one that does not load is refused before anything is judged
+    config.write_text("CONFIG_NONSENSE=1\n")
+    refused = judge(tmp_path, [NEAR], "--config", str(config))
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "CONFIG_NONSENSE" in refused.stderr
