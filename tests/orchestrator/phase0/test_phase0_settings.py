@@ -1,0 +1,152 @@
+"""The YAML of a collection: every key is mandatory, and everything that is wrong is told at once."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from orchestrator.phase0.reading import flatten, key_names, read_settings, settings_from
+from orchestrator.settings import SettingsError
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "collect.yaml"
+# Section 3 of the specification, written down here a second time.
+KEYS = """
+seed device output_dir log_level
+target.model_id target.sglang.base_url target.sglang.timeout_s target.sglang.max_retries target.temperature
+target.top_p target.max_new_tokens target.seed target.prompt_template
+reflector.model_id reflector.api reflector.temperature reflector.top_p reflector.max_new_tokens reflector.seed
+reflector.compress_prompt_template reflector.api_base reflector.api_key_env
+data.financebench_path data.split_ratios.train data.split_ratios.val data.split_ratios.test
+phase0.verbose_num_samples phase0.k phase0.filters.drop_special_tokens phase0.filters.drop_whitespace_only
+phase0.filters.drop_digit_only phase0.output_path phase0.correctness.metric phase0.correctness.threshold
+phase0.correctness.tolerance phase0.correctness.evaluator_model phase0.correctness.evaluator_api_base
+phase0.correctness.evaluator_api_key_env phase0.correctness.qualitative_forgiving
+phase0.correctness.evaluator_temperature phase0.correctness.evaluator_top_p
+phase0.correctness.evaluator_max_new_tokens phase0.correctness.evaluator_seed
+phase0.target_concurrency phase0.reflector_concurrency phase0.judge_concurrency
+""".split()
+
+
+@pytest.fixture
+def values() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(SHIPPED.read_text())
+    return found
+
+
+def put(values: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(values)
+    *sections, key = name.split(".")
+    place = changed
+    for section in sections:
+        place = place[section]
+    place[key] = value
+    return changed
+
+
+def drop(values: dict[str, Any], name: str) -> dict[str, Any]:
+    changed = put(values, name, None)
+    *sections, key = name.split(".")
+    place = changed
+    for section in sections:
+        place = place[section]
+    del place[key]
+    return changed
+
+
+def problems(values: dict[str, Any]) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        settings_from(values)
+    return list(refused.value.problems)
+
+
+def test_the_keys_are_those_of_the_specification():
+    assert sorted(key_names()) == sorted(KEYS)
+
+
+def test_the_shipped_file_has_each_of_them_and_is_read_as_it_is_written(values):
+    assert sorted(flatten(values)) == sorted(KEYS)
+    settings = read_settings(SHIPPED)
+    assert settings.phase0.correctness.tolerance == values["phase0"]["correctness"]["tolerance"]
+    assert settings.target.prompt_template == "Context:\n{context}\n\nQuestion:\n{query}"
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_that_is_missing_null_or_empty_is_named(values, name):
+    assert problems(drop(values, name)) == [f"{name}: is missing"]
+    assert problems(put(values, name, None)) == [f"{name}: is null"]
+    assert problems(put(values, name, " ")) == [f"{name}: is empty"]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_of_another_type_is_named(values, name):
+    wrong: Any = 7 if isinstance(flatten(values)[name], str | bool) else "seven"
+    [line] = problems(put(values, name, wrong))
+    assert line.startswith(f"{name}: {wrong!r} is not ")
+
+
+def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values):
+    broken = put(drop(values, "seed"), "target.top_p", None)
+    broken = put(put(broken, "phase0.k", "many"), "reflector.flavour", "vanilla")
+    broken = put(put(broken, "device", ""), "phase0.correctness.threshold", 0)
+    assert [line.split(":")[0] for line in problems(broken)] == [
+        "seed", "device", "target.top_p", "reflector.flavour", "phase0.k", "phase0.correctness.threshold"
+    ]  # fmt: skip
+
+
+def test_of_a_section_that_is_left_out_every_key_is_named(values):
+    del values["target"]["sglang"]
+    assert problems(values) == [f"target.sglang.{key}: is missing" for key in ("base_url", "timeout_s", "max_retries")]
+    assert problems(put(values, "target.sglang", 3)) == ["target.sglang: 3 is not a section with keys of its own"]
+
+
+@pytest.mark.parametrize(("train", "fits"), [(0.7, True), (0.7000009, True), (0.700002, False), (0.71, False)])
+def test_the_ratios_add_up_to_one_within_a_millionth(values, train, fits):
+    changed = put(values, "data.split_ratios.train", train)
+    if fits:
+        assert settings_from(changed).data.split_ratios.train == train
+    else:
+        [line] = problems(changed)
+        assert line.startswith("data.split_ratios: train, val and test add up to ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target.top_p", 0), ("target.temperature", -0.1), ("reflector.top_p", 1.1), ("phase0.verbose_num_samples", 0),
+        ("phase0.k", 0), ("phase0.judge_concurrency", 0), ("target.sglang.max_retries", -1), ("log_level", "LOUD"),
+        ("target.sglang.timeout_s", float("nan")), ("seed", True), ("phase0.k", 2.0), ("reflector.api", "completions"),
+        ("target.prompt_template", "{query}"), ("reflector.compress_prompt_template", "{prev_answer}"),
+        ("phase0.correctness.metric", "exact"), ("target.sglang.base_url", "localhost:30000"),
+        ("phase0.correctness.evaluator_api_base", "https://api.openai.com/v1"),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_its_range_is_named(values, name, value):
+    [line] = problems(put(values, name, value))
+    assert line.startswith(f"{name}: ")
+
+
+def test_a_number_that_yaml_reads_as_text_is_explained(values, tmp_path):
+    text = SHIPPED.read_text().replace("tolerance: 0.15", "tolerance: 1e-2")
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(SettingsError, match=r"1\.0e-3 as a number"):
+        read_settings(tmp_path / "c.yaml")
+
+
+def test_a_key_that_is_there_twice_is_named(tmp_path):
+    (tmp_path / "c.yaml").write_text(SHIPPED.read_text().replace("  k: 50", "  k: 50\n  k: 60"))
+    with pytest.raises(SettingsError) as refused:
+        read_settings(tmp_path / "c.yaml")
+    assert refused.value.problems == ("phase0.k: is there twice",)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "a: [", "\x00"])
+def test_what_is_no_mapping_is_told_in_one_line(tmp_path, text):
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        read_settings(tmp_path / "c.yaml")
+    [line] = refused.value.problems
+    assert "\n" not in line
