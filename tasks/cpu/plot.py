@@ -10,11 +10,12 @@ from celery import shared_task
 from tasks import context
 
 PICTURES = ("fitness.png", "evolution_lengths.png", "evolution_tree.png")
+WASTED = "wasted_tokens.png"  # Phase 0's, not a run's
 DATA = "plot_data.json"
 
 
 def draw(name: str, data: dict[str, Any]) -> bytes:
-    """One picture as PNG; `data` holds history, tree and baseline_tokens.  Raises: ValueError for another name."""
+    """One picture as PNG; `data` holds history, tree and baseline_tokens, or v_steer.  Raises: ValueError."""
     from tasks.cpu import plots
 
     if name == "fitness.png":
@@ -23,6 +24,8 @@ def draw(name: str, data: dict[str, Any]) -> bytes:
         return plots.lengths_png(data["history"], data["baseline_tokens"])
     if name == "evolution_tree.png":
         return plots.tree_png(data["tree"])
+    if name == WASTED:
+        return plots.wasted_png(data["v_steer"])
     raise ValueError(f"no picture is called {name!r}")
 
 

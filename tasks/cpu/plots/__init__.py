@@ -6,5 +6,6 @@ Importing this package imports matplotlib (about 60 MB): whoever only may need a
 from tasks.cpu.plots.fitness import fitness_png
 from tasks.cpu.plots.lengths import lengths_png
 from tasks.cpu.plots.tree import tree_png
+from tasks.cpu.plots.wasted import wasted_png
 
-__all__ = ["fitness_png", "lengths_png", "tree_png"]
+__all__ = ["fitness_png", "lengths_png", "tree_png", "wasted_png"]

@@ -1,0 +1,79 @@
+"""The tokens that a model wastes most: how much likelier each is in verbose answers than in compressed ones."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.ft2font import FT2Font
+from matplotlib.ticker import MaxNLocator
+
+from tasks.cpu.plots import style
+
+FAMILY = "DejaVu Sans Mono"
+LONGEST = 22  # characters of a token
+_NAMES = {"\n": "⏎", "\r": "␍", "\t": "⇥", " ": "␣", "\ufffd": "�"}
+
+
+def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
+    """Draw the first `top` entries of token_selection.v_steer (phase0_collect.md section 5) as bars.
+
+    v_steer: {token_id, token_str, delta} each, the largest delta first.
+    Returns: a PNG, the same bytes for the same input.
+    """
+    shown = v_steer[:top]
+    figure = style.new_figure(7.6, max(2.6, 1.15 + 0.262 * len(shown)))
+    axes = figure.subplots()
+    style.dress(
+        axes, "Most wasted tokens", "Δ: share of verbose answers − share of compressed answers, percentage points"
+    )
+    axes.grid(False, axis="y")
+    axes.grid(True, axis="x", color=style.GRID, linewidth=0.9)
+    if not shown:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        style.say_empty(axes, "no token was discovered")
+        return style.to_png(figure)
+    _draw_bars(axes, [100 * float(entry["delta"]) for entry in shown])
+    labels = [readable(str(entry["token_str"])) for entry in shown]
+    axes.set_yticks(range(len(shown)), labels, family=FAMILY, fontsize=9.5, color=style.INK, parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    return style.to_png(figure)
+
+
+def readable(token: str) -> str:
+    """A token's text so that all of it can be seen on one line: "␣the", "⏎⏎", "\\x07"."""
+    shown = "".join(_character(c) for c in token)
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
+def _character(character: str) -> str:
+    if character in _NAMES:
+        return _NAMES[character]
+    # Other white space, control and format characters, lone surrogates, and what the font lacks: by their numbers.
+    if unicodedata.category(character)[0] in "CZ" or not _font().get_char_index(ord(character)):
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    return character
+
+
+@cache
+def _font() -> FT2Font:
+    """The font of the labels, which comes with matplotlib."""
+    return get_font(findfont(FAMILY))
+
+
+def _draw_bars(axes: Axes, values: Sequence[float]) -> None:
+    bars = axes.barh(range(len(values)), values, height=0.66, color=style.BEST)
+    for bar, value in zip(bars, values, strict=True):
+        if value < 0:
+            bar.set_color(style.DOT)
+    axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=4, fontsize=8.5, color=style.MUTED)
+    axes.axvline(0, color="#c3cad3", linewidth=1)
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
