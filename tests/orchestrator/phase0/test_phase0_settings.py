@@ -28,7 +28,7 @@ phase0.correctness.evaluator_api_key_env phase0.correctness.qualitative_forgivin
 phase0.correctness.evaluator_temperature phase0.correctness.evaluator_top_p
 phase0.correctness.evaluator_max_new_tokens phase0.correctness.evaluator_seed
 phase0.target_concurrency phase0.reflector_concurrency phase0.judge_concurrency
-""".split()
+""".split()  # noqa: SIM905  # as the specification lists them, and readable
 
 
 @pytest.fixture
