@@ -66,6 +66,7 @@ class Gathering:
     requests: Requests
     verbose: Checkpoint
     pairs: Checkpoint
+    _until_tokenizer: list[Request] | None = field(default_factory=list)  # None: it is there
 
     def run(self) -> list[Gathered]:
         """Everything of every example, in their order.  Raises: CollectionFailed."""
@@ -75,9 +76,22 @@ class Gathering:
             for sample in range(self.collection.samples):
                 self.requests.want(Request(SAMPLE, self.collection.sample_key(example, sample), index, sample))
         for request, value in self.requests.results():
-            if request.task != TOKENIZER:
+            if request.task == TOKENIZER:
+                self._tokenize_from_here()
+            else:
                 self._keep(request, value, found[request.index])
         return found
+
+    def _tokenize_from_here(self) -> None:
+        for request in self._until_tokenizer or ():
+            self.requests.want(request)
+        self._until_tokenizer = None
+
+    def _tokenize(self, request: Request) -> None:
+        if self._until_tokenizer is None:
+            self.requests.want(request)
+        else:
+            self._until_tokenizer.append(request)
 
     def _keep(self, request: Request, value: dict[str, Any], gathered: Gathered) -> None:
         example, sample = self.examples[request.index], request.sample
@@ -109,7 +123,7 @@ class Gathering:
         tell(example, gathered, self.threshold)
         if texts := [text for pair in retained for text in (pair.verbose, pair.compressed)]:
             # What is tokenized is what the workers find correct; above 0 every threshold means that.
-            self.requests.want(Request(TOKENIZE, self.collection.tokenized_key(texts), index))
+            self._tokenize(Request(TOKENIZE, self.collection.tokenized_key(texts), index))
         fingerprint = self.collection.pairs_fingerprint(example)
         if not self.pairs.holds(example.id, fingerprint):
             lines = [

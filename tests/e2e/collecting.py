@@ -16,10 +16,10 @@ import yaml
 from workplace import ROOT, Workplace
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-# Three questions, two samples each: small enough for many runs, and with pairs that are kept and pairs that are not.
+# Four questions, two samples each: small enough for many runs, and with pairs that are kept and pairs that are not.
 SMALL = {
-    "data": {"split_ratios": {"train": 0.0625, "val": 0.0625, "test": 0.875}},
-    "target": {"max_new_tokens": 20},
+    "data": {"split_ratios": {"train": 0.1, "val": 0.1, "test": 0.8}},
+    "target": {"max_new_tokens": 24},
     "phase0": {"verbose_num_samples": 2, "k": 10, "target_concurrency": 2},
 }
 
