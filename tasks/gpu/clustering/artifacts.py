@@ -82,6 +82,11 @@ class Ingredients:
         text = json.dumps([list(self.vocabulary), self.summary()], ensure_ascii=True, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
+    def embedded(self) -> str:
+        """What decides the embeddings alone, as a hash: clusterings that share it have the same."""
+        text = json.dumps([VERSION, list(self.vocabulary), self.embedder], ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
     def summary(self) -> dict[str, Any]:
         """Everything but the vocabulary itself, small enough to be read."""
         found = {"discovered": list(self.discovered)} if self.discovered else {}
@@ -134,6 +139,26 @@ def save_clustering(root: Path, ingredients: Ingredients, made: Made) -> Path:
     return final
 
 
+def find_embeddings(root: Path, ingredients: Ingredients) -> NDArray[np.float32] | None:
+    """The embeddings of another clustering of the same vocabulary by the same embedder, or None."""
+    import numpy as np
+
+    wanted = ingredients.embedded()
+    for path in sorted(root.glob(f"*/{MANIFEST}")):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            # Those that are damaged are no use; who asks for that clustering itself is told of it.
+            if (
+                manifest.get("embedded") == wanted
+                and _sha256(path.with_name(EMBEDDINGS)) == manifest["files"][EMBEDDINGS]
+            ):
+                found: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
+                return found
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return None
+
+
 def load_clustering(folder: Path) -> Clustering:
     """Read and verify a clustering's folder.
 
@@ -168,7 +193,8 @@ def _write(folder: Path, ingredients: Ingredients, made: Made) -> None:
     np.save(folder / CENTRES, made.centres)
     _write_json(folder / DESCRIPTIONS, made.descriptions)
     files = {name: _sha256(folder / name) for name in (LABELS, EMBEDDINGS, PCA_FILE, CENTRES, DESCRIPTIONS)}
-    _write_json(folder / MANIFEST, {"hash": ingredients.hash(), **ingredients.summary(), "files": files})
+    made_from = {"hash": ingredients.hash(), "embedded": ingredients.embedded()}
+    _write_json(folder / MANIFEST, {**made_from, **ingredients.summary(), "files": files})
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())

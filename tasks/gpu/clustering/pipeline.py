@@ -20,6 +20,7 @@ from tasks.gpu.clustering.artifacts import (
     Ingredients,
     Made,
     embedder_identity,
+    find_embeddings,
     load_clustering,
     save_clustering,
 )
@@ -88,7 +89,9 @@ def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
 def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on_progress: Progress) -> Made:
     texts = ingredients.vocabulary
     total = len(texts)
-    embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
+    embeddings = find_embeddings(Path(clusters.folder), ingredients)
+    if embeddings is None:
+        embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
     fixed = ingredients.ends | ingredients.numbers
     free = np.array([i for i in range(total) if i not in fixed], dtype=np.int64)
     on_progress("reduce", 0, total)

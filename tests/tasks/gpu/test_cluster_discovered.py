@@ -129,3 +129,32 @@ def test_the_process_of_its_own_is_told_of_them(tmp_path: Path, made: Clustering
     # then it is the same clustering
     assert load_clustering(folder).labels.tolist() == made.labels.tolist()
     assert folder.name == made.hash
+
+
+def test_a_vocabulary_is_embedded_once_for_all_its_clusterings(tmp_path: Path) -> None:
+    # given a clustering of the whole vocabulary
+    whole = cluster_vocabulary(
+        families.words(600), settings(tmp_path, discovered=(), components=8), families.minilm_folder()
+    )
+    # when the discovered tokens of the same vocabulary are clustered beside it
+    stages: list[str] = []
+
+    def note(stage: str, done: int, total: int) -> None:
+        stages.append(stage)
+
+    found = cluster_vocabulary(families.words(600), settings(tmp_path), families.minilm_folder(), note)
+    # then nothing is embedded, and the labels are those that it has when it is
+    assert "embed" not in stages
+    assert found.hash != whole.hash
+    fresh = cluster_vocabulary(families.words(600), settings(tmp_path / "fresh"), families.minilm_folder(), note)
+    assert "embed" in stages
+    assert found.labels.tolist() == fresh.labels.tolist()
+    # and embeddings that were damaged, or are of another vocabulary, are not taken
+    (whole.folder / "embeddings.npy").write_bytes(b"")
+    (found.folder / "embeddings.npy").unlink()
+    stages.clear()
+    cluster_vocabulary(families.words(600), settings(tmp_path, seed=4), families.minilm_folder(), note)
+    assert "embed" in stages
+    stages.clear()
+    cluster_vocabulary(families.words(500), settings(tmp_path), families.minilm_folder(), note)
+    assert "embed" in stages
