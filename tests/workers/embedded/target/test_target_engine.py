@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,10 +26,13 @@ WAIT_S = 120
 def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[tuple[Engine, Prompts]]:
     prompts = Prompts(kept_bytes)
     engine = Engine(decoder, rows, prompts)
+    thread = threading.Thread(target=engine.run)
+    thread.start()
     try:
         yield engine, prompts
     finally:
         engine.close()
+        thread.join()
 
 
 def _mixed_requests(count: int) -> list[Request]:
