@@ -10,6 +10,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.whetstone
 
+# See workers/queues.py: spinning threads starve each other on a busy machine.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup models evolve test lint types docs check menuconfig guiconfig olddefconfig savedefconfig bench flower clean
 
