@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
     with ExitStack() as stack:
         answered = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
-        rows = decoder.exact_rows(options.rows)
+        rows = decoder.settle(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
         engine = Engine(decoder, rows, prompts)
