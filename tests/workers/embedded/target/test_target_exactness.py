@@ -45,9 +45,8 @@ def test_a_laid_out_layer_computes_the_same_product(dtype: torch.dtype) -> None:
     draw = torch.Generator().manual_seed(1)
     weight, bias, x = (torch.randn(*shape, generator=draw).to(dtype) for shape in ((96, 64), (96,), (5, 64)))
     expected = x.double() @ weight.double().T + bias.double()
-    torch.testing.assert_close(
-        Linear(weight, bias)(x).double(), expected, atol=0.1 if dtype == torch.bfloat16 else 1e-5, rtol=0.02
-    )
+    tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(Linear(weight, bias)(x).double(), expected, atol=tolerance, rtol=0.02)
 
 
 def _says(path: Path, running: int) -> None:
