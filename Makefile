@@ -11,11 +11,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.whetstone
 
+# See workers/queues.py: spinning threads starve each other on a busy machine.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types docs check menuconfig guiconfig olddefconfig savedefconfig bench flower clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower faults clean
 
 help:            ## say what can be made
-	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 16
+	@grep -hE '^[a-z ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z ]+):[^#]*## /\1\t/' | expand -t 20
 
 # Plain pip finds a CPU build of torch where one is offered; uv and poetry look elsewhere.
 $(STAMP): pyproject.toml constraints.txt
@@ -48,11 +51,20 @@ types: $(STAMP)  ## check types
 
 check: lint types test ## all of it
 
-menuconfig guiconfig olddefconfig savedefconfig: $(STAMP) ## edit or complete .config (CONFIG=FILE)
+menuconfig:      ## edit .config in a menu (CONFIG=FILE); also guiconfig, olddefconfig, savedefconfig
+menuconfig guiconfig olddefconfig savedefconfig: $(STAMP)
 	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
 
 bench: models    ## run the benchmarks; results in benchmarks/results
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# The embedded farm listens on a private socket; `orchestrator farm status` knows where.
+flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://127.0.0.1:5555
+	@WHETSTONE_REDIS_URL="$$($(BIN)/orchestrator farm status --json | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["redis_url"] or "")')" \
+	    $(BIN)/celery --app workers.app flower --address=127.0.0.1 --port=5555
+
+faults: models   ## the long tests: kill the orchestrator at ten moments
+	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest tests/e2e/test_interrupted.py tests/e2e/test_deaths.py --timeout 1800
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def cluster(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.dispatch.evaluator import Parked
-    from orchestrator.report.live import open_view
+    from orchestrator.report.view import open_view
     from orchestrator.runs.clustering import cluster_only
 
     raise_on_sigterm()

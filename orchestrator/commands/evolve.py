@@ -50,8 +50,8 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
     """
     # Here, since these need Celery and DEAP: the checks above answer at once.
     from orchestrator.dispatch.evaluator import Parked
-    from orchestrator.report.live import open_view
     from orchestrator.report.summary import final_report
+    from orchestrator.report.view import open_view
     from orchestrator.runs.farm import open_farm
     from orchestrator.runs.session import Session, check_resumable
 

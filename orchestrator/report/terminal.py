@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.report.figures import duration, money, score
-from orchestrator.report.live import PLANS, printable, progress_text
+from orchestrator.report.plain import PLANS, printable, progress_text
 from orchestrator.report.snapshot import MemberView, Phase, Snapshot, Stage, steps, steps_done
 
 NARROW = 76  # columns below which the stages have no room

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
-from orchestrator.evolution.loop import Generation, evolve
+from orchestrator.evolution.loop import evolve
 from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs import prepare
@@ -27,8 +27,8 @@ from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, 
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.evaluator import FarmEvaluator
-    from orchestrator.report.live import View
     from orchestrator.report.summary import FinalReport
+    from orchestrator.report.view import View
     from orchestrator.runs.farm import OpenFarm
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,6 @@ class Session:
         for generation in evolve(state, genetics, evaluate, recorder.tree):
             recorder.record(generation, time.monotonic() - started)
             watcher.standing.follow(recorder.history)
-            self.view.line(_line(generation, recorder.history[-1]))
             started, state = time.monotonic(), generation.state
         return self._finish(farm, evaluate, watcher, recorder, genetics, examples, state)
 
@@ -155,10 +154,3 @@ class Session:
         watcher.studio.wait(lambda: farm.store.wait(watcher.run_id, 0.25), until, time.monotonic)
         watcher.drain()
         return closing_report(self.settings, self.output, farm, watcher.run_id, deltas, recorder, comparisons)
-
-
-def _line(generation: Generation, line: Mapping[str, float]) -> str:
-    return (
-        f"generation {generation.generation}: best {line['best']:.4f}, mean {line['mean']:.4f}, "
-        f"best ever {line['best_ever']:.4f}"
-    )

@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.dispatch.evaluator import Records
 from orchestrator.evolution.genetics import Genetics
 from orchestrator.output import OutputFolder
-from orchestrator.report.live import View
 from orchestrator.report.snapshot import MemberView, Snapshot
+from orchestrator.report.view import View
 from orchestrator.runs.studio import Studio
 from tasks.plan import Member, Plan, steps
 from tasks.store import Store
@@ -37,6 +37,14 @@ class Standing:
             self.generation = history[-1]["generation"] + 1
             self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
             self.baseline = history[0]["population"][0]["fitness"]
+
+    def evaluated(self, plan: Plan, records: Records) -> None:
+        """Take over what the evaluation of a population came to."""
+        if plan.name.endswith("_pop"):
+            fitness = [records[f"{member.index}:pre:score"]["fitness"] for member in plan.members]
+            self.best, self.mean = max(fitness), sum(fitness) / len(fitness)
+            self.best_ever = max(self.best, self.best_ever or self.best)
+            self.baseline = fitness[0] if self.baseline is None else self.baseline
 
 
 @dataclass
@@ -71,6 +79,7 @@ class Watcher:
             self.drain()
         self.view.show(self._snapshot(plan, records, done - self._plan[1]))
         if all(step.field in records for member in plan.members for step in steps(member)):
+            self.standing.evaluated(plan, records)
             self._steps_before += done - self._plan[1]
             self._plan = ("", 0)
 

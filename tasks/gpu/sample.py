@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from typing import Any
 
@@ -10,12 +9,9 @@ import tenacity
 from celery import shared_task
 
 from tasks.gpu import host
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
 from tasks.phase0.job import Job, JobTask, run_job
-
-# Neither the import of transformers nor a tokenizer at work is for several threads at once.
-_TOKENIZER = threading.Lock()
 
 
 def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
@@ -39,7 +35,7 @@ def ask(job: Job) -> dict[str, Any]:
     Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable.
     """
     target = job.collection.target
-    with _TOKENIZER:
+    with TOKENIZER:
         made = request_for(job, load_tokenizer(host.current().model_folder(target)))
     answers: list[Generated] = []
 
@@ -66,7 +62,7 @@ def describe_tokenizer(job: Job) -> dict[str, Any]:
     Raises: ValueError for one that is not built on the tokenizers library.
     """
     model = host.current().model_folder(job.collection.target)
-    with _TOKENIZER:
+    with TOKENIZER:
         return _description(model, load_tokenizer(model))
 
 

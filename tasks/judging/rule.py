@@ -50,7 +50,7 @@ def decide(question: str, gold: str, answer: str, tolerance: float) -> Literal[T
 def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match | None:
     """As `decide`, with the number that agreed and a sentence about it."""
     target = pure_number(gold)
-    if target is None or _DECLINES.search(answer):
+    if target is None or declines(answer):
         return None
     for number in settled_numbers(question, answer):
         if _agrees(number, target, question, answer, tolerance):
@@ -67,6 +67,20 @@ def pure_number(gold: str) -> Number | None:
     return numbers[0] if len(numbers) == 1 and numbers[0].span == (0, len(text)) else None
 
 
+def declines(answer: str) -> bool:
+    """Whether the answer says that it lacks the figures; then the numbers that it has claim nothing."""
+    return _DECLINES.search(answer) is not None
+
+
+def in_one_unit(number: Number, gold: Number, question: str, answer: str) -> tuple[float, float] | None:
+    """(number, gold) in one unit, signs as the words around the number have them: the reading that agrees best.
+
+    None where their units cannot be brought together, as a percentage and an amount of money.
+    """
+    readings = [(value, wanted) for value, wanted, _ in _signed_readings(number, gold, question, answer)]
+    return min(readings, key=lambda pair: abs(pair[0] - pair[1]) / (abs(pair[1]) or 1.0), default=None)
+
+
 def is_close(value: float, target: float, tolerance: float) -> bool:
     """|value - target| <= tolerance * |target|; a target of 0 is met by 0 alone, and nothing by what is not finite."""
     if not (math.isfinite(value) and math.isfinite(target)):
@@ -75,13 +89,17 @@ def is_close(value: float, target: float, tolerance: float) -> bool:
 
 
 def _agrees(number: Number, gold: Number, question: str, answer: str, tolerance: float) -> bool:
+    return any(
+        is_close(value, wanted, tolerance) or _rounds_to(value, wanted, decimals)
+        for value, wanted, decimals in _signed_readings(number, gold, question, answer)
+    )
+
+
+def _signed_readings(number: Number, gold: Number, question: str, answer: str) -> list[tuple[float, float, int]]:
+    """`_readings`, the answer's number with each sign that it may have."""
     signs = _signs(number, gold, answer)
-    for said, wanted, decimals in _readings(number, gold, question, answer):
-        for sign in signs:
-            value = sign * said
-            if is_close(value, wanted, tolerance) or _rounds_to(value, wanted, decimals):
-                return True
-    return False
+    readings = _readings(number, gold, question, answer)
+    return [(sign * said, wanted, decimals) for said, wanted, decimals in readings for sign in signs]
 
 
 def _readings(number: Number, gold: Number, question: str, answer: str) -> list[tuple[float, float, int]]:

@@ -146,5 +146,16 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def main(arguments: list[str]) -> None:
+    """Without arguments: have both models, fetching what is missing.  With two: the conversion of `_make`."""
+    if len(arguments) == 2:
+        _convert(Path(arguments[0]), Path(arguments[1]))
+        return
+    try:
+        print(f"models: {embedded_model()}, {embedded_embedder()}")
+    except ModelUnavailable as error:
+        sys.exit(f"models: {error}")
+
+
 if __name__ == "__main__":
-    _convert(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1:])

@@ -6,6 +6,7 @@ itself.  The socket lies in a short private folder, because the path of a socket
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -22,17 +23,12 @@ READY_S = 30.0
 
 
 def socket_path(folder: Path) -> Path:
-    """Where the server of this farm folder listens: always the same place, in a folder of ours alone.
+    """Where the server of this farm folder listens: always the same place. Nothing is made there yet.
 
-    Raises: OSError when the place is somebody else's or its path too long for a socket.
+    Raises: OSError when the path is too long for a socket.
     """
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-    private = Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}-{name}"
-    private.mkdir(mode=0o700, exist_ok=True)
-    if private.is_symlink() or private.stat().st_uid != os.getuid():
-        raise OSError(f"{private} belongs to somebody else")
-    private.chmod(0o700)
-    path = private / "valkey.sock"
+    path = Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}-{name}" / "valkey.sock"
     if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
         raise OSError(f"the path of the socket is too long ({path}); set TMPDIR to a shorter folder")
     return path
@@ -42,7 +38,8 @@ def remove_socket(folder: Path) -> None:
     """Remove the socket and its private folder, where they are still there."""
     path = socket_path(folder)
     path.unlink(missing_ok=True)
-    path.parent.rmdir()
+    with contextlib.suppress(FileNotFoundError):
+        path.parent.rmdir()
 
 
 def redis_url(socket: Path) -> str:
@@ -51,7 +48,11 @@ def redis_url(socket: Path) -> str:
 
 
 def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
-    """The server, not yet started: what it was told lies in `folder`/valkey and survives even SIGKILL of the server."""
+    """The server, not yet started: what it was told lies in `folder`/valkey and survives even SIGKILL of the server.
+
+    Raises: OSError when the socket's folder belongs to somebody else.
+    """
+    make_private(socket.parent)
     data = folder / "valkey"
     data.mkdir(parents=True, exist_ok=True)
     argv = [
@@ -60,6 +61,14 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
         *("--maxmemory-policy", "noeviction", "--daemonize", "no"),
     ]
     return ChildProcess(Command("valkey", tuple(argv), folder / "logs" / "valkey.log", dict(os.environ)), records)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only we may enter. Raises: OSError when it is there and belongs to somebody else."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise OSError(f"{folder} belongs to somebody else")
+    folder.chmod(0o700)
 
 
 def answers(socket: Path) -> bool:

@@ -93,7 +93,7 @@ def test_embedding_the_vocabulary_shows_a_bar_that_moves() -> None:
 
 SCRIPT = """
 import sys
-from orchestrator.report.live import open_view
+from orchestrator.report.view import open_view
 from orchestrator.report.snapshot import MemberView, Snapshot
 view = open_view(sys.stdout)
 for stage in ("waiting", "answer", "judge", "score", "done"):

@@ -250,7 +250,9 @@ def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
 
 
-@pytest.mark.parametrize("faults", ["mutation:500", "mutation:boom:2", "mutation:500:often", "merge:hang:1"])
+@pytest.mark.parametrize(
+    "faults", ["mutation:500", "mutation:boom:2", "mutation:500:often", "merge:hang:1", "mutate:500:2"]
+)
 def test_faults_are_those_that_the_embedded_endpoint_knows(problems: Any, faults: str) -> None:
     (line,) = problems(f"EMBEDDED_FAULTS={faults}")
 

@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _faults(spec: str) -> object:
     try:
-        return parse_faults(spec)
+        return parse_faults(spec, all_rules())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -61,7 +61,7 @@ def create_app(state: State) -> FastAPI:
     @app.post("/_faults")
     async def set_faults(request: Request) -> JSONResponse:
         try:
-            state.faults = Faults(parse_faults(str((await request.json())["faults"])))
+            state.faults = Faults(parse_faults(str((await request.json())["faults"]), state.rules))
         except (ValueError, KeyError, TypeError) as error:
             return JSONResponse({"error": str(error)}, 400)
         return JSONResponse({"status": "ok"})

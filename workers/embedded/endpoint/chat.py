@@ -12,7 +12,7 @@ from tasks.openai.schema import Schema, not_strict
 from tasks.openai.usage import estimate_tokens
 
 MODEL = "whetstone-rules"
-FINGERPRINT = "rules-1"
+FINGERPRINT = "rules-2"  # counts the rules: with another, the same prompt may have another answer
 
 
 class ApiError(Exception):

@@ -1,6 +1,6 @@
 """Failing on request, so that a run can be rehearsed: `SCHEMA:KIND:TIMES`, several separated by commas.
 
-SCHEMA is the name of a schema or `*`; TIMES is a count or `*`.  KIND is one of
+SCHEMA is the name of a schema that a rule answers, or `*`; TIMES is a count or `*`.  KIND is one of
 
     rate_limit[:SECONDS]  429 with Retry-After and retry-after-ms (1 second where none is given)
     quota                 429 insufficient_quota
@@ -14,6 +14,7 @@ SCHEMA is the name of a schema or `*`; TIMES is a count or `*`.  KIND is one of
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 PLAIN_KINDS = frozenset({"quota", "500", "refusal", "truncated", "invalid_json", "unchanged"})
@@ -30,9 +31,12 @@ class Fault:
     seconds: float = 0.0
 
 
-def parse_faults(spec: str) -> list[Fault]:
-    """The faults that `spec` names; none for "". Raises: ValueError, naming the part that is wrong."""
-    return [_parse_fault(part.strip()) for part in spec.split(",") if part.strip()]
+def parse_faults(spec: str, schemas: Collection[str]) -> list[Fault]:
+    """The faults that `spec` names, of calls for one of `schemas`; none for "".
+
+    Raises: ValueError, naming the part that is wrong.
+    """
+    return [_parse_fault(part.strip(), schemas) for part in spec.split(",") if part.strip()]
 
 
 class Faults:
@@ -50,11 +54,13 @@ class Faults:
         return None
 
 
-def _parse_fault(part: str) -> Fault:
+def _parse_fault(part: str, schemas: Collection[str]) -> Fault:
     fields = part.split(":")
     if len(fields) < 3 or not fields[0]:
         raise ValueError(f"{part!r} is not SCHEMA:KIND:TIMES")
     schema, kind, *given, times = fields
+    if schema != "*" and schema not in schemas:
+        raise ValueError(f"{part!r}: {schema!r} is no schema that is answered; there are {', '.join(sorted(schemas))}")
     count = None if times == "*" else _number(part, times)
     if count is not None and count != int(count):
         raise ValueError(f"{part!r}: {times!r} is not a count")

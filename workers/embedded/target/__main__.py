@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,22 +34,42 @@ def main(arguments: list[str]) -> int:
     limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
     with ExitStack() as stack:
         answered = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
-        rows = decoder.exact_rows(options.rows)
+        rows = decoder.settle(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
         engine = Engine(decoder, rows, prompts)
-        stack.callback(engine.close)
         tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
         name = str(dtype).removeprefix("torch.")
         service = Service(engine, prompts, limits, tokenizer, options.model, name, rows, options.api_key, answered)
-        uvicorn.run(
-            build(service),
-            host=options.host,
-            port=options.port,
-            log_level="warning",
-            timeout_graceful_shutdown=DRAIN_S,
-        )
-    return 0
+        return _serve(service, options.host, options.port)
+
+
+def _serve(service: Service, host: str, port: int) -> int:
+    """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit code."""
+    config = uvicorn.Config(
+        build(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_S
+    )
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    def http() -> None:
+        try:
+            server.run()
+        finally:
+            service.engine.close()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    thread = threading.Thread(target=http, name="http")
+    thread.start()
+    try:
+        service.engine.run()
+    finally:
+        stop()
+        thread.join()
+    return 0 if server.started else 1  # it has said why
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -70,12 +70,12 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, steps:
         out[call.rows] = batched(grouped, keys, values, call.mask)[call.rows]
     for row, length in steps.alone:
         one = slice(row, row + 1)
-        out[row] = scaled_dot_product_attention(grouped[one], keys[one, :, :length], values[one, :, :length])[0]
+        out[row] = batched(grouped[one], keys[one], values[one], torch.zeros(1, 1, 1, length))[0]
     return out.reshape(rows, heads * d)
 
 
 def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """All rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back.
+    """Several rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back.
 
     With so few queries, two plain products beat the fused kernel, which repacks the keys each time; and keys times
     queries beats queries times keys, for then the long matrix is read as it lies.
@@ -84,3 +84,8 @@ def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mas
     scores = torch.matmul(keys[:, :, :bucket], grouped.transpose(2, 3)).transpose(2, 3)
     chances = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
     return torch.matmul(chances.to(grouped.dtype), values[:, :, :bucket])
+
+
+def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A whole prompt, each token seeing itself and those before: query [heads, n, d], the others [kv heads, n, d]."""
+    return scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)[0]

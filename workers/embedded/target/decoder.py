@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import PADDED, Plan, attend, plan
-from workers.embedded.target.exactness import attention_is_exact, linears_are_exact
+from workers.embedded.target.attention import PADDED, Plan, attend, causal, plan
+from workers.embedded.target.cores import Cores, thread_counts
+from workers.embedded.target.exactness import Probe
 from workers.embedded.target.linears import Linear
 from workers.embedded.target.rows import Rows
 
@@ -56,6 +56,7 @@ class Prompt:
 class Decoder:
     """A model of one of `FAMILIES`, loaded from a folder.
 
+    To be used after `settle`; before, each row's attention goes alone and torch's threads are what they are.
     Raises: ValueError when the model is of another kind. OSError when the folder holds no model.
     """
 
@@ -77,6 +78,8 @@ class Decoder:
         self._head = Linear(model.lm_head.weight.detach())
         self._cos, self._sin = self._angles(model.model.rotary_emb)
         # The fused copies replace the model's own matrices one layer at a time, not all at once.
+        self._cores: Cores | None = None
+        self._longest_batched = 0
         self._layers: list[Layer] = []
         while len(model.model.layers):
             self._layers.append(self._fused(model.model.layers[0]))
@@ -85,12 +88,22 @@ class Decoder:
     def rows(self, count: int) -> Rows:
         return Rows(len(self._layers), count, self.kv_heads, self.d, self.dtype)
 
-    def exact_rows(self, wanted: int) -> int:
-        """How many rows this machine can step with no row's bits depending on another: `wanted`, or else 1."""
+    def settle(self, wanted: int) -> int:
+        """Find out how this machine can step without any row's bits depending on another, and go on in that way.
+
+        Returns how many rows to step: `wanted`, or 1 where the machine cannot keep them apart.
+        """
         layer = self._layers[0]
         linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
-        rows = wanted if linears_are_exact(linears, wanted) else 1
-        self._longest_batched(rows)  # asked now, so that the first answer need not wait for it
+        shape = (self.heads, self.kv_heads, self.d)
+        probe = Probe(thread_counts())
+        adaptive = (
+            probe.linears(linears, wanted) and probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
+        )
+        self._cores = Cores(adaptive)
+        probe = probe if adaptive else Probe((1,))
+        rows = wanted if adaptive or probe.linears(linears, wanted) else 1
+        self._longest_batched = PADDED if probe.batches(rows, shape, self.dtype) else 0
         return rows
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
@@ -102,11 +115,11 @@ class Decoder:
             parts = (qk[:, : self.heads], qk[:, self.heads :], value)
             query, key, value = (part.transpose(0, 1) for part in parts)
             kept.append(torch.stack((key, value)))
-            found = scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)
-            return found[0].transpose(0, 1).reshape(length, -1)
+            return causal(query, key, value).transpose(0, 1).reshape(length, -1)
 
         x = self._embedding[torch.tensor(ids)]
         for layer in self._layers:
+            self._choose_threads()
             x = self._block(x, layer, self._cos[:length], self._sin[:length], whole)
         return Prompt(torch.stack(kept, 1), self._logits(x[-1:])[0])
 
@@ -119,10 +132,11 @@ class Decoder:
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        steps = plan(lengths, rows.count, self._longest_batched(rows.count))
+        steps = plan(lengths, rows.count, self._longest_batched)
         return self._step(tokens, positions, rows, steps)
 
     def _step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, steps: Plan) -> torch.Tensor:
+        self._choose_threads()
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._embedding[tokens]
         for number, layer in enumerate(self._layers):
@@ -133,6 +147,10 @@ class Decoder:
 
             x = self._block(x, layer, cos, sin, own)
         return self._logits(x)
+
+    def _choose_threads(self) -> None:
+        if self._cores is not None:
+            self._cores.choose()
 
     def _block(self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, look: Attend) -> torch.Tensor:
         """x [n, hidden] -> [n, hidden]. `look` gets queries with keys and values, [n, any heads, d]."""
@@ -146,10 +164,6 @@ class Decoder:
         x = x + layer.out(look(qk, value))
         gate, up = layer.gate_up(rms_norm(x, hidden, layer.after, self._eps)).chunk(2, -1)
         return x + layer.down(silu(gate) * up)
-
-    @lru_cache(maxsize=4)  # noqa: B019  (a decoder lives as long as its process)
-    def _longest_batched(self, rows: int) -> int:
-        return PADDED if attention_is_exact(rows, self.heads, self.kv_heads, self.d, self.dtype) else 0
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
         return self._head(rms_norm(x, x.shape[-1:], self._norm, self._eps)).float()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -15,8 +14,6 @@ from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.prompts import Prompts
 from workers.embedded.target.protocol import Finished, Request
 from workers.embedded.target.sampling import Sampler
-
-log = logging.getLogger(__name__)
 
 
 class EngineStopped(RuntimeError):
@@ -49,7 +46,12 @@ class Running:
 
 
 class Engine:
-    """Owns the model and one thread that runs it. The methods may be called from any thread."""
+    """Owns the model. One thread is given to `run`; the other methods may be called from any thread.
+
+    That thread should be the process's main one.  The OpenMP of gcc lets only so many threads spin as there are
+    cores, and counts the main thread's first: in any other thread each parallel loop begins by waking a sleeper, and
+    a step takes twice as long.
+    """
 
     def __init__(self, decoder: Decoder, rows: int, prompts: Prompts) -> None:
         self._decoder = decoder
@@ -60,8 +62,6 @@ class Engine:
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
 
     def submit(self, request: Request) -> Job:
         """Queue a request; first come, first served. Raises: EngineStopped."""
@@ -90,22 +90,19 @@ class Engine:
         return sum(running is not None for running in self._running), len(self._waiting)
 
     def close(self) -> None:
-        """Stop after the step in progress; what is unanswered fails with EngineStopped."""
+        """Have `run` return after the step in progress; what is unanswered fails with EngineStopped."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Answer requests until `close`. Whatever the model raises ends the engine, and is raised."""
         try:
             with torch.inference_mode():
                 while self._wait_for_work():
                     self._admit()
                     self._sweep()
                     self._step()
-        except BaseException:
-            # The thread's last breath: say why, fail what is in flight below, and let /health tell the world.
-            log.exception("the engine failed")
         finally:
             with self._changed:
                 self._stopped = True

@@ -1,66 +1,95 @@
 """Whether this machine's kernels keep rows apart to the last bit, asked of the machine itself at start.
 
-Nothing promises it: a kernel may choose its path by a thread's scratch memory, and so by the place of a row.  (So
-does float32 attention on x86: half of the rows go through another thread's buffer, and differ.)  A probe of real
-shapes costs a fraction of a second, and what fails it is not used.
+Nothing promises it: a kernel may choose its path by a thread's scratch memory, and so by the place of a row or by the
+number of threads.  (So does float32 attention in torch's fused kernel on x86: half of the rows go through another
+thread's buffer, and differ.)  A probe of real shapes costs a second, and what fails it is not used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
-from workers.embedded.target.attention import BUCKETS, batched
+from workers.embedded.target.attention import BUCKETS, PADDED, batched, causal
 from workers.embedded.target.linears import Linear
 
-TRIALS = 2  # of each place
+PROMPTS = (5, 40, 171, 300, PADDED + 1, 700)  # tokens
+LONG = (300, PADDED + 1, 700)  # positions of rows that go alone
 
 
-def attention_is_exact(rows: int, heads: int, kv_heads: int, d: int, dtype: torch.dtype) -> bool:
-    """Whether batched attention gives a row the same bits in every place and beside any neighbours."""
-    draw = torch.Generator().manual_seed(0)
+class Probe:
+    """Asks with random numbers: `counts` are the numbers of threads that must not make a difference either."""
 
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=draw).to(dtype)
+    def __init__(self, counts: Sequence[int]) -> None:
+        self._counts = counts
+        self._draw = torch.Generator().manual_seed(0)
 
-    for bucket in BUCKETS:
-        # One position less than the bucket, so that the mask does its part; a block of twice the capacity as well.
-        mask = torch.zeros(rows, 1, 1, bucket)
-        mask[..., -1] = float("-inf")
-        row_of = (normal(kv_heads, heads // kv_heads, d), *(normal(kv_heads, BUCKETS[-1], d) for _ in range(2)))
+    def linears(self, linears: Sequence[Linear], rows: int) -> bool:
+        """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
+        return all(self._linear(linear, rows) for linear in linears)
 
-        def placed(row: int, row_of: Sequence[torch.Tensor] = row_of, mask: torch.Tensor = mask) -> torch.Tensor:
-            query = normal(rows, *row_of[0].shape)
-            keys, values = (normal(rows, kv_heads, BUCKETS[-1] * (1 + row % 2), d) for _ in range(2))
-            query[row], keys[row, :, : BUCKETS[-1]], values[row, :, : BUCKETS[-1]] = row_of
-            return batched(query, keys, values, mask)[row]
+    def batches(self, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether batched attention does. `shape` is (heads, kv heads, d)."""
+        return all(self._batch(bucket, rows, shape, dtype) for bucket in BUCKETS)
 
-        if not _same_everywhere(placed, rows):
-            return False
-    return True
+    def singles(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether the attention of a row alone is the same in every number of threads."""
+        heads, kv_heads, d = shape
+        for length in LONG:
+            query = self._normal(dtype, 1, kv_heads, heads // kv_heads, d)
+            keys, values = (self._normal(dtype, 1, kv_heads, length, d) for _ in range(2))
+            mask = torch.zeros(1, 1, 1, length)
+            if not self._same([partial(batched, query, keys, values, mask)]):
+                return False
+        return True
 
+    def prompts(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether the attention of a prompt is the same in every number of threads."""
+        heads, kv_heads, d = shape
+        for length in PROMPTS:
+            query, key, value = (self._normal(dtype, count, length, d) for count in (heads, kv_heads, kv_heads))
+            if not self._same([partial(causal, query, key, value)]):
+                return False
+        return True
 
-def linears_are_exact(linears: Sequence[Linear], rows: int) -> bool:
-    """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
-    draw = torch.Generator().manual_seed(0)
-
-    def normal(count: int, linear: Linear) -> torch.Tensor:
-        return torch.randn(count, linear.inputs, generator=draw).to(linear.dtype)
-
-    def exact(linear: Linear) -> bool:
-        x = normal(1, linear)
+    def _linear(self, linear: Linear, rows: int) -> bool:
+        x = self._normal(linear.dtype, 1, linear.inputs)
 
         def placed(row: int) -> torch.Tensor:
-            full = normal(rows, linear)
+            full = self._normal(linear.dtype, rows, linear.inputs)
             full[row] = x
             return linear(full)[row]
 
-        return _same_everywhere(placed, rows)
+        return self._same([partial(placed, row) for row in range(rows)])
 
-    return all(exact(linear) for linear in linears)
+    def _batch(self, bucket: int, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        heads, kv_heads, d = shape
+        # One position less than the bucket, so that the mask does its part; a block of twice the capacity as well.
+        mask = torch.zeros(rows, 1, 1, bucket)
+        mask[..., -1] = float("-inf")
+        own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, PADDED, d))
 
+        def placed(row: int) -> torch.Tensor:
+            query = self._normal(dtype, rows, *own[0].shape)
+            keys, values = self._normal(dtype, 2, rows, kv_heads, PADDED * (1 + row % 2), d)
+            query[row], keys[row, :, :PADDED], values[row, :, :PADDED] = own
+            return batched(query, keys, values, mask)[row]
 
-def _same_everywhere(placed: Callable[[int], torch.Tensor], rows: int) -> bool:
-    first = placed(0)
-    return all(torch.equal(placed(row), first) for row in [*range(rows)] * TRIALS)
+        return self._same([partial(placed, row) for row in range(rows)])
+
+    def _same(self, ways: Sequence[Callable[[], torch.Tensor]]) -> bool:
+        """Whether all ways give the same bits, with each number of threads."""
+        before = torch.get_num_threads()
+        found = []
+        try:
+            for count in self._counts:
+                torch.set_num_threads(count)
+                found += [way().clone() for way in ways]
+        finally:
+            torch.set_num_threads(before)
+        return all(torch.equal(one, found[0]) for one in found)
+
+    def _normal(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=self._draw).to(dtype)

@@ -13,7 +13,8 @@ TYPICAL_ROWS = 16  # the layout is chosen for about so many; any number works
 class Linear:
     """x [n, inputs] -> x weight^T + bias [n, outputs].
 
-    In bfloat16 a step of a few rows does little but read weights, and oneDNN reads its own layout a third faster.
+    A step of a few rows does little but read weights, and oneDNN reads its own layout a third faster in bfloat16 and
+    twice as fast in float32.
     `torch.compile` uses the same two operators for the same end; where they are missing, the plain layer serves.
     """
 
@@ -23,9 +24,9 @@ class Linear:
         self._kernel: Any = None
         self._weight = weight
         operators: Any = torch.ops.mkldnn
-        # oneDNN takes bfloat16 from AVX-512 on.
-        fit = torch.cpu.get_capabilities().get("avx512_bw", False)
-        if weight.dtype == torch.bfloat16 and fit and hasattr(operators, "_linear_pointwise"):
+        # oneDNN takes float32 from AVX2 and bfloat16 from AVX-512 on.
+        needed = "avx512_bw" if weight.dtype == torch.bfloat16 else "avx2"
+        if torch.cpu.get_capabilities().get(needed, False) and hasattr(operators, "_linear_pointwise"):
             self._kernel = operators._linear_pointwise
             self._weight = operators._reorder_linear_weight(weight, TYPICAL_ROWS)
 

@@ -129,6 +129,7 @@ def test_faults_come_as_often_as_they_were_asked_for_and_can_be_set_while_it_run
     assert client.post("/_faults", json={"faults": "merge:refusal:1"}).status_code == 200
     assert post(client).json()["choices"][0]["message"]["refusal"]
     assert client.post("/_faults", json={"faults": "merge:flood:1"}).status_code == 400
+    assert client.post("/_faults", json={"faults": "mutate:500:1"}).status_code == 400
 
 
 def test_every_answered_call_is_recorded_before_its_reply(serve, tmp_path: Path):
@@ -167,8 +168,8 @@ def test_wrong_options_are_named_and_nothing_starts():
 
 
 def test_the_faults_that_can_be_named():
-    assert parse_faults("") == []
-    assert parse_faults("*:500:*, verdict:hang:1.5:2,mutation:rate_limit:3") == [
+    assert parse_faults("", []) == []
+    assert parse_faults("*:500:*, verdict:hang:1.5:2,mutation:rate_limit:3", ["mutation", "verdict"]) == [
         Fault("*", "500", None),
         Fault("verdict", "hang", 2, 1.5),
         Fault("mutation", "rate_limit", 3, 1.0),
@@ -180,7 +181,12 @@ def test_the_faults_that_can_be_named():
 )
 def test_faults_that_are_misspelt_name_themselves(spec):
     with pytest.raises(ValueError, match=spec.split(":")[0] or "500"):
-        parse_faults(spec)
+        parse_faults(spec, ["a"])
+
+
+def test_a_fault_of_a_schema_that_nobody_answers_names_those_that_are():
+    with pytest.raises(ValueError, match=r"'mutate' is no schema.*merge, mutation"):
+        parse_faults("merge:500:1, mutate:500:2", ["mutation", "merge"])
 
 
 def test_a_used_up_fault_lets_the_next_one_come():

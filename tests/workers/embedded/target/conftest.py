@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    """A decoder sets torch's threads as it goes; each test begins with all of them."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 def _save(config: Any, folder: Path) -> Path:

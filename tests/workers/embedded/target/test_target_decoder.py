@@ -28,6 +28,7 @@ def _clear_agreements(folder: Path, prompt: list[int], new: int) -> int:
     Where its two highest logits are close either may win in other arithmetic, and its choice is followed.
     """
     decoder = Decoder(folder, torch.float32)
+    decoder.settle(4)
     reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     bias = torch.randn(decoder.vocabulary, generator=torch.Generator().manual_seed(1))
     rows = decoder.rows(4)
@@ -67,6 +68,7 @@ def test_the_embedded_model_answers_as_in_transformers(model_folder: Path) -> No
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_row_has_the_same_bits_whatever_its_neighbours_and_its_place(wide_model: Path, dtype: torch.dtype) -> None:
     decoder = Decoder(wide_model, dtype)
+    assert decoder.settle(ROWS) == ROWS
     draw = torch.Generator().manual_seed(11)
     lengths = (1, 7, 180, 255, 256, 257, 400, 511, 512, 513, 700)
     prompts = [decoder.prefill(torch.randint(49152, (n,), generator=draw).tolist()) for n in lengths]

@@ -167,7 +167,7 @@ def test_an_aborted_request_answers_with_what_it_has(http: httpx.Client) -> None
 
 
 def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
-    body = {"input_ids": [random.Random(8).randrange(17, 49152) for _ in range(2500)],
+    body = {"input_ids": [random.Random(8).randrange(17, 49152) for _ in range(1200)],
             "sampling_params": {"max_new_tokens": 1, "temperature": 0}}  # fmt: skip
     slowest, answered = 0.0, 0
     with ThreadPoolExecutor(1) as threads:
@@ -177,7 +177,7 @@ def test_health_answers_while_a_long_prompt_is_read(http: httpx.Client) -> None:
             assert http.get("/health").status_code == 200
             slowest = max(slowest, time.perf_counter() - start)
             answered += 1
-        assert long.result().json()["meta_info"]["prompt_tokens"] == 2500
+        assert long.result().json()["meta_info"]["prompt_tokens"] == 1200
     assert answered > 10 and slowest < 1
 
 

@@ -1,18 +1,25 @@
-"""The rule judge: numbers first, then yes or no, then the words that the answer shares with the gold.
+"""The rule judge: the number that the answer settles on, then yes or no, then the words shared with the gold.
 
-Only the beginning of a long answer is compared by its words, so that saying more does not earn a better verdict.
+Numbers are read as stage 1 of the judge reads them (`tasks.judging`).  Only the beginning of a long answer is compared
+by its words.  So saying more does not earn a better verdict.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from workers.embedded.endpoint.numbers import Number, numbers, relative_error
-from workers.embedded.endpoint.sections import body, json_body
+from tasks.judging import prompt
+from tasks.judging.numbers import Number, read_numbers
+from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
+from tasks.judging.settled import is_aside, settled_numbers
+from tasks.judging.verdict import Category, category_of
+from tasks.judging.yes_no import polarity
+from workers.embedded.endpoint.sections import json_body
 
-SCHEMA_NAME = "verdict"
+SCHEMA_NAME = prompt.SCHEMA_NAME
 DEFAULT_TOLERANCE = 0.15
 ENOUGH_WORDS = 0.5
 # Where the gold has numbers too: with half of them in the answer fewer words do, without them more are needed.
@@ -21,9 +28,9 @@ WORDS_WITHOUT_NUMBERS = 0.6
 
 _TOLERANCE = re.compile(r"(\d+(?:\.\d+)?)\s?%")
 _WORD = re.compile(r"[a-z][a-z'&]+")
-_YES_NO = re.compile(r"\s*[\W_]*(yes|no)\b", re.IGNORECASE)
 _NEGATIVE = re.compile(r"\b(?:not|no|never|neither|none|without|isn't|doesn't|didn't|wasn't|hasn't)\b|n't\b")
-_DECLINES = re.compile(
+# Broader than stage 1's: prose that cannot tell has no figures to go by.
+_CANNOT_TELL = re.compile(
     r"\b(?:cannot|can't|unable to|not possible to|do(?:es)? not (?:have|provide|contain|include)|don't have)\b"
 )
 # Words that say nothing of what an answer claims.
@@ -34,75 +41,99 @@ _EMPTY_WORDS = re.compile(
 
 
 @dataclass(frozen=True)
+class Case:
+    """What is to be judged; numbers agree within the relative error `tolerance`."""
+
+    question: str
+    gold: str
+    said: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
 class Finding:
-    """What one of the rules found. `gold` and `pred` are the numbers that were compared, if any."""
+    """What one of the rules found. `gold` and `pred` are the numbers that were compared, in one unit, if any."""
 
     is_correct: bool
-    category: str
+    category: Category
     reasoning: str
     confidence: float
-    gold: Number | None = None
-    pred: Number | None = None
+    gold: float | None = None
+    pred: float | None = None
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to the judge's prompt. Raises: ValueError for another prompt."""
-    gold, said = str(json_body(user, "Ground truth")), str(json_body(user, "Answer to judge"))
-    body(user, "Question")  # no rule needs it, but a prompt without one is not the judge's
-    return _reply(judge(gold, said, _tolerance(system)))
+    """The reply to `tasks.judging.prompt`. Raises: ValueError for another prompt."""
+    question, gold, said = (str(json_body(user, h)) for h in ("Question", "Ground truth", "Answer to judge"))
+    found = _TOLERANCE.search(system)
+    return _reply(judge(Case(question, gold, said, float(found[1]) / 100 if found else DEFAULT_TOLERANCE)))
 
 
-def judge(gold: str, said: str, tolerance: float) -> Finding:
-    """Whether `said` agrees with `gold`; numbers agree within the relative error `tolerance`."""
-    if not said.strip():
-        return Finding(False, _category(gold), "The answer is empty.", 0.99)
-    if _is_number(gold):
-        return _by_number(gold, said, tolerance)
-    polarity = _YES_NO.match(gold)
-    if polarity:
-        return _by_polarity(polarity[1].lower(), gold, said, tolerance)
-    return _by_words(gold, said, tolerance, "text")
+def judge(case: Case) -> Finding:
+    """Whether what is said agrees with the gold."""
+    category = category_of(case.gold)
+    if not case.said.strip():
+        return Finding(False, category, "The answer is empty.", 0.99)
+    target = pure_number(case.gold)
+    if target is not None:
+        return _by_number(case, target)
+    return _by_polarity(case) if category == "yes_no" else _by_words(case, category)
 
 
-def _by_number(gold: str, said: str, tolerance: float) -> Finding:
-    target = _amounts(gold)[0]
-    tolerance = 0.0 if target.is_year else tolerance  # 15 % of a year is three centuries
-    found = [number for number in numbers(said) if target.is_year or not number.is_year]
-    if not found:
-        return Finding(False, "numerical", "The answer gives no number.", 0.95, target)
-    best = min(found, key=lambda number: relative_error(number, target))
-    error = relative_error(best, target)
-    if error <= tolerance:
-        reasoning = f"The answer gives {best.value:g}, within {tolerance:.0%} of {target.value:g}."
-        return Finding(True, "numerical", reasoning, 0.9, target, best)
-    reasoning = f"The nearest number of the answer, {best.value:g}, is not within {tolerance:.0%} of {target.value:g}."
-    return Finding(False, "numerical", reasoning, 0.9, target, best)
+def _by_number(case: Case, target: Number) -> Finding:
+    match = find_match(case.question, case.gold, case.said, case.tolerance)
+    if match is not None:
+        pred, gold = in_one_unit(match.number, target, case.question, case.said) or (None, target.value)
+        return Finding(True, "numerical", match.reasoning, 0.9, gold, pred)
+    if declines(case.said):
+        return Finding(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
+    if _is_year(target):
+        return _by_year(case, target)
+    settled = settled_numbers(case.question, case.said)
+    if not settled:
+        return Finding(False, "numerical", "The answer gives no number.", 0.95, target.value)
+    said = case.said[slice(*settled[0].span)]
+    values = in_one_unit(settled[0], target, case.question, case.said)
+    if values is None:
+        reasoning = f"The answer settles on {said}, which is not of the kind of {case.gold.strip()}."
+        return Finding(False, "numerical", reasoning, 0.9, target.value)
+    reasoning = f"The answer settles on {said}, which is not within {100 * case.tolerance:g}% of {case.gold.strip()}."
+    return Finding(False, "numerical", reasoning, 0.9, gold=values[1], pred=values[0])
 
 
-def _by_polarity(wanted: str, gold: str, said: str, tolerance: float) -> Finding:
-    given = _YES_NO.match(said)
+def _by_year(case: Case, target: Number) -> Finding:
+    """An answer settles on no year, so where the gold is one, the first that the question has not itself is taken."""
+    asked = {number.value for number in read_numbers(case.question)}
+    years = [n.value for n in read_numbers(case.said) if _is_year(n) and n.value not in asked]
+    if not years:
+        return Finding(False, "numerical", "The answer gives no year.", 0.9, target.value)
+    # No tolerance: 15 % of a year are three centuries. The years are no amounts, so they are not reported as such.
+    reasoning = f"The first year of the answer is {years[0]:g}; the gold is {target.value:g}."
+    return Finding(years[0] == target.value, "numerical", reasoning, 0.9)
+
+
+def _by_polarity(case: Case) -> Finding:
+    wanted, given = polarity(case.gold), polarity(case.said)
     if given:
-        agrees = given[1].lower() == wanted
-        return Finding(agrees, "yes_no", f"The answer begins with {given[1].lower()}; the gold says {wanted}.", 0.9)
-    if _DECLINES.search(said.lower()):
+        return Finding(given == wanted, "yes_no", f"The answer begins with {given}; the gold says {wanted}.", 0.9)
+    if _CANNOT_TELL.search(case.said.lower()):
         return Finding(False, "yes_no", "The answer does not decide.", 0.8)
-    first = re.split(r"(?<=[.!?])\s", said.strip())[0].lower()
+    first = re.split(r"(?<=[.!?])\s", case.said.strip())[0].lower()
     leaning = "no" if _NEGATIVE.search(first) else "yes"
     if leaning != wanted:
         return Finding(False, "yes_no", f"The answer's first sentence says {leaning}; the gold says {wanted}.", 0.6)
-    return _by_words(gold, said, tolerance, "yes_no")
+    return _by_words(case, "yes_no")
 
 
-def _by_words(gold: str, said: str, tolerance: float, category: str) -> Finding:
-    wanted = _content(gold)
+def _by_words(case: Case, category: Category) -> Finding:
+    wanted = _content(case.gold)
     # Three times the gold's length and a sentence: what comes later cannot help.
-    beginning = " ".join(said.split()[: 3 * len(gold.split()) + 20])
-    if _DECLINES.search(beginning.lower()) and not _DECLINES.search(gold.lower()):
+    beginning = " ".join(case.said.split()[: 3 * len(case.gold.split()) + 20])
+    if _CANNOT_TELL.search(beginning.lower()) and not _CANNOT_TELL.search(case.gold.lower()):
         return Finding(False, category, "The answer says that it cannot tell.", 0.8)
     share = len(wanted & _content(beginning)) / len(wanted) if wanted else 0.0
-    targets = [number for number in numbers(gold) if not number.is_year]
-    given = [number for number in numbers(beginning) if not number.is_year]
-    hits = sum(any(relative_error(number, target) <= tolerance / 3 for number in given) for target in targets)
+    targets, given = _figures(case.gold), _figures(beginning)
+    hits = sum(any(_is_same(number, target, case, beginning) for number in given) for target in targets)
     needed = ENOUGH_WORDS
     if targets:
         needed = WORDS_WITH_NUMBERS if hits >= (len(targets) + 1) // 2 else WORDS_WITHOUT_NUMBERS
@@ -110,40 +141,37 @@ def _by_words(gold: str, said: str, tolerance: float, category: str) -> Finding:
     return Finding(share >= needed, category, reasoning, 0.7)
 
 
+def _is_year(number: Number) -> bool:
+    return number.unit == "plain" and number.scale is None and not number.decimals and 1900 <= number.value < 2100
+
+
+def _figures(text: str) -> list[Number]:
+    return [number for number in read_numbers(text) if not is_aside(text, number)]
+
+
+def _is_same(number: Number, target: Number, case: Case, said: str) -> bool:
+    """Within a third of the tolerance: of several numbers one is close by chance more often."""
+    values = in_one_unit(number, target, case.question, said)
+    return values is not None and is_close(*values, case.tolerance / 3)
+
+
 def _reply(finding: Finding) -> dict[str, Any]:
-    has_both = finding.gold is not None and finding.pred is not None
-    error = relative_error(finding.pred, finding.gold) if finding.pred and finding.gold else None
+    gold, pred = _finite(finding.gold), _finite(finding.pred)
+    error = None if pred is None or not gold else _finite(100 * abs(pred - gold) / abs(gold))
     return {
         "reasoning": finding.reasoning,
         "category": finding.category,
-        "normalized_gt": finding.gold.value * finding.gold.scale if finding.gold else None,
-        "normalized_pred": finding.pred.value * finding.pred.scale if finding.pred else None,
-        "relative_error_pct": round(100 * error, 4) if has_both and error is not None and error < 1e6 else None,
+        "normalized_gt": gold,
+        "normalized_pred": pred,
+        "relative_error_pct": None if error is None else round(error, 4),
         "confidence": finding.confidence,
         "is_correct": finding.is_correct,
     }
 
 
-def _tolerance(system: str) -> float:
-    found = _TOLERANCE.search(system)
-    return float(found[1]) / 100 if found else DEFAULT_TOLERANCE
-
-
-def _is_number(gold: str) -> bool:
-    """One number and at most two words around it ("$1577.00", "65.4%", "12.3 times")."""
-    return len(_amounts(gold)) == 1 and len(_WORD.findall(gold.lower())) <= 2
-
-
-def _amounts(text: str) -> list[Number]:
-    """The numbers that are no years; the years, where there is nothing else."""
-    found = numbers(text)
-    return [number for number in found if not number.is_year] or found
-
-
-def _category(gold: str) -> str:
-    if _is_number(gold):
-        return "numerical"
-    return "yes_no" if _YES_NO.match(gold) else "text"
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _content(text: str) -> set[str]:
