@@ -14,7 +14,7 @@ from celery import shared_task
 
 from tasks import context
 from tasks.gpu import host, labels
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
 from tasks.once import claim
 from tasks.plan import Phase
@@ -122,12 +122,13 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     target = stage.run.target
     if target.lifecycle == "restart":
         _restart(stage, clustering)
-    asked = questions(
-        host.current().model_folder(target),
-        target.system_prompt,
-        target.prompt_template,
-        tuple((e.id, e.context, e.question) for e in examples),
-    )
+    with TOKENIZER:
+        asked = questions(
+            host.current().model_folder(target),
+            target.system_prompt,
+            target.prompt_template,
+            tuple((e.id, e.context, e.question) for e in examples),
+        )
     salt = "" if stage.run.evaluation_cache else stage.node
     keys = answer_keys(stage.run, clustering, stage.deltas(), asked, salt)
     with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from functools import lru_cache
 from typing import Any
 
+# Neither the import of transformers nor a tokenizer at work is for several threads at once: hold this around both.
+TOKENIZER = threading.Lock()
 PLACEHOLDER = re.compile(r"\{(context|query)\}")
 
 

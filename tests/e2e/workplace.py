@@ -81,7 +81,7 @@ class Workplace:
         return [call.get("call_id") or call["sha256"] for call in calls if call.get("status", 200) == 200]
 
     def processes(self) -> list[psutil.Process]:
-        """What still runs for this workplace: whatever has its folder in its command line, environment or as its own."""
+        """What still runs for this workplace: its folder is in the command line, in the environment, or its own."""
         needle, found = str(self.folder), []
         for process in psutil.process_iter():
             try:
