@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from orchestrator.report.snapshot import Snapshot
-from orchestrator.runs.describing import describe_discovered
 from orchestrator.report.view import View
+from orchestrator.runs.describing import describe_discovered
 from orchestrator.runs.farm import open_farm
 from orchestrator.runs.prepare import ensure_clustering
 from orchestrator.settings import Settings, make_run
