@@ -16,9 +16,12 @@ _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
 
 
 def plain(text: str) -> str:
-    """`text` with "\\n" as its only line end and without lone surrogates, which no store can encode."""
+    """`text` with "\\n" as its only line end, none at its end, and without lone surrogates, which no store can encode.
+
+    A text that is plain stays as it is.
+    """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "\n".join(whole.splitlines())
+    return "\n".join(whole.splitlines()).rstrip("\n")
 
 
 def quote(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.openai import prompts
@@ -145,8 +145,10 @@ def test_no_text_whatever_adds_a_heading_or_a_placeholder(text):
 
 
 @given(st.text())
+@example("0\x1e\r")
 def test_a_plain_text_survives_quoting(text):
     scratchpad = plain(text)
+    assert plain(scratchpad) == scratchpad
     if scratchpad.strip():
         assert unquote(quote(scratchpad)) == scratchpad
     else:
