@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import redis
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from orchestrator import signals
 from orchestrator.dispatch.sender import make_sender
@@ -108,5 +109,8 @@ def _connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Ite
         store.redis.ping()
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}") from None
-    with make_sender(redis_url) as app:
-        yield OpenFarm(app, broker, store, rules, check)
+    try:
+        with make_sender(redis_url) as app:
+            yield OpenFarm(app, broker, store, rules, check)
+    except (redis.ConnectionError, redis.TimeoutError, OperationalError) as error:
+        raise FarmUnavailable(f"the Redis or Valkey at {redacted(redis_url)} went away: {error}") from None
