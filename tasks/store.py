@@ -35,10 +35,10 @@ PREFIX = "whetstone:"
 
 
 def connect(url: str) -> redis.Redis:
-    """A client that outlives a restart of the server: it tries again for about half a minute, then raises."""
+    """A client that outlives a restart of the server: it tries again for about a quarter of a minute, then raises."""
     return redis.Redis.from_url(
         url,
-        retry=Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=20),
+        retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=20),
         retry_on_error=[redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError],
         health_check_interval=15,
         socket_connect_timeout=5,

@@ -26,7 +26,7 @@ Evaluate = Callable[[Plan], Sequence[Outcome]]
 class Generation:
     """What one generation came to: the evaluated population, its offspring, and the state that follows.
 
-    `offspring` holds, a child, the id of its final node, its target cluster if it was mutated, and its score.
+    `offspring` holds every evaluation of a child: its node id, the target cluster behind it, if any, and its score.
     """
 
     generation: int
@@ -72,15 +72,19 @@ def evolve(state: State, genetics: Genetics, evaluate: Evaluate, tree: Tree) -> 
         tree.add_population(generation, population, chosen)
 
         plan, children = plan_offspring(generation, population, genetics, toolbox)
-        offspring = []
+        offspring: list[tuple[str, str | None, Score]] = []
+        finals = []
         for outcome in _in_order(evaluate(plan)):
             child, member = children[outcome.index], plan.member(outcome.index)
             _complete(child, member.target, outcome, best)
             _add(seconds, outcome)
             target = None if outcome.mut is None or member.target is None else genetics.cluster_ids[member.target]
-            offspring.append((tree.add_child(plan, outcome, target), target, child.score))
+            offspring.append((plan.node(outcome.index, "pre"), None, outcome.pre))
+            if outcome.mut is not None:
+                offspring.append((plan.node(outcome.index, "mut"), target, outcome.mut))
+            finals.append(tree.add_child(plan, outcome, target))
         positions = [next(i for i, p in enumerate(population) if p is elite) for elite in chosen]
-        tree.add_survivors(generation, [*(f"g{generation}_pop{i}" for i in positions), *(o[0] for o in offspring)])
+        tree.add_survivors(generation, [*(f"g{generation}_pop{i}" for i in positions), *finals])
 
         leader = max(population, key=lambda individual: individual.fitness)
         scored = tuple((f"g{generation}_pop{i}", p.score) for i, p in enumerate(population))
