@@ -15,7 +15,7 @@ STAMP  := $(VENV)/.whetstone
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower faults clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z ]+):[^#]*## /\1\t/' | expand -t 20
@@ -63,8 +63,11 @@ flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://
 	@WHETSTONE_REDIS_URL="$$($(BIN)/orchestrator farm status --json | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["redis_url"] or "")')" \
 	    $(BIN)/celery --app workers.app flower --address=127.0.0.1 --port=5555
 
+long: models     ## the tests of whole collections and clusterings on the farm
+	$(BIN)/python -m pytest -m long --timeout 1800
+
 faults: models   ## the long tests: kill the orchestrator at ten moments
-	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest tests/e2e/test_interrupted.py tests/e2e/test_deaths.py --timeout 1800
+	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect.py --timeout 1800
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

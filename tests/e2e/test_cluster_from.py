@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from workplace import ROOT, Workplace, cache_folder, finish, start
 
 from workers.embedded.models import embedded_model
@@ -15,6 +16,8 @@ from workers.embedded.models import embedded_model
 CLUSTERS = 4
 WORDS = [" the", " of", " is", " provided", " information", " based", " answer", " company", " following", " total",
          " statement", " financial", " year", " report", " this", " and", "\n", "."]  # fmt: skip
+
+pytestmark = pytest.mark.long
 
 
 def discovered() -> list[int]:

@@ -21,6 +21,7 @@ from orchestrator.phase0.document import validate
 from tasks.dataset import load_examples
 from workers.embedded.models import embedded_model
 
+pytestmark = pytest.mark.long
 # How many moments the kill tests try: a few in every test run, ten by this variable.
 MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "2"))
 
