@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from celery import Task
 from celery.exceptions import Ignore
 
 from tasks import context
@@ -20,6 +19,7 @@ from tasks.once import claim
 from tasks.plan import Member, Phase, Plan, StageName, Step
 from tasks.run import Run
 from tasks.store import Store
+from tasks.task import Place, RecordedTask
 
 log = logging.getLogger(__name__)
 
@@ -66,26 +66,14 @@ class Stage:
         return str(self.need("merge", "pre")["scratchpad"])
 
 
-class StageTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
-    """The base of the stage tasks: a failure goes into the plan's record, where the driver and `retry` find it."""
+class StageTask(RecordedTask):
+    """The base of the stage tasks: a failure belongs to its member in the plan's record."""
 
     abstract = True
-    max_retries = 5  # of a task whose worker was lost
-    default_retry_delay = 1  # seconds
 
-    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        run, plan, index, phase, dispatch = args
-        failure = {
-            "stage": self.name.split(".")[-1],
-            "phase": phase,
-            "dispatch": dispatch,
-            "task": task_id,
-            "error": f"{type(exc).__name__}: {exc}",
-            "tries": self.request.retries + 1,
-        }
-        store = context.store()
-        store.put_failure(run, plan, index, failure)
-        store.wake(run)
+    def place(self, run: str, plan: str, index: int, phase: Phase, dispatch: int) -> Place:
+        found_by = {"stage": self.name.split(".")[-1], "phase": phase, "dispatch": dispatch}
+        return Place(run, plan, str(index), found_by)
 
 
 def run_stage(

@@ -153,7 +153,7 @@ class Store:
         values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
         return {n: json.loads(v) for n, v in zip(names, values, strict=True) if v is not None}
 
-    def put_failure(self, run_id: str, name: str, index: int | str, failure: Mapping[str, Any]) -> None:
+    def put_failure(self, run_id: str, name: str, index: str, failure: Mapping[str, Any]) -> None:
         self.redis.hset(_plan(run_id, name), f"{index}:failed", json.dumps(failure))
 
     def forget_failures(self, run_id: str, name: str) -> None:

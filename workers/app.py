@@ -12,9 +12,10 @@ import os
 from typing import Any
 
 import kombu
-from celery import Celery, Task
+from celery import Celery
 
 from tasks.redis_url import ENVIRONMENT_VARIABLE, backend_url, broker_url
+from tasks.task import FarmTask
 from workers import queues
 from workers.lease import Lease
 
@@ -26,19 +27,11 @@ THREE_DAYS_S = 3 * 24 * 3600
 HARD_TIME_LIMIT_S = 1800  # a hung child keeps its lease for ever, so it may not hang for ever
 
 
-class WhetstoneTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
-    """A task whose worker dies is tried again, soon, and not without end."""
-
-    abstract = True
-    max_retries = 5
-    default_retry_delay = 1  # seconds
-
-
 def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
     url = environment.get(ENVIRONMENT_VARIABLE) or DEFAULT_REDIS_URL
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
-    app = Celery("whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=WhetstoneTask)
+    app = Celery("whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask)
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
     app.steps["consumer"].add(Lease)

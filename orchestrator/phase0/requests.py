@@ -96,8 +96,8 @@ class Requests:
     def _note_failures(self) -> None:
         records = self._store.stages(self._run_id, RECORD)
         for record in records.values():
-            place = (record["task"], record["index"], record["sample"])
+            place = (record["name"], record["index"], record["sample"])
             key = next((k for k, (r, *_) in self._flying.items() if (r.task, r.index, r.sample) == place), None)
             if record["dispatch"] == self._dispatch and key is not None:
                 self._flying.pop(key)
-                self._failures[key] = f"{record['task']}: {record['error']}"
+                self._failures[key] = f"{record['name']}: {record['error']}"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from celery import Task
 from celery.exceptions import Ignore
 
 from tasks import context
@@ -21,6 +20,7 @@ from tasks.once import claim
 from tasks.phase0.collection import EXAMPLES, FACT, RECORD, Collection
 from tasks.records import Example
 from tasks.store import Store
+from tasks.task import Place, RecordedTask
 
 log = logging.getLogger(__name__)
 Message = tuple[str, int, int, int]
@@ -59,19 +59,14 @@ class Job:
         return [(self.verbose(j), self.compressed(j)) for j in kept]
 
 
-class JobTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
-    """The base of Phase 0's tasks: a failure goes into the record, where the command finds it."""
+class JobTask(RecordedTask):
+    """The base of Phase 0's tasks: a failure belongs to its sample, where the command finds it."""
 
     abstract = True
-    max_retries = 5  # of a task whose worker was lost
-    default_retry_delay = 1  # seconds
 
-    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        run, index, sample, dispatch = args
-        store = context.store()
-        failure = {"task": self.name, "index": index, "sample": sample, "dispatch": dispatch}
-        store.put_failure(run, RECORD, f"{self.name}:{index}:{sample}", failure | {"error": _said(exc)})
-        store.wake(run)
+    def place(self, run: str, index: int, sample: int, dispatch: int) -> Place:
+        found_by = {"index": index, "sample": sample, "dispatch": dispatch}
+        return Place(run, RECORD, f"{self.name}:{index}:{sample}", found_by)
 
 
 def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job], Mapping[str, Any]]) -> None:
@@ -102,7 +97,3 @@ def _collection(run_id: str) -> tuple[Collection, tuple[Example, ...]]:
     if text is None:
         raise KeyError(f"no collection {run_id!r} in the store")
     return Collection.from_json(text), tuple(context.examples(run_id, EXAMPLES))
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -78,7 +78,7 @@ def test_the_first_record_of_a_stage_stands(store: Store) -> None:
 def test_failures_are_forgotten_by_the_next_dispatch(store: Store) -> None:
     store.put_plan("r", PLAN)
     assert store.next_dispatch("r", PLAN.name) == 1
-    store.put_failure("r", PLAN.name, 0, {"error": "E"})
+    store.put_failure("r", PLAN.name, "0", {"error": "E"})
     assert list(store.stages("r", PLAN.name)) == ["0:failed"]
     store.forget_failures("r", PLAN.name)
     assert store.stages("r", PLAN.name) == {}

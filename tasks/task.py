@@ -1,0 +1,51 @@
+"""What every task of ours is beyond Celery's: tried again when its worker dies, and its failure on record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Task
+
+from tasks import context
+
+
+class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
+    """A task whose worker dies is tried again, soon, and not without end."""
+
+    abstract = True
+    max_retries = 5
+    default_retry_delay = 1  # seconds
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the failure of a task belongs: in which record of which run, under what name, and how it is found there."""
+
+    run: str
+    record: str
+    name: str
+    found_by: dict[str, Any]
+
+
+class RecordedTask(FarmTask):
+    """A task whose failure goes into a record in the store, where whoever waits for it finds it."""
+
+    abstract = True
+
+    def place(self, *message: Any) -> Place:
+        """Where the failure of the task with these arguments belongs."""
+        raise NotImplementedError
+
+    def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        place = self.place(*args)
+        failure = {
+            **place.found_by,
+            "name": self.name,
+            "task": task_id,
+            "error": f"{type(exc).__name__}: {exc}",
+            "tries": self.request.retries + 1,
+        }
+        store = context.store()
+        store.put_failure(place.run, place.record, place.name, failure)
+        store.wake(place.run)

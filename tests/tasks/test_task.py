@@ -1,0 +1,46 @@
+"""A task that fails leaves its failure where whoever waits for it looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks import context
+from tasks.cpu.score import score_task
+from tasks.cpu.tokenize import tokenize_task
+from tasks.redis_url import ENVIRONMENT_VARIABLE
+from tasks.store import Store
+from tasks.task import FarmTask
+
+
+@pytest.fixture(autouse=True)
+def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
+    context.store.cache_clear()
+
+
+def test_a_stage_s_failure_belongs_to_its_member_in_the_plan(store: Store) -> None:
+    score_task.on_failure(ValueError("no answers"), "some-id", ("run", "g0_pop", 2, "pre", 7), {}, None)
+
+    assert store.stages("run", "g0_pop") == {
+        "2:failed": {
+            "stage": "score",
+            "phase": "pre",
+            "dispatch": 7,
+            "name": "cpu.score",
+            "task": "some-id",
+            "error": "ValueError: no answers",
+            "tries": 1,
+        }
+    }
+
+
+def test_a_job_s_failure_belongs_to_its_sample(store: Store) -> None:
+    tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", 3, 1, 7), {}, None)
+
+    record = store.stages("run", "phase0")["cpu.tokenize:3:1:failed"]
+    assert (record["name"], record["index"], record["sample"], record["dispatch"]) == ("cpu.tokenize", 3, 1, 7)
+
+
+def test_every_task_whose_worker_dies_is_tried_a_few_times() -> None:
+    assert isinstance(score_task._get_current_object(), FarmTask)
+    assert (score_task.max_retries, tokenize_task.max_retries) == (5, 5)
