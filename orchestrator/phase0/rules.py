@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from tasks.template import lacking
+
 EMBEDDED = "embedded"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 RATIO_TOLERANCE = 1e-6
@@ -52,7 +54,7 @@ def _one_of(*allowed: str) -> Check:
 
 def _with_places(*places: str) -> Check:
     def check(value: str) -> str | None:
-        missing = [place for place in places if place not in value]
+        missing = lacking(value, places)
         return f"has no place for {' and '.join(missing)}" if missing else None
 
     return check
@@ -80,12 +82,12 @@ RULES: Mapping[str, Check] = {
     "target.top_p": _share,
     "target.max_new_tokens": _at_least(1),
     "target.seed": _at_least(0),
-    "target.prompt_template": _with_places("{context}", "{query}"),
+    "target.prompt_template": _with_places("context", "query"),
     "reflector.api": _one_of("openai_chat_completions"),
     "reflector.temperature": _at_least(0),
     "reflector.top_p": _share,
     "reflector.max_new_tokens": _at_least(1),
-    "reflector.compress_prompt_template": _with_places("{query}", "{prev_answer}"),
+    "reflector.compress_prompt_template": _with_places("query", "prev_answer"),
     "reflector.api_base": _http_or_embedded,
     **dict.fromkeys(RATIOS, _ratio),
     "phase0.verbose_num_samples": _at_least(1),

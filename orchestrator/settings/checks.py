@@ -7,7 +7,6 @@ wrong with it.  Only `check_questions`, `check_deltas` and `check_discovered` re
 from __future__ import annotations
 
 import shlex
-import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,14 @@ from orchestrator.settings.deltas import read_deltas
 from orchestrator.settings.discovered import read_discovered
 from orchestrator.settings.indices import overlap, parse_indices, select_indices
 from orchestrator.settings.rules import short
+from tasks.template import lacking
 from workers.embedded.endpoint.faults import parse_faults
 from workers.embedded.endpoint.rules import all_rules
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
-_PLACEHOLDERS = ("context", "query")
+_PLACES = ("context", "query")
 _REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
 
 
@@ -47,31 +47,10 @@ def check_selection(values: Values) -> Findings:
 
 
 def check_template(values: Values) -> Findings:
-    """The prompt template holds {context} and {query}, and nothing else that `str.format` would replace."""
+    """The prompt template has a place for the pages and one for the question."""
     template = values.get("target_prompt_template")
-    if template is None:
-        return
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        yield (
-            "TARGET_PROMPT_TEMPLATE",
-            f"has braces that do not match ({error}); write {{{{ and }}}} for braces as such",
-        )
-        return
-    found = [
-        name + ("!" + conversion if conversion else "") + (":" + form if form else "")
-        for _, name, form, conversion in parts
-        if name is not None
-    ]
-    if unknown := [name for name in found if name not in _PLACEHOLDERS]:
-        listed = ", ".join("{" + name + "}" for name in unknown)
-        yield (
-            "TARGET_PROMPT_TEMPLATE",
-            f"has the unknown placeholder {short(listed)}; write {{{{ and }}}} for braces as such",
-        )
-    elif missing := [name for name in _PLACEHOLDERS if name not in found]:
-        yield "TARGET_PROMPT_TEMPLATE", f"lacks the placeholder {', '.join('{' + name + '}' for name in missing)}"
+    if template is not None and (missing := lacking(template, _PLACES)):
+        yield "TARGET_PROMPT_TEMPLATE", f"has no place for {' and '.join(missing)}"
 
 
 def check_addresses(values: Values) -> Findings:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from functools import lru_cache
 from typing import Any
 
+from tasks.template import fill
+
 # Neither the import of transformers nor a tokenizer at work is for several threads at once: hold this around both.
 TOKENIZER = threading.Lock()
-PLACEHOLDER = re.compile(r"\{(context|query)\}")
 
 
 @lru_cache(maxsize=4)
@@ -26,21 +26,15 @@ def load_tokenizer(model: str) -> Any:
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
     """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
 
-    `{context}` and `{query}` in the template are replaced; all other braces, and any inside the texts, stay as they
-    are.  An empty system prompt is left out, so that the model's own default applies.
-    Raises: ValueError when the tokenizer has no chat template.
+    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  An empty system prompt is left out,
+    so that the model's own default applies.
+    Raises: ValueError when the tokenizer has no chat template; KeyError when the template lacks a place.
     """
     messages = [{"role": "system", "content": system}] if system else []
-    messages.append({"role": "user", "content": fill(template, context, query)})
+    messages.append({"role": "user", "content": fill(template, {"context": context, "query": query})})
     _need_template(tokenizer)
     ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     return [int(token) for token in ids]
-
-
-def fill(template: str, context: str, query: str) -> str:
-    """The template with both texts in place, in one pass: a text that contains a placeholder is not filled again."""
-    texts = {"context": context, "query": query}
-    return PLACEHOLDER.sub(lambda found: texts[found[1]], template)
 
 
 def stop_ids(tokenizer: Any) -> tuple[int, ...]:

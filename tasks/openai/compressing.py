@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.openai.quoting import fill
 from tasks.openai.schema import strict_object
+from tasks.template import fill
 
 SCHEMA_NAME = "compression"
 SCHEMA = strict_object({"rewritten_answer": {"type": "string"}})

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.openai.asking import Ask, Invalid, Log, ask_twice
-from tasks.openai.quoting import fill, plain, records
+from tasks.openai.quoting import plain, records
 from tasks.openai.schema import strict_object
+from tasks.template import fill
 
 SCHEMA_NAME = "descriptions"
 SCHEMA = strict_object(

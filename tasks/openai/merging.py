@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tasks.openai.asking import Ask, Invalid, Log, ask_twice
 from tasks.openai.prompts import MERGE_SYSTEM, MERGE_USER
-from tasks.openai.quoting import fill, plain, quote
+from tasks.openai.quoting import plain, quote
 from tasks.openai.schema import strict_object
+from tasks.template import fill
 
 SCHEMA_NAME = "merge"
 SCHEMA = strict_object({"scratchpad": {"type": "string"}})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 EMPTY = "(empty)"
 # Python's and Unicode's line ends that JSON leaves as they are.
@@ -49,15 +49,3 @@ def records(values: Iterable[object]) -> str:
     """A JSON array, one element a line, so that people can read it too."""
     lines = [one_line(value) for value in values]
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with each `{name}` replaced, in one pass: braces inside a value stay as they are.
-
-    Raises: KeyError when `values` has a name for which the template has no place.
-    """
-    missing = [name for name in values if f"{{{name}}}" not in template]
-    if missing:
-        raise KeyError(f"the template has no place for {missing}")
-    places = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
-    return places.sub(lambda found: values[found[0][1:-1]], template)

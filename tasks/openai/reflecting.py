@@ -9,8 +9,9 @@ from typing import Any
 
 from tasks.openai.asking import Ask, Invalid, Log, ask_twice
 from tasks.openai.prompts import MUTATION_SYSTEM, MUTATION_USER
-from tasks.openai.quoting import fill, one_line, plain, quote, records
+from tasks.openai.quoting import one_line, plain, quote, records
 from tasks.openai.schema import strict_object
+from tasks.template import fill
 
 SCHEMA_NAME = "mutation"
 SCHEMA = strict_object({"delta": {"type": "number"}, "scratchpad": {"type": "string"}})

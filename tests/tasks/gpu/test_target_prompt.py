@@ -11,7 +11,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from tasks.gpu.prompt import fill, load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
 
@@ -55,12 +55,7 @@ def test_every_newline_of_the_template_reaches_the_ids() -> None:
 
 def test_an_empty_system_prompt_is_left_out() -> None:
     tokenizer = _tokenizer("<end>", "<end>")
-    assert _text(tokenizer, render(tokenizer, "", "{query}", "", "x")) == "<|user|>x<end><|assistant|>"
-
-
-def test_braces_in_the_texts_stay_what_they_are() -> None:
-    hostile = "{query} {0} {context.__class__} {{x}} %s $y \\1 \\g<1>"
-    assert fill("a {context} b {query} {other} {}", hostile, "{context}") == f"a {hostile} b {{context}} {{other}} {{}}"
+    assert _text(tokenizer, render(tokenizer, "", "{context}{query}", "", "x")) == "<|user|>x<end><|assistant|>"
 
 
 def test_a_dedicated_end_of_turn_token_stops_an_answer_beside_the_eos() -> None:
@@ -88,7 +83,7 @@ def test_a_model_without_chat_template_is_refused() -> None:
     tokenizer = _tokenizer("<end>", "<end>")
     tokenizer.chat_template = None
     with pytest.raises(ValueError, match="no chat template"):
-        render(tokenizer, "", "{query}", "", "x")
+        render(tokenizer, "", "{context}{query}", "", "x")
 
 
 def test_a_tokenizer_is_loaded_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.openai import prompts
 from tasks.openai.merging import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merging import Parent, merge_messages
-from tasks.openai.quoting import fill, one_line, plain, quote, unquote
+from tasks.openai.quoting import one_line, plain, quote, unquote
 from tasks.openai.reflecting import SCHEMA, Response, mutation_messages
 
 DESCRIPTIONS = [
@@ -158,8 +158,3 @@ def test_a_plain_text_survives_quoting(text):
 def test_lone_surrogates_do_not_reach_the_wire():
     assert plain("a\ud800b").encode() and one_line("a\ud800b").encode()
     assert quote("(empty)") == "> (empty)", "a scratchpad that says so is not an empty one"
-
-
-def test_a_template_without_the_place_is_an_error():
-    with pytest.raises(KeyError, match="nowhere"):
-        fill("{here}", {"here": "", "nowhere": ""})
