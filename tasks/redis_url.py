@@ -8,12 +8,19 @@ each in its own way; nothing else needs to know.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
+DEFAULT = "redis://127.0.0.1:6379/0"
 
 _BROKER, _BACKEND, _STORE = 0, 1, 2
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+
+
+def redis_url_of(environment: Mapping[str, str]) -> str:
+    """The address that an environment names, or the usual one on this machine."""
+    return environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
 
 
 def broker_url(url: str) -> str:

@@ -14,14 +14,14 @@ from typing import Any
 import kombu
 from celery import Celery
 
-from tasks.redis_url import ENVIRONMENT_VARIABLE, backend_url, broker_url
+from tasks.redis_url import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
 from workers import queues
 from workers.lease import Lease
+from workers.report import ReportStep
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
-DEFAULT_REDIS_URL = "redis://127.0.0.1:6379/0"
 SOFT_SHUTDOWN_S = 2.0
 THREE_DAYS_S = 3 * 24 * 3600
 HARD_TIME_LIMIT_S = 1800  # a hung child keeps its lease for ever, so it may not hang for ever
@@ -29,12 +29,12 @@ HARD_TIME_LIMIT_S = 1800  # a hung child keeps its lease for ever, so it may not
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
-    url = environment.get(ENVIRONMENT_VARIABLE) or DEFAULT_REDIS_URL
+    url = redis_url_of(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery("whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask)
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
-    app.steps["consumer"].add(Lease)
+    app.steps["consumer"].update((Lease, ReportStep))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
         from workers.target_host import TargetHostStep
 

@@ -1,0 +1,52 @@
+"""The roster: which workers there are and what each says about itself, and what is paused.
+
+    whetstone:worker:<node name>    a worker's own report, as JSON; gone soon after the worker
+    whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
+
+A node name is Celery's: "gpu@host".  No run owns these keys, and none of them outlives its purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import redis
+
+PREFIX = "whetstone:worker:"
+PAUSED = "whetstone:paused"
+
+
+class Roster:
+    """Typed access to the roster in one Redis or Valkey."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.redis = client
+
+    def put(self, worker: str, report: Mapping[str, Any], kept_s: int) -> None:
+        """Keep a worker's report for `kept_s` seconds; a later one replaces it."""
+        self.redis.set(PREFIX + worker, json.dumps(report), ex=kept_s)
+
+    def forget(self, worker: str) -> None:
+        self.redis.delete(PREFIX + worker)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The reports of all workers that told lately, by name."""
+        keys = sorted(self.redis.scan_iter(match=PREFIX + "*", count=1000))
+        texts = cast("list[bytes | None]", self.redis.mget(keys)) if keys else []
+        return [json.loads(text) for text in texts if text is not None]
+
+    def pause(self, name: str) -> None:
+        """Remember that a queue or a worker is paused; the first time stands."""
+        self.redis.hsetnx(PAUSED, name, str(time.time()))
+
+    def resume(self, name: str) -> bool:
+        """Returns whether it was paused."""
+        return bool(self.redis.hdel(PAUSED, name))
+
+    def paused(self) -> dict[str, float]:
+        """What is paused, and since when in seconds of the epoch."""
+        found = cast("dict[bytes, bytes]", self.redis.hgetall(PAUSED))
+        return {name.decode(): float(since) for name, since in found.items()}
