@@ -13,17 +13,18 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-
-import psutil
 
 from workers.atomic_file import write_text
 from workers.embedded import valkey
 from workers.embedded.farm import FarmFiles, FarmSpec
+from workers.embedded.farm_status import error_text, living_owner, living_supervisor, read_state, status
 from workers.pid_records import PidRecord, PidRecords, start_time
 from workers.process import ChildProcess, Command, ProcessFailed, log_tail
+
+__all__ = ["Farm", "FarmBusy", "FarmError", "attach", "down", "start", "status", "up", "use"]
 
 STOP_S = 20.0  # the supervisor's own graces add up to less
 LEFTOVER_GRACE_S = 3.0
@@ -56,11 +57,11 @@ class Farm:
     @property
     def alive(self) -> bool:
         """Whether its supervisor is still there."""
-        return self._supervisor.alive if self._supervisor else _living_supervisor(FarmFiles(self.folder)) is not None
+        return self._supervisor.alive if self._supervisor else living_supervisor(FarmFiles(self.folder)) is not None
 
     def failure(self) -> str | None:
         """Why the farm gave up by itself, with the log's last lines; None when it did not."""
-        return _error_text(FarmFiles(self.folder))
+        return error_text(FarmFiles(self.folder))
 
     def stop(self) -> None:
         """Take an owned farm down and wait until nothing of it is left; leave another one. May be called twice."""
@@ -81,28 +82,6 @@ class Farm:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-@dataclass(frozen=True)
-class ProcessStatus:
-    """One process of the farm, with what it started; `rss` is their resident memory together, in bytes."""
-
-    name: str
-    pid: int
-    alive: bool
-    rss: int
-
-
-@dataclass(frozen=True)
-class FarmStatus:
-    """Whether the farm is up, whose it is (None: nobody's, it stays), where it answers, and its processes."""
-
-    up: bool
-    owner_pid: int | None
-    redis_url: str | None
-    endpoint_url: str | None
-    started: str | None
-    processes: tuple[ProcessStatus, ...]
 
 
 def start(spec: FarmSpec) -> Farm:
@@ -132,8 +111,8 @@ def attach(folder: Path) -> Farm | None:
     """
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
-        state = _read_state(files)
-        if state is None or _living_supervisor(files) is None:
+        state = read_state(files)
+        if state is None or living_supervisor(files) is None:
             return None
         return Farm(folder, state["redis_url"], state["endpoint_url"], None, None)
 
@@ -153,31 +132,11 @@ def down(folder: Path) -> bool:
         return _clear(files)
 
 
-def status(folder: Path) -> FarmStatus:
-    """What is up in `folder`; changes nothing."""
-    files = FarmFiles(folder)
-    records = [
-        *PidRecords(files.supervisor).read(),
-        *PidRecords(files.pids).read(),
-        *PidRecords(files.target_pids).read(),
-    ]
-    state = _read_state(files) if _living_supervisor(files) else None
-    owner = _living_owner(files)
-    return FarmStatus(
-        up=state is not None,
-        owner_pid=owner.pid if owner else None,
-        redis_url=state["redis_url"] if state else None,
-        endpoint_url=state["endpoint_url"] if state else None,
-        started=state["started"] if state else None,
-        processes=tuple(_process_status(record) for record in records),
-    )
-
-
 def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
     folder = Path(spec.folder)
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
-        if _read_state(files) is not None and _living_supervisor(files) is not None:
+        if read_state(files) is not None and living_supervisor(files) is not None:
             raise FarmBusy(f"a farm is up in {folder} already")
         _clear(files)
         write_text(files.spec, spec.to_json())
@@ -187,12 +146,12 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         supervisor.start()
         try:
             supervisor.wait_ready(files.state.exists, spec.ready_timeout_s + STOP_S)
-            state = _read_state(files)
+            state = read_state(files)
             if state is None:
                 raise ProcessFailed(f"the farm ended while it became ready{log_tail(supervisor.command.log)}")
         except BaseException as error:
             supervisor.stop(STOP_S)
-            reason = _error_text(files) or str(error)
+            reason = error_text(files) or str(error)
             _clear(files)
             if isinstance(error, ProcessFailed):
                 raise FarmError(f"the embedded farm did not start: {reason}") from error
@@ -219,14 +178,14 @@ def _locked(files: FarmFiles) -> Iterator[FarmFiles]:
 
 
 def _refuse_owned(files: FarmFiles) -> None:
-    owner = _living_owner(files)
-    if owner is not None and _living_supervisor(files) is not None:
+    owner = living_owner(files)
+    if owner is not None and living_supervisor(files) is not None:
         raise FarmBusy(f"the farm in {files.folder} belongs to process {owner.pid}, which is still running")
 
 
 def _clear(files: FarmFiles) -> bool:
     """Stop a supervisor that is there, and end whatever a killed one left. Returns whether there was anything."""
-    supervisor = _living_supervisor(files)
+    supervisor = living_supervisor(files)
     left = supervisor is not None
     if supervisor is not None:
         PidRecords(files.supervisor).clear(grace_s=STOP_S)
@@ -238,41 +197,5 @@ def _clear(files: FarmFiles) -> bool:
     return left
 
 
-def _living_supervisor(files: FarmFiles) -> PidRecord | None:
-    return next((record for record in PidRecords(files.supervisor).read() if record.leader()), None)
-
-
-def _living_owner(files: FarmFiles) -> PidRecord | None:
-    try:
-        owner = PidRecord(**json.loads(files.owner.read_text()))
-    except FileNotFoundError:
-        return None
-    return owner if owner.leader() else None
-
-
 def _myself() -> PidRecord:
     return PidRecord("owner", os.getpid(), start_time(os.getpid()) or time.time(), "")
-
-
-def _read_state(files: FarmFiles) -> dict[str, str] | None:
-    try:
-        state: dict[str, str] = json.loads(files.state.read_text())
-    except FileNotFoundError:
-        return None
-    return state
-
-
-def _error_text(files: FarmFiles) -> str | None:
-    try:
-        return files.error.read_text()
-    except FileNotFoundError:
-        return None
-
-
-def _process_status(record: PidRecord) -> ProcessStatus:
-    members = record.members()
-    rss = 0
-    for process in members:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            rss += process.memory_info().rss
-    return ProcessStatus(record.name, record.pid, record.leader() is not None, rss)

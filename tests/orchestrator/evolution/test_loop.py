@@ -33,7 +33,7 @@ def genetics(**changes: object) -> Genetics:
         "tournament_size": 3,
         "top_k": 3,
     }
-    return Genetics(**{**values, **changes})  # type: ignore[arg-type]
+    return Genetics(**{**values, **changes})  # type: ignore[arg-type]  # the values' types are the fields'
 
 
 def score(deltas: tuple[float, ...]) -> Score:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,10 @@ class Sound:
         text, times = pattern.subn(lambda _: f"CONFIG_{name}={written}", self.path.read_text())
         assert times == 1
         self.path.write_text(text)
+
+    def put_typed(self, option: Any, typed: str) -> None:
+        """Let an option hold `typed`, written as options of its kind are."""
+        self.put(option.name, typed if option.kind is int else f'"{typed}"')
 
     def leave_out(self, name: str) -> None:
         self.path.write_text(re.sub(rf"^CONFIG_{name}=.*\n", "", self.path.read_text(), flags=re.MULTILINE))

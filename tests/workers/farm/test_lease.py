@@ -11,6 +11,7 @@ from kombu import Connection
 
 from tasks.redis_url import broker_url
 from workers.lease import held_messages
+from workers.queues import QueueName
 
 
 def test_kombu_still_keeps_delivered_messages_where_the_lease_looks(bench: Bench) -> None:
@@ -46,16 +47,16 @@ def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("queue", ["openai", "cpu"])
-def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: str) -> None:
+def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: QueueName) -> None:
     # Given a worker that is killed in the middle of a task
-    killed = bench.start_worker(queue)  # type: ignore[arg-type]
+    killed = bench.start_worker(queue)
     result = bench.app.send_task(f"{queue}.hold", ("task",))
     until(lambda: bench.began("task") == 1)
     os.kill(killed.pid or 0, signal.SIGKILL)
     killed.stop(0)
     at = time.monotonic()
     # When another one is there, then it has the task within the visibility timeout and the seconds of looking
-    bench.start_worker(queue)  # type: ignore[arg-type]
+    bench.start_worker(queue)
     until(lambda: bench.began("task") == 2, VISIBILITY_S + 4)
     assert time.monotonic() - at < VISIBILITY_S + 4
     bench.let_end("task")
