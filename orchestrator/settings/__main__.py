@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import kconfiglib
 
 from orchestrator.settings.document import document
 from orchestrator.settings.kconfig import Kconfig
+
+HELP_COLUMNS = 100  # what a line of Kconfig's help may have
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +62,19 @@ def guiconfig(_: argparse.Namespace) -> None:
         raise Unavailable(f"needs Python's tkinter ({error}); menuconfig needs only a terminal") from error
     except tkinter.TclError as error:
         raise Unavailable(f"needs a display ({error}); menuconfig needs only a terminal") from error
+    window.Tk = _wide_root(tkinter.Tk)
     window.menuconfig(Kconfig())
+
+
+def _wide_root(root: Any) -> Any:
+    """Makes a window in which help is not cut off: kconfiglib's own has 80 columns and does not wrap."""
+
+    def make() -> Any:
+        made = root()
+        made.option_add("*Text.width", HELP_COLUMNS)
+        return made
+
+    return make
 
 
 def olddefconfig(given: argparse.Namespace) -> None:
