@@ -19,10 +19,10 @@ from typing import Any
 
 from celery import bootsteps
 
-import workers
 from tasks.gpu import host as installed
 from tasks.gpu.host import TargetUnavailable
 from tasks.run import Target
+from workers import steering_path
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
 from workers.loopback import free_port, is_healthy
@@ -117,7 +117,7 @@ class LocalTargetHost:
             options += ["--requests-log", str(self._folder / "logs" / "target_requests.jsonl")]
             start = [sys.executable, "-m", "workers.embedded.target", *options]
         else:
-            start = [*shlex.split(target.command), "--model-path", model, "--enable-custom-logit-processor"]
+            start = [*shlex.split(target.command), "--model-path", model]
         return Launch((*start, *shlex.split(target.args)), STOP_GRACE_S[target.engine])
 
     def _dtype(self, target: Target) -> str:
@@ -151,26 +151,12 @@ class LocalTargetHost:
         self._server = self._launch = None
 
     def _server_environment(self) -> dict[str, str]:
+        path = [str(steering_path.make(self._folder / "path")), self._environment.get("PYTHONPATH")]
         return {
             **self._environment,
             LABELS_VARIABLE: str(self.labels_folder()),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(self._path()), self._environment.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
         }
-
-    def _path(self) -> Path:
-        """A folder with the package `workers` and nothing else, for a Python that may not be ours.
-
-        The steering module must be importable in the server, and our other packages must not hide the server's.
-        """
-        folder = self._folder / "path"
-        folder.mkdir(exist_ok=True)
-        link, package = folder / "workers", Path(workers.__file__).parent
-        if not link.exists() or link.resolve() != package.resolve():
-            temporary = folder / f".workers.{os.getpid()}"
-            temporary.unlink(missing_ok=True)
-            temporary.symlink_to(package, target_is_directory=True)
-            temporary.replace(link)
-        return folder
 
 
 class TargetHostStep(bootsteps.StartStopStep):

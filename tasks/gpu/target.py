@@ -15,7 +15,7 @@ import httpx
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
-_CLASS = b"\x80\x04cworkers.steering.processor\nClusterBias\n."
+_CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
 
 

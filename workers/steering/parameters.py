@@ -44,9 +44,8 @@ def check(custom_params: object, labels_folder: Path) -> Steering:
         raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")
     if unknown := set(custom_params) - {"clustering", "deltas"}:
         raise ValueError(f"custom_params has unknown keys: {', '.join(sorted(map(str, unknown)))[:200]}")
-    labels = _labels(labels_folder, _clustering(custom_params.get("clustering")))
+    labels, clusters = _labels(labels_folder, _clustering(custom_params.get("clustering")))
     deltas = _deltas(custom_params.get("deltas"))
-    clusters = int(labels.max()) + 1
     if len(deltas) != clusters:
         raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
     return Steering(custom_params["clustering"], labels, deltas)
@@ -71,7 +70,8 @@ def _deltas(values: object) -> npt.NDArray[np.float32]:
 
 
 @lru_cache(maxsize=16)
-def _labels(folder: Path, clustering: str) -> npt.NDArray[np.unsignedinteger[Any]]:
+def _labels(folder: Path, clustering: str) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int]:
+    """The labels and the number of their clusters."""
     path = folder / f"{clustering}.npy"
     try:
         labels: npt.NDArray[Any] = np.load(path, allow_pickle=False)
@@ -80,4 +80,4 @@ def _labels(folder: Path, clustering: str) -> npt.NDArray[np.unsignedinteger[Any
     if labels.ndim != 1 or not labels.size or labels.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"{path} must hold one uint8 or uint16 a token, not {labels.dtype} {list(labels.shape)}")
     labels.flags.writeable = False
-    return labels
+    return labels, int(labels.max()) + 1

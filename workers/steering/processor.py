@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
-from workers.steering.bias import padded_deltas, padded_labels
-from workers.steering.parameters import LABELS_VARIABLE, check
+from .bias import padded_deltas, padded_labels
+from .parameters import LABELS_VARIABLE, check
 
 __all__ = ["ClusterBias"]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
-MODULE = "workers.steering.processor"
+MODULE = "whetstone_steering.processor"  # as the module is called inside the server, see pyproject.toml beside this
 CLASS = "ClusterBias"
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
@@ -35,3 +36,16 @@ def referenced(string: str) -> tuple[str, str]:
     if match is None:
         raise ValueError("custom_logit_processor is not a class by reference")
     return match[1].decode("ascii"), match[2].decode("ascii")
+
+
+def is_ours(string: object) -> bool:
+    """Whether a request's `custom_logit_processor` names our class, however it is spelt."""
+    return isinstance(string, str) and _names_ours(string)
+
+
+@lru_cache(maxsize=64)
+def _names_ours(string: str) -> bool:
+    try:
+        return referenced(string) == (MODULE, CLASS)
+    except ValueError:
+        return False

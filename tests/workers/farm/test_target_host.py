@@ -44,7 +44,7 @@ def test_a_server_is_started_once_for_all_who_ask(host: LocalTargetHost) -> None
     [url] = urls
     server = told(url)
     assert (server["model_path"], server["size"], server["labels"]) == ("some/model", 3, str(host.labels_folder()))
-    assert server["steering"] == "workers.steering.parameters"
+    assert server["steering"] == "whetstone_steering.parameters"
 
 
 def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:

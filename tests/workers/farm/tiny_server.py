@@ -13,7 +13,6 @@ parser.add_argument("--fail")
 parser.add_argument("--model-path", required=True)
 parser.add_argument("--host", required=True)
 parser.add_argument("--port", type=int, required=True)
-parser.add_argument("--enable-custom-logit-processor", action="store_true", required=True)
 parser.add_argument("--size", type=int)
 arguments = parser.parse_args()
 if arguments.fail:
@@ -22,7 +21,7 @@ if arguments.fail:
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        from workers.steering import parameters  # as the real server must be able to
+        from whetstone_steering import parameters  # as the real server must be able to
 
         known = {**vars(arguments), "pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"]}
         body = json.dumps({**known, "steering": parameters.__name__}).encode()

@@ -9,7 +9,9 @@ import importlib
 import json
 import pickle
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,9 +20,10 @@ import numpy as np
 import pytest
 import torch
 
+from workers import steering, steering_path
 from workers.steering.bias import padded_deltas, padded_labels
 from workers.steering.parameters import LABELS_VARIABLE
-from workers.steering.reference import CLASS, MODULE, reference_string, referenced
+from workers.steering.reference import CLASS, MODULE, is_ours, reference_string, referenced
 
 FIRST, SECOND = "ab" * 8, "cd" * 8
 
@@ -34,8 +37,10 @@ def processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
     np.save(tmp_path / f"{FIRST}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
     np.save(tmp_path / f"{SECOND}.npy", np.asarray([1, 1, 1, 0, 0], dtype=np.uint16))
+    monkeypatch.syspath_prepend(steering_path.make(tmp_path / "path"))
     yield getattr(importlib.import_module(MODULE), CLASS)()
-    del sys.modules[MODULE]
+    for module in [name for name in sys.modules if name.partition(".")[0] == steering.NAME]:
+        del sys.modules[module]
 
 
 def test_each_row_gets_its_own_deltas_and_columns_beyond_the_vocabulary_none(processor: Any) -> None:
@@ -65,6 +70,14 @@ def test_the_delta_past_the_last_cluster_is_zero() -> None:
     assert padded_deltas([[1.0, 2.0]], torch.device("cpu")).tolist() == [[1.0, 2.0, 0.0]]
 
 
+def test_the_entry_point_is_found_as_that_of_an_installed_module(processor: Any) -> None:
+    found = {entry.name: entry.value for entry in entry_points(group="sglang.srt.plugins")}
+    assert found["whetstone"] == steering.PLUGIN
+    declared = tomllib.loads(Path(steering.__file__).with_name("pyproject.toml").read_text())["project"]
+    assert declared["entry-points"]["sglang.srt.plugins"] == {"whetstone": steering.PLUGIN}
+    assert (declared["name"].replace("-", "_"), declared["version"]) == (steering.NAME, steering.VERSION)
+
+
 def test_the_string_un_pickles_to_the_class(processor: Any) -> None:
     """As SGLang does it; our own server never does."""
     assert pickle.loads(bytes.fromhex(json.loads(reference_string())["callable"])) is type(processor)
@@ -72,6 +85,14 @@ def test_the_string_un_pickles_to_the_class(processor: Any) -> None:
 
 def test_the_reader_names_the_class_without_running_anything() -> None:
     assert referenced(reference_string()) == (MODULE, CLASS)
+
+
+def test_ours_is_known_however_it_is_spelt() -> None:
+    spaced = reference_string().replace(":", " :  ")
+    assert is_ours(reference_string()) and is_ours(spaced)
+    assert not any(
+        is_ours(other) for other in (None, "", ["x"], "{}", json.dumps({"callable": b"\x80\x04cos\nenviron\n.".hex()}))
+    )
 
 
 @pytest.mark.parametrize(
