@@ -9,17 +9,16 @@ from functools import cache
 from typing import Any
 
 from tasks.records import Example
-from tasks.redis_url import store_url
+from tasks.redis_url import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 from tasks.store import Store, connect
 
 
 @cache
 def store() -> Store:
     """The store of this process.  Raises: RuntimeError when the environment names none."""
-    url = os.environ.get("WHETSTONE_REDIS_URL")
-    if not url:
-        raise RuntimeError("WHETSTONE_REDIS_URL is not set: it names the Redis or Valkey of the farm")
-    return Store(connect(store_url(url)))
+    if not os.environ.get(ENVIRONMENT_VARIABLE):
+        raise RuntimeError(f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey of the farm")
+    return Store(connect(store_url(redis_url_of(os.environ))))
 
 
 def examples(run_id: str, which: str) -> list[Example]:

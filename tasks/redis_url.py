@@ -2,7 +2,8 @@
 
 `WHETSTONE_REDIS_URL` is `redis://`, `rediss://` (TLS) or `unix:///path/of/the/socket?db=n`.  Celery's messages lie
 in database n, Celery's results in n + 1 and the store in n + 2.  Celery and redis-py write the address of a socket
-each in its own way; nothing else needs to know.
+each in its own way; nothing else needs to know.  A password may be kept out of the address: it is then the secret
+`WHETSTONE_REDIS_PASSWORD` (tasks/secret.py).
 """
 
 from __future__ import annotations
@@ -11,16 +12,36 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+from tasks.secret import secret
+
 ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
+PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
 DEFAULT = "redis://127.0.0.1:6379/0"
 
 _BROKER, _BACKEND, _STORE = 0, 1, 2
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 
 
-def redis_url_of(environment: Mapping[str, str]) -> str:
-    """The address that an environment names, or the usual one on this machine."""
-    return environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
+def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
+    """The address that is `configured`, or that an environment names, or the usual one on this machine.
+
+    One without a password gets the environment's.  Raises: SecretError, a ValueError.
+    """
+    url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
+    password = secret(PASSWORD_VARIABLE, environment)
+    return with_password(url, password) if password else url
+
+
+def with_password(url: str, password: str) -> str:
+    """`url` with the password, unless it has one."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        known = "password" in _query(parts)
+        return url if known else f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
+    user, at, host = parts.netloc.rpartition("@")
+    if at and ":" in user:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 def broker_url(url: str) -> str:

@@ -20,7 +20,10 @@ def main() -> None:
     os.environ.update(worker_environment(arguments.queue))
     from celery.worker import state
 
-    from workers.app import app
+    try:
+        from workers.app import app
+    except ValueError as error:  # of an address or a secret that is of no use
+        sys.exit(f"workers: {error}")
 
     arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
     status: int = app.start(arguments_of_celery) or 0

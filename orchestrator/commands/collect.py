@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from orchestrator.phase0.rules import EMBEDDED
 from orchestrator.phase0.settings import CollectSettings
 from orchestrator.settings import SettingsError
 from orchestrator.signals import Terminated, raise_on_sigterm
+from tasks.secret import secret
 
 DESCRIPTION = """\
 Collect what Phase 1 needs: sample verbose answers of the target, have the reflector compress them, keep the pairs whose
@@ -36,7 +36,9 @@ def make_parser() -> argparse.ArgumentParser:
     farm = parser.add_argument_group("the farm, of which the file says nothing")
     farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
                       help="start one for this command, or use the workers at --redis-url")  # fmt: skip
-    farm.add_argument("--redis-url", default="", metavar="URL", help="of an external farm")
+    farm.add_argument(
+        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
+    )
     farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
                       help="folder of the embedded farm (outputs/farm)")  # fmt: skip
     farm.add_argument("--requests-per-minute", type=_count, default=NO_LIMIT_REQUESTS, metavar="N",
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
     """What the file and the command line must keep together.  Raises: SettingsError."""
     problems = []
-    if (options.farm == "external") != bool(options.redis_url):
+    if options.redis_url and options.farm != "external":
         problems.append("--redis-url: goes with --farm external, and only with that")
     correctness = settings.phase0.correctness
     named = {"reflector.api_key_env": settings.reflector.api_key_env}
@@ -72,8 +74,8 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
             problems.append('reflector.api_base: "embedded" needs --farm embedded')
     elif options.farm == "embedded":
         # Workers elsewhere have an environment of their own; these have ours.
-        problems += [f"{key}: the environment variable {name} holds no key"
-                     for key, name in named.items() if not os.environ.get(name)]  # fmt: skip
+        problems += [f"{key}: neither {name} nor the file named by {name}_FILE holds a key"
+                     for key, name in named.items() if not secret(name)]  # fmt: skip
     if problems:
         raise SettingsError(problems)
 

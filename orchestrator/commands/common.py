@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
+from tasks.secret import SecretError
 
 DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -22,11 +23,12 @@ def parser_for(command: str, description: str, epilog: str = "") -> argparse.Arg
     )
 
 
-def add_settings(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_settings(parser: argparse.ArgumentParser) -> None:
     """--config, --set and --output."""
     parser.add_argument(
-        "--config", type=Path, required=required, metavar="FILE", help="a .config (see `make menuconfig`)"
-    )
+        "--config", type=Path, default=Path(".config"), metavar="FILE",
+        help="what `make menuconfig` writes (default: .config)",
+    )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
         help="set one option for this run, as if the file said so; may be repeated",
@@ -57,7 +59,7 @@ def guarded(work: Callable[[], int]) -> int:
         return work()
     except SettingsError as error:
         return fail(WRONG, *error.problems)
-    except OutputError as error:
+    except (OutputError, SecretError) as error:
         return fail(WRONG, str(error))
     except FarmUnavailable as error:
         return fail(BROKEN, str(error))

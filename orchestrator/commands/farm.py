@@ -18,7 +18,7 @@ rule-based endpoint.  A farm that is up here is used by `orchestrator evolve` an
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("farm", DESCRIPTION)
     parser.add_argument("action", choices=("up", "down", "status"))
-    common.add_settings(parser, required=False)
+    common.add_settings(parser)
     parser.set_defaults(config=Path("configs/embedded.config"))
     parser.add_argument("--json", action="store_true", help="status as JSON")
     return parser

@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery
 from celery.backends.redis import RedisBackend
 
-from tasks.redis_url import ENVIRONMENT_VARIABLE
+from tasks.redis_url import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.app import create_app
 
 
@@ -30,8 +30,9 @@ class SilentBackend(RedisBackend):
 
 
 def make_sender(redis_url: str) -> Celery:
-    """An application that sends to the farm at this address."""
-    app = create_app({**os.environ, ENVIRONMENT_VARIABLE: redis_url})
+    """An application that sends to the farm at this address, whatever the environment says of another one."""
+    here = {ENVIRONMENT_VARIABLE: redis_url, PASSWORD_VARIABLE: "", f"{PASSWORD_VARIABLE}_FILE": ""}
+    app = create_app({**os.environ, **here})
     name = f"{SilentBackend.__module__}:{SilentBackend.__qualname__}"
     address = str(app.conf.result_backend).removeprefix("redis+")
     app.conf.update(result_backend=f"{name}+{address}")

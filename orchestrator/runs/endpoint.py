@@ -22,6 +22,7 @@ from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.openai.usage import Usage, cost_usd
 from tasks.run import Endpoint, Judge
+from tasks.secret import secret
 from workers.loopback import free_port, is_healthy
 from workers.process import ChildProcess, Command
 
@@ -58,7 +59,7 @@ def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[E
 
     Raises: workers.process.ProcessFailed when the embedded one does not start.
     """
-    if os.environ.get(endpoint.api_key_env) or endpoint.base_url:
+    if secret(endpoint.api_key_env) or endpoint.base_url:
         yield endpoint
         return
     line(f"{endpoint.api_key_env} is not set: the rules of the embedded endpoint judge, and no language model")

@@ -14,7 +14,8 @@ from kombu.exceptions import OperationalError
 from orchestrator import signals
 from orchestrator.dispatch.sender import make_sender
 from orchestrator.settings import Settings
-from tasks.redis_url import queues_url, redacted, store_url
+from tasks.redis_url import queues_url, redacted, redis_url_of, store_url
+from tasks.secret import secret
 from tasks.store import Store, connect
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
@@ -56,7 +57,11 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[OpenF
 
 @contextmanager
 def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[OpenFarm]:
-    """The farm whose workers are at this address.  Raises: FarmUnavailable."""
+    """The farm whose workers are at this address or, when it is empty, at the environment's.
+
+    Raises: FarmUnavailable, SecretError.
+    """
+    redis_url = redis_url_of(os.environ, redis_url)
     line(f"using the farm at {redacted(redis_url)}")
     with _connected(redis_url, rules=False, check=lambda: None) as external:
         yield external
@@ -87,7 +92,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[OpenF
 
 def farm_spec(settings: Settings) -> FarmSpec:
     """The embedded farm that the settings ask for; real OpenAI calls need OPENAI_API_KEY or an address of one's own."""
-    real = bool(os.environ.get(settings.openai_api_key_env) or settings.openai_base_url)
+    real = bool(secret(settings.openai_api_key_env) or settings.openai_base_url)
     return FarmSpec(
         folder=str(settings.farm_dir.resolve()),
         gpu_slots=settings.gpu_slots,

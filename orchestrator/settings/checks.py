@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
 _PLACES = ("context", "query")
-_REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 def check_selection(values: Values) -> Findings:
@@ -54,12 +54,10 @@ def check_template(values: Values) -> Findings:
 
 
 def check_addresses(values: Values) -> Findings:
-    """Addresses have the form that their servers need; an external farm has one."""
+    """Addresses have the form that their servers need."""
     redis = values.get("redis_url", "")
     if redis and urlsplit_or_none(redis, _REDIS_SCHEMES) is None:
         yield "REDIS_URL", f"{short(_hide_password(redis))} is not an address of the form redis://HOST:PORT/DATABASE"
-    elif not redis and "redis_url" in values and values.get("farm") == "external":
-        yield "REDIS_URL", "is empty, and FARM 'external' needs it"
     for option in ("sglang_url", "openai_base_url"):
         url = values.get(option, "")
         if url and urlsplit_or_none(url, ("http", "https")) is None:

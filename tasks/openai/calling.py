@@ -14,8 +14,9 @@ from tasks.openai.client import OpenAIClient
 from tasks.openai.errors import CallError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.usage import Usage, cost_usd
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.redis_url import redis_url_of, store_url
 from tasks.run import Endpoint
+from tasks.secret import secret
 from tasks.store import Store
 
 
@@ -89,7 +90,7 @@ def _usage_counter(run: HasEndpoint, store: Store) -> Callable[[Usage], None]:
 def _limiter(endpoint: Endpoint) -> RedisLimiter:
     """One line for all who call the same address with the same key, whichever run they work for."""
     address = endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
-    key = os.environ.get(endpoint.api_key_env, "")
+    key = secret(endpoint.api_key_env)
     name = context.content_hash(address, key)[:16]
-    url = store_url(os.environ[ENVIRONMENT_VARIABLE])
+    url = store_url(redis_url_of(os.environ))
     return RedisLimiter(url, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)

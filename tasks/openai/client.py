@@ -19,6 +19,7 @@ from tasks.openai import errors
 from tasks.openai.schema import Schema, mismatch
 from tasks.openai.usage import Usage, estimate_tokens
 from tasks.run import Endpoint
+from tasks.secret import SecretError, secret
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -110,9 +111,13 @@ class OpenAIClient:
 
     def _connect(self) -> tuple[str, OpenAI]:
         """The key as it is now, and the SDK's client for it."""
-        key = os.environ.get(self._endpoint.api_key_env, "")
+        name = self._endpoint.api_key_env
+        try:
+            key = secret(name)
+        except SecretError as error:
+            raise errors.MissingKeyError(str(error)) from None
         if not key:
-            raise errors.MissingKeyError(f"the environment variable {self._endpoint.api_key_env} holds no key")
+            raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
         url = self._endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
         return key, _sdk(key, url, self._endpoint.timeout_s)
 

@@ -4,7 +4,7 @@ import pytest
 import redis
 from celery import Celery
 
-from tasks.redis_url import backend_url, broker_url, redacted, store_url
+from tasks.redis_url import backend_url, broker_url, redacted, redis_url_of, store_url
 
 
 def test_three_databases_follow_one_another() -> None:
@@ -63,3 +63,26 @@ def test_a_password_is_never_shown(url: str) -> None:
 
 def test_an_address_without_a_password_is_shown_as_it_is() -> None:
     assert redacted("redis://somewhere:6379/0") == "redis://somewhere:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("url", "with_password"),
+    [
+        ("redis://valkey:6379/0", "redis://:a%2Fb@valkey:6379/0"),
+        ("rediss://somebody@valkey/1", "rediss://somebody:a%2Fb@valkey/1"),
+        ("redis://:known@valkey/0", "redis://:known@valkey/0"),
+        ("unix:///run/valkey.sock?db=2", "unix:///run/valkey.sock?db=2&password=a%2Fb"),
+        ("unix:///run/valkey.sock?password=known", "unix:///run/valkey.sock?password=known"),
+    ],
+)
+def test_a_password_of_the_environment_joins_an_address_without_one(url: str, with_password: str) -> None:
+    environment = {"WHETSTONE_REDIS_URL": url, "WHETSTONE_REDIS_PASSWORD": "a/b"}
+    assert redis_url_of(environment) == with_password
+    # and every client finds it there
+    store = redis.ConnectionPool.from_url(store_url(with_password)).connection_kwargs
+    assert store["password"] in ("a/b", "known")
+
+
+def test_an_address_that_was_configured_comes_before_that_of_the_environment() -> None:
+    environment = {"WHETSTONE_REDIS_URL": "redis://there", "WHETSTONE_REDIS_PASSWORD": "secret"}
+    assert redis_url_of(environment, "redis://here") == "redis://:secret@here"

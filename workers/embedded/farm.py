@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.redis_url import ENVIRONMENT_VARIABLE
+from tasks.redis_url import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.process import Command
 from workers.queues import QueueName, worker_command
 
@@ -153,6 +153,8 @@ def _worker_environment(
     threads = str(os.cpu_count() or 1) if queue == "gpu" else "1"
     own = {
         ENVIRONMENT_VARIABLE: addresses.redis_url,
+        PASSWORD_VARIABLE: "",  # of another farm, if any: this one is a private socket
+        f"{PASSWORD_VARIABLE}_FILE": "",
         FARM_VARIABLE: spec.folder,
         "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
         "WHETSTONE_EMBEDDED_DTYPE": spec.dtype,

@@ -160,7 +160,10 @@ def test_without_a_key_the_rules_describe(
 ) -> None:
     monkeypatch.delenv("KEY_OF_THIS_TEST")
     found = describe_clusters(store, run.id)
-    assert found == {"by": "rules", "why": "the environment variable KEY_OF_THIS_TEST holds no key"}
+    assert found == {
+        "by": "rules",
+        "why": "neither KEY_OF_THIS_TEST nor the file named by KEY_OF_THIS_TEST_FILE holds a key",
+    }
     assert model.requests == []
     assert "KEY_OF_THIS_TEST" not in os.environ
 
