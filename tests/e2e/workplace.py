@@ -106,9 +106,15 @@ def environment() -> dict[str, str]:
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    # Whoever started the tests in the background may have left Ctrl+C ignored, which a child inherits.
+    heard = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,102 @@
+"""Real SGLang on a real card: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/target.md.
+
+Two servers of the same model stand on one card, one of them started with deterministic inference.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.dataset import load_examples
+from tasks.gpu.clustering.arithmetic import number_tokens
+from tasks.gpu.clustering.ends import end_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.gpu.prompt import load_tokenizer, render
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient
+from tasks.run import Sampling, Target
+from workers.target_host import LocalTargetHost
+
+MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
+SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
+ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.2"
+CLUSTERS = 14
+CLUSTERING = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A ready server, its questions and the cluster of each token [V]."""
+
+    host: LocalTargetHost
+    target: Target
+    prompts: tuple[tuple[int, ...], ...]
+    labels: np.ndarray
+    ends: tuple[int, ...]
+
+    @property
+    def url(self) -> str:
+        return self.host.serve(self.target)
+
+    def request(self, prompt: int, deltas: Sequence[float] | None, new: int = 64, **given: Any) -> GenerateRequest:
+        steered = {} if deltas is None else {"deltas": tuple(deltas), "clustering": CLUSTERING}
+        options = {"temperature": 0.0, "top_p": 1.0, "seed": 1, "stop_token_ids": self.ends, **steered, **given}
+        return GenerateRequest(self.prompts[prompt], new, **options)
+
+    def answers(self, requests: Sequence[GenerateRequest]) -> list[Generated]:
+        """All of them in flight at once."""
+        found: dict[int, Generated] = {}
+        TargetClient(self.url, 120, len(requests)).generate_many(requests, found.__setitem__)
+        return [found[index] for index in range(len(requests))]
+
+
+@pytest.fixture(scope="session")
+def model() -> str:
+    folder = os.environ.get(MODEL_VARIABLE)
+    if not folder:
+        pytest.skip(f"{MODEL_VARIABLE} names no model")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Server]]:
+    tokenizer = load_tokenizer(model)
+    vocabulary, ends = decode_vocabulary(tokenizer), end_tokens(tokenizer)
+    labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
+    labels[sorted(number_tokens(vocabulary, without=ends))] = 1
+    labels[sorted(ends)] = 0
+    system = "Answer the question using the provided context."
+    template = "Context:\n{context}\n\nQuestion:\n{query}"
+    prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
+
+    def start(name: str, arguments: str) -> Server:
+        folder = tmp_path_factory.mktemp(name)
+        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
+        np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
+        target = Target(
+            model, "sglang", "resident", "", f"{sys.executable} -m sglang.launch_server", f"{ARGUMENTS} {arguments}",
+            "cuda", "auto", 300, 120, 64, system, template, Sampling(64, 0.0, 1.0, 1),
+        )  # fmt: skip
+        server = Server(host, target, prompts, labels, tuple(sorted(ends)))
+        print(f"{name}: {server.url}")
+        return server
+
+    wanted = {"plain": "", "deterministic": "--enable-deterministic-inference"}
+    with ThreadPoolExecutor() as pool:
+        found = dict(zip(wanted, pool.map(start, wanted, wanted.values()), strict=True))
+    yield found
+    for server in found.values():
+        server.host.close()
+
+
+@pytest.fixture(scope="session")
+def server(servers: Mapping[str, Server]) -> Server:
+    return servers["plain"]

@@ -1,0 +1,42 @@
+"""The kernel on a card against the same sum in torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from workers.steering.bank import LabelBank
+from workers.steering.kernel import add_deltas
+from workers.steering.parameters import Steering
+from workers.steering.rows import rows_of
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("rows", "width", "clusters"), [(1, 49152, 14), (256, 128256, 14), (33, 152064, 300), (5, 7, 2)]
+)
+def test_the_kernel_adds_what_torch_adds(rows: int, width: int, clusters: int, dtype: torch.dtype) -> None:
+    # Given two clusterings of different sizes, columns beyond both, and rows without steering
+    random = np.random.default_rng(5)
+    steerings = []
+    for row in range(rows):
+        name, count = (("a", clusters), ("b", 2))[row % 2]
+        labels = np.random.default_rng(ord(name)).integers(0, count, width - 1 - row % 2).astype(np.uint16)
+        deltas = random.normal(0, 3, count).astype(np.float32)
+        steerings.append(None if row % 5 == 4 else Steering(name, labels, deltas))
+    bank, card = LabelBank(), torch.device("cuda")
+    batch = rows_of(steerings, bank, card)
+    assert batch is not None
+    logits = torch.randn(rows, width, device=card, dtype=dtype)
+    expected = logits.float()
+    for row, wanted in enumerate(steerings):
+        if wanted is not None:
+            bias = torch.from_numpy(wanted.deltas[wanted.labels]).to(card)
+            expected[row, : len(bias)] += bias
+    # When the kernel adds them in place
+    add_deltas(logits, batch, bank.labels(width, card))
+    # Then every logit is the same, to the bit
+    assert torch.equal(logits, expected.to(dtype))

@@ -1,0 +1,162 @@
+"""Steering inside real SGLang: exactly the clusters that were asked for, in exactly the rows that asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+import torch
+from conftest import CLUSTERING, CLUSTERS, Server
+
+from tasks.gpu.target import Generated, TargetClient, body
+
+pytestmark = pytest.mark.gpu
+CLEAR = 0.5  # between the two highest logits: bfloat16 rounds logits of this size by up to 0.13
+
+
+def deltas(**some: float) -> list[float]:
+    """Zero everywhere but in the clusters named c0, c1, ..."""
+    return [some.get(f"c{cluster}", 0.0) for cluster in range(CLUSTERS)]
+
+
+class Oracle:
+    """A plain transformers loop over the same weights: the next token at every place of an answer, by one forward."""
+
+    def __init__(self, model: str, labels: np.ndarray) -> None:
+        from transformers import AutoModelForCausalLM
+
+        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).to("cuda").eval()
+        self.labels = torch.from_numpy(labels.astype(np.int64)).to("cuda")
+
+    @torch.inference_mode()
+    def logits(self, prompt: Sequence[int], answer: Sequence[int], wanted: Sequence[float]) -> torch.Tensor:
+        """Biased logits float32 [len(answer), V]."""
+        ids = torch.tensor([[*prompt, *answer]], device="cuda")
+        found = self.model(ids).logits[0, len(prompt) - 1 : -1].float()
+        found[:, : len(self.labels)] += torch.tensor(wanted, device="cuda")[self.labels]
+        return found
+
+
+@pytest.fixture(scope="module")
+def oracle(model: str, server: Server) -> Oracle:
+    return Oracle(model, server.labels)
+
+
+def agreement(oracle: Oracle, server: Server, asked: list, found: list[Generated]) -> tuple[int, int, int]:
+    """Places that are clear, places in all, and clear places whose token steering changed; fails on a difference."""
+    clear = places = changed = 0
+    for (prompt, wanted), answer in zip(asked, found, strict=True):
+        logits = oracle.logits(server.prompts[prompt], answer.output_ids, wanted)
+        unsteered = oracle.logits(server.prompts[prompt], answer.output_ids, [0.0] * CLUSTERS).argmax(-1)
+        top = logits.topk(2, dim=-1)
+        is_clear = (top.values[:, 0] - top.values[:, 1]) > CLEAR
+        served = torch.tensor(answer.output_ids, device="cuda")
+        assert torch.equal(served[is_clear], top.indices[is_clear, 0]), f"question {prompt}"
+        clear, places = clear + int(is_clear.sum()), places + len(served)
+        changed += int((served != unsteered)[is_clear].sum())
+    return clear, places, changed
+
+
+@pytest.mark.parametrize("kind", ["plain", "deterministic"])
+def test_greedy_answers_are_those_of_a_plain_loop_with_the_same_bias(
+    servers: Mapping[str, Server], oracle: Oracle, kind: str
+) -> None:
+    # Given individuals of random deltas whose requests, of many lengths, share one batch that they join and leave
+    server, random = servers[kind], np.random.default_rng(11)
+    people = [random.normal(0, size, CLUSTERS).tolist() for size in (0.3, 1.0, 2.0, 4.0)]
+    asked = [(question, person) for question in range(24) for person in people]
+    lengths = random.integers(4, 96, len(asked)).tolist()
+    requests = [server.request(q, person, new=new) for (q, person), new in zip(asked, lengths, strict=True)]
+    # When they answer, every clear place holds the token of the loop
+    clear, places, changed = agreement(oracle, server, asked, server.answers(requests))
+    print(f"{kind}: {clear} clear of {places} places, steering changed the token in {changed}")
+    assert clear > 0.6 * places and changed > 0.05 * clear
+
+
+def test_zero_deltas_are_no_processor(servers: Mapping[str, Server]) -> None:
+    # Only where the company of a request cannot change it is "the same" a question of bits.
+    server = servers["deterministic"]
+    plain = server.answers([server.request(q, None) for q in range(32)])
+    zero = server.answers([server.request(q, deltas()) for q in range(32)])
+    assert [a.output_ids for a in zero] == [a.output_ids for a in plain]
+
+
+def test_individuals_in_one_batch_never_mix(server: Server) -> None:
+    # Given three in one batch: one may not use cluster 5, one not cluster 6, one is not steered at all
+    people = [deltas(c5=-1000.0), deltas(c6=-1000.0), None]
+    requests = [server.request(q % 40, people[q % 3], new=20 + q % 77, temperature=1.0, seed=q) for q in range(240)]
+    used: list[set[int]] = [set(), set(), set()]
+    for index, answer in enumerate(server.answers(requests)):
+        used[index % 3] |= set(server.labels[list(answer.output_ids)].tolist())
+    assert 5 not in used[0] and 6 in used[0]
+    assert 6 not in used[1] and 5 in used[1]
+    assert {5, 6} <= used[2]
+
+
+def test_cluster_0_is_the_end_of_a_turn_and_nothing_else(server: Server) -> None:
+    ended = server.answers([server.request(q, deltas(c0=1000.0)) for q in range(16)])
+    assert [(a.output_ids, a.finish) for a in ended] == [((), "stop")] * 16
+    endless = server.answers([server.request(q, deltas(c0=-1000.0), new=200) for q in range(16)])
+    assert {(len(a.output_ids), a.finish) for a in endless} == {(200, "length")}
+    assert not {token for a in endless for token in a.output_ids} & set(server.ends)
+
+
+def test_cluster_1_is_the_numbers_and_nothing_else(server: Server) -> None:
+    plain = server.answers([server.request(q, None) for q in range(16)])
+    assert any(server.labels[token] == 1 for a in plain for token in a.output_ids)
+    none = server.answers([server.request(q, deltas(c1=-1000.0)) for q in range(16)])
+    assert not any(server.labels[token] == 1 for a in none for token in a.output_ids)
+    only = server.answers([server.request(q, deltas(c1=1000.0), new=8) for q in range(16)])
+    assert all(server.labels[token] == 1 for a in only for token in a.output_ids)
+
+
+DELTAS = [0.0] * (CLUSTERS - 1)  # one too few
+BAD = [
+    None, {}, [], {"clustering": "x", "deltas": []}, {"clustering": CLUSTERING}, {"deltas": [0.0] * CLUSTERS},
+    {"clustering": "f" * 16, "deltas": [0.0] * CLUSTERS}, {"clustering": "../" * 8, "deltas": [0.0] * CLUSTERS},
+    {"clustering": CLUSTERING, "deltas": [0.0] * CLUSTERS, "more": 1}, {"clustering": CLUSTERING, "deltas": DELTAS},
+    *({"clustering": CLUSTERING, "deltas": [*DELTAS, bad]} for bad in ("1", None, 1e9, True, [0.0])),
+]  # fmt: skip
+
+
+def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None:
+    good = body(server.request(0, deltas()), "")
+    url = server.url
+    for params in BAD:
+        bad = {**good, "sampling_params": {**good["sampling_params"], "custom_params": params}}
+        reply = httpx.post(f"{url}/generate", json=bad, trust_env=False, timeout=30)
+        assert reply.status_code == 400, (params, reply.status_code, reply.text)
+    foreign = {**good, "custom_logit_processor": json.dumps({"callable": "80049500"})}
+    assert httpx.post(f"{url}/generate", json=foreign, trust_env=False, timeout=30).status_code == 400
+    assert server.answers([server.request(0, deltas(c1=-1.0))])[0].completion_tokens > 0
+
+
+def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:
+    # Given a server whose scheduler is killed while it answers
+    url = server.url
+    schedulers = [
+        p for p in psutil.process_iter(["cmdline"]) if "sglang::scheduler" in " ".join(p.info["cmdline"] or [])
+    ]
+    before = server.host._server.pid  # type: ignore[union-attr]  # the process that will be replaced
+    group = os.getpgid(before)
+    [scheduler] = [p for p in schedulers if os.getpgid(p.pid) == group]
+    answered: list[int] = []
+
+    def kill(index: int, answer: Generated) -> None:
+        answered.append(index)
+        if len(answered) == 1:
+            scheduler.send_signal(signal.SIGKILL)
+
+    requests = [server.request(q % 40, deltas(c1=-1.0), new=8 if q == 0 else 800) for q in range(64)]
+    # Then those who asked learn of it, and the next who asks finds another server
+    with pytest.raises(Exception, match=r"127\.0\.0\.1|broken off"):
+        TargetClient(url, 30, 64, retry_s=1).generate_many(requests, kill)
+    assert 1 <= len(answered) < 64
+    again = server.answers([server.request(0, deltas(c1=-1.0))])
+    assert server.host._server.pid != before and again[0].completion_tokens > 0  # type: ignore[union-attr]
