@@ -26,6 +26,7 @@ COMMANDS = {
     "collect": "find the tokens that a model wastes (Phase 0)",
     "evolve": "run the evolution, or go on with it",
     "cluster": "cluster the vocabulary of the target, without evolving",
+    "failed": "which tasks have failed, and why",
     "retry": "go on with a parked run, repeating nothing that was done",
     "runs": "list runs and where they stand",
     "status": "where one run stands",

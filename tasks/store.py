@@ -5,6 +5,7 @@
     whetstone:run:<id>:examples            {"training": [...], "validation": [...]}
     whetstone:run:<id>:plan:<name>         hash: "plan", "dispatch", and one field a finished stage
     whetstone:run:<id>:prompts             hash: file name -> text of one call
+    whetstone:run:<id>:tries               hash: record:name:task -> how often that failed, in all dispatches
     whetstone:run:<id>:usage               hash: counters of calls, tokens and money
     whetstone:run:<id>:files               hash: file name -> bytes that a worker made for the output folder
     whetstone:run:<id>:wake                list: something happened, look at the record
@@ -73,6 +74,9 @@ class Store:
             raise KeyError(f"no run {run_id!r} in the store")
         return Run.from_json(cast(bytes, text).decode())
 
+    def knows(self, run_id: str) -> bool:
+        return bool(self.redis.exists(_run(run_id, "settings")))
+
     def run_ids(self) -> list[str]:
         found = self.redis.scan_iter(match=_run("*", "settings"), count=1000)
         return sorted(key.decode().split(":")[2] for key in found)
@@ -118,6 +122,11 @@ class Store:
             raise KeyError(f"no plan {name!r} of run {run_id!r} in the store")
         return Plan.from_json(text)
 
+    def plan_names(self, run_id: str) -> list[str]:
+        """The names of all plans of a run that are on record."""
+        prefix = _plan(run_id, "")
+        return sorted(key.decode().removeprefix(prefix) for key in self.redis.scan_iter(match=prefix + "*", count=1000))
+
     def next_dispatch(self, run_id: str, name: str) -> int:
         """The number of a new dispatch of a plan; tasks of an earlier one step aside from here on."""
         return self.redis.hincrby(_plan(run_id, name), "dispatch", 1)
@@ -155,6 +164,14 @@ class Store:
 
     def put_failure(self, run_id: str, name: str, index: str, failure: Mapping[str, Any]) -> None:
         self.redis.hset(_plan(run_id, name), f"{index}:failed", json.dumps(failure))
+
+    def count_failure(self, run_id: str, what: str, times: int) -> int:
+        """Count that a task has failed `times` more; returns how often in all."""
+        return self.redis.hincrby(_run(run_id, "tries"), what, times)
+
+    def forget_failure(self, run_id: str, name: str, index: str) -> bool:
+        """Returns whether it was there: of several who forget it at once, one is told so."""
+        return bool(self.redis.hdel(_plan(run_id, name), f"{index}:failed"))
 
     def forget_failures(self, run_id: str, name: str) -> None:
         key = _plan(run_id, name)
@@ -213,6 +230,9 @@ class Store:
 
     def put_prompt(self, run_id: str, name: str, text: str) -> None:
         self.redis.hset(_run(run_id, "prompts"), name, text)
+
+    def prompt_names(self, run_id: str) -> list[str]:
+        return sorted(name.decode() for name in cast("list[bytes]", self.redis.hkeys(_run(run_id, "prompts"))))
 
     def prompts(self, run_id: str, known: Iterable[str] = ()) -> dict[str, str]:
         key = _run(run_id, "prompts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +40,15 @@ class RecordedTask(FarmTask):
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         place = self.place(*args)
+        store = context.store()
+        what = f"{place.record}:{place.name}:{self.name}"
         failure = {
             **place.found_by,
             "name": self.name,
             "task": task_id,
             "error": f"{type(exc).__name__}: {exc}",
-            "tries": self.request.retries + 1,
+            "tries": store.count_failure(place.run, what, self.request.retries + 1),
+            "at": round(time.time(), 3),
         }
-        store = context.store()
         store.put_failure(place.run, place.record, place.name, failure)
         store.wake(place.run)

@@ -63,3 +63,9 @@ def guarded(work: Callable[[], int]) -> int:
         return fail(WRONG, str(error))
     except FarmUnavailable as error:
         return fail(BROKEN, str(error))
+
+
+def one_line(text: str, width: int = 300) -> str:
+    """`text` on one line, cut to what a person reads."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= width else line[: width - 3] + "..."

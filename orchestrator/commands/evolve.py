@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.commands import common
@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     return common.guarded(work)
 
 
-def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
-    """Run, tell how it went, and return the exit status.
+def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = ()) -> int:
+    """Run, tell how it went, and return the exit status.  Of what has failed, `only` names what is to be retried.
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
@@ -53,6 +53,7 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
     from orchestrator.runs.farm import open_farm
+    from orchestrator.runs.parking import Parking, clear_parking, write_parking
     from orchestrator.runs.session import Session, check_resumable
 
     output = OutputFolder(settings.output_dir)
@@ -60,13 +61,13 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
         print(f"the earlier run is now in {aside}")
     check_resumable(output, settings)
     output.open()
-    (output.path / "parked.json").unlink(missing_ok=True)
+    clear_parking(output)
     _log_to(output.log, settings.log_level)
     raise_on_sigterm()
     view = open_view(sys.stdout, force="plain" if plain else None)
     go_on = f"orchestrator retry {output.path}"
     try:
-        report = Session(settings, output, view, open_farm).run()
+        report = Session(settings, output, view, open_farm, tuple(only)).run()
     except KeyboardInterrupt:
         view.close()
         return common.fail(common.INTERRUPTED, f"interrupted; the same command goes on, or: {go_on}")
@@ -75,8 +76,7 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool) -> int:
         return common.fail(common.TERMINATED, f"terminated; the same command goes on, or: {go_on}")
     except Parked as parked:
         view.close()
-        failures = [dataclasses.asdict(failure) for failure in parked.failures]
-        output.write_json("parked.json", {"reason": parked.reason, "failures": failures})
+        write_parking(output, Parking(parked.reason, parked.failures))
         more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:]]
         return common.fail(common.PARKED, f"parked: {parked.reason}", *more, f"go on with: {go_on}")
     finally:

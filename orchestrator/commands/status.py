@@ -38,6 +38,8 @@ def show(arguments: argparse.Namespace) -> int:
     print(
         f"  used       {standing.target_tokens:,} generated tokens, {standing.calls:,} calls, ${standing.cost_usd:.2f}"
     )
+    if standing.reason:
+        print(f"  parked     {standing.reason}")
     for failure in standing.failures:
         print(f"  failed     {failure}")
     print(f"  files      {standing.folder}")

@@ -11,6 +11,7 @@ from typing import Any
 from celery import Celery
 
 from orchestrator.dispatch.chords import send
+from orchestrator.dispatch.failures import Failed, failed_members
 from tasks.plan import Member, Outcome, Plan, outcome
 from tasks.store import Store
 
@@ -21,19 +22,10 @@ Records = Mapping[str, Mapping[str, Any]]
 Watch = Callable[[Plan, Records], None]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A member that a stage gave up on."""
-
-    node: str
-    stage: str
-    error: str
-
-
 class Parked(Exception):
     """The plan cannot be completed now.  What was finished is in the record; a new dispatch does the rest."""
 
-    def __init__(self, reason: str, failures: tuple[Failure, ...] = ()) -> None:
+    def __init__(self, reason: str, failures: tuple[Failed, ...] = ()) -> None:
         super().__init__(reason)
         self.reason = reason
         self.failures = failures
@@ -44,7 +36,8 @@ class FarmEvaluator:
     """Evaluates plans on the farm behind `app`.
 
     `watch` is called with the record whenever it may have changed, and may raise to stop the waiting: the farm
-    goes on without us, and whatever it finishes is found by the next call with the same plan.
+    goes on without us, and whatever it finishes is found by the next call with the same plan.  `say` is told what a
+    person must know at once.  `only` names failed tasks: a plan that has some of them leaves its other failures be.
     """
 
     app: Celery
@@ -52,50 +45,71 @@ class FarmEvaluator:
     run_id: str
     watch: Watch
     patience_s: float  # without any stage finishing, before the run parks
+    retry_wait_s: float = 0.0  # with nothing left but failures, for somebody to retry them, before the run parks
+    say: Callable[[str], None] = log.info
+    only: tuple[str, ...] = ()
 
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all members, in their order.  Raises: Parked, and whatever `watch` raises."""
         self.store.put_plan(self.run_id, plan)
+        records = self.store.stages(self.run_id, plan.name)
+        left = self._left_alone(plan, records)
         self.store.forget_failures(self.run_id, plan.name)
         dispatch = self.store.next_dispatch(self.run_id, plan.name)
-        records = self.store.stages(self.run_id, plan.name)
+        for index in left:
+            failure = {**records[f"{index}:failed"], "dispatch": dispatch}
+            self.store.put_failure(self.run_id, plan.name, str(index), failure)
         missing = [member for member in plan.members if outcome(member, records) is None]
         log.info("run=%s plan=%s members=%d missing=%d", self.run_id, plan.name, len(plan.members), len(missing))
+        if sent := [member for member in missing if member.index not in left]:
+            send(self.app, self.run_id, plan.name, sent, records, dispatch)
         if missing:
-            send(self.app, self.run_id, plan.name, missing, records, dispatch)
-            records = self._wait(plan, missing, records, dispatch)
+            records = self._wait(plan, missing, dispatch)
         found = [outcome(member, records) for member in plan.members]
         return [o for o in found if o is not None]
 
-    def _wait(
-        self, plan: Plan, missing: list[Member], records: dict[str, dict[str, Any]], dispatch: int
-    ) -> dict[str, dict[str, Any]]:
+    def _left_alone(self, plan: Plan, records: Records) -> set[int]:
+        """The members whose failure stands, because others of the plan were named to be retried."""
+        failed = failed_members(plan, records, self.store.dispatch(self.run_id, plan.name))
+        named = {one.index for one in failed if any(one.is_called(name) for name in self.only)}
+        return {one.index for one in failed} - named if named else set()
+
+    def _wait(self, plan: Plan, missing: list[Member], dispatch: int) -> dict[str, dict[str, Any]]:
         """Until every member is done, or has failed while no other is at work.  Raises: Parked."""
-        known = dict(records)
-        progress = time.monotonic()
+        known: dict[str, dict[str, Any]] = {}
+        progress, told = time.monotonic(), False
         while True:
-            new = self.store.stages(self.run_id, plan.name, known)
-            new = {f: r for f, r in new.items() if not f.endswith(":failed") or r["dispatch"] == dispatch}
-            known.update(new)
+            before, known = known, self._look(plan, known, dispatch)
             self.watch(plan, known)
             open_members = [m for m in missing if outcome(m, known) is None]
-            failed = [m for m in open_members if f"{m.index}:failed" in known]
             if not open_members:
                 return known
-            if len(failed) == len(open_members):
-                raise _parked(plan, failed, known)
-            if new:
-                progress = time.monotonic()
-            elif time.monotonic() - progress > self.patience_s:
+            if known != before:
+                progress, told = time.monotonic(), False
+            idle = time.monotonic() - progress
+            if all(f"{m.index}:failed" in known for m in open_members):
+                failed = failed_members(plan, known, dispatch, self.store.prompt_names(self.run_id))
+                if idle >= self.retry_wait_s:
+                    raise _parked(failed)
+                if not told:
+                    self.say(f"{_reason(failed)}; waiting {self.retry_wait_s:.0f} s for a retry")
+                    told = True
+            elif idle > self.patience_s:
                 raise Parked(f"no stage of {plan.name} has finished for {self.patience_s:.0f} s")
             self.store.wait(self.run_id, POLL_S)
 
+    def _look(self, plan: Plan, known: dict[str, dict[str, Any]], dispatch: int) -> dict[str, dict[str, Any]]:
+        """The record as it is now: stages are never taken back, failures are when somebody retries them."""
+        done = {field: record for field, record in known.items() if not field.endswith(":failed")}
+        new = self.store.stages(self.run_id, plan.name, done)
+        new = {f: r for f, r in new.items() if not f.endswith(":failed") or r["dispatch"] == dispatch}
+        return {**done, **new}
 
-def _parked(plan: Plan, failed: list[Member], records: Records) -> Parked:
-    failures = []
-    for member in failed:
-        record = records[f"{member.index}:failed"]
-        failures.append(Failure(plan.node(member.index, record["phase"]), record["stage"], record["error"]))
-    first = failures[0]
-    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-    return Parked(f"{first.stage} of {first.node} failed: {first.error}{more}", tuple(failures))
+
+def _parked(failed: list[Failed]) -> Parked:
+    return Parked(_reason(failed), tuple(failed))
+
+
+def _reason(failed: list[Failed]) -> str:
+    first, more = failed[0], f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    return f"{first.stage} of {first.node} failed: {first.error}{more}"

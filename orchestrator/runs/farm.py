@@ -63,7 +63,7 @@ def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[OpenF
     """
     redis_url = redis_url_of(os.environ, redis_url)
     line(f"using the farm at {redacted(redis_url)}")
-    with _connected(redis_url, rules=False, check=lambda: None) as external:
+    with connected(redis_url, rules=False, check=lambda: None) as external:
         yield external
 
 
@@ -82,7 +82,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[OpenF
 
     with farm:
         try:
-            with _connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
+            with connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
                 yield embedded
         finally:
             if farm.owned:
@@ -108,7 +108,8 @@ def farm_spec(settings: Settings) -> FarmSpec:
 
 
 @contextmanager
-def _connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[OpenFarm]:
+def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[OpenFarm]:
+    """Whoever answers at this address.  Raises: FarmUnavailable, also when it goes away meanwhile."""
     try:
         broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
         store.redis.ping()

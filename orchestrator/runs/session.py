@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FINISHING_S = 60.0
+PATIENCE_S = 60.0  # beyond the hard limit of a stage, which is told as that stage's failure
 
 
 def genetics_of(settings: Settings) -> Genetics:
@@ -88,6 +89,7 @@ class Session:
     output: OutputFolder
     view: View
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[OpenFarm]]
+    only: tuple[str, ...] = ()  # of what has failed, what is to be retried; nothing named means all
 
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmError, Parked, KeyboardInterrupt."""
@@ -112,13 +114,15 @@ class Session:
         studio = Studio(farm.app, store, run_id, self.output)
         watcher = Watcher(run_id, genetics, store, self.output, self.view, studio, farm.queues, farm.check)
         watcher.standing.generation = state.generation
-        patience = float(settings.stage_timeout_s)
+        patience = settings.stage_timeout_s + PATIENCE_S
         clustering = prepare.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
         log.info("run=%s clustering=%s", run_id, clustering)
         describe_discovered(farm, settings, run_id, watcher.preparing, self.view.line)
         if settings.cluster_descriptions_path:
             prepare.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(genetics.cluster_ids))
-        evaluate = FarmEvaluator(farm.app, store, run_id, watcher, patience)
+        evaluate = FarmEvaluator(
+            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.line, self.only
+        )
 
         recorder = Recorder(self.output, store, run_id, genetics.cluster_ids, studio)
         recorder.resume(state.generation)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from orchestrator.output import OutputError, OutputFolder, run_id_of
+from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.runs.parking import read_parking
 from orchestrator.settings import SettingsError, load_settings
 
 State = Literal["running", "stopped", "parked", "finished"]
@@ -30,6 +30,7 @@ class Standing:
     target_tokens: int
     calls: int
     cost_usd: float
+    reason: str  # why it parked, or ""
     failures: tuple[str, ...]
 
 
@@ -44,11 +45,11 @@ def standing_of(folder: Path) -> Standing:
     run_id = run_id_of(folder)
     history = output.read_history()
     last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
-    failures = _failures(output)
+    parking = read_parking(output)
     return Standing(
         run=run_id,
         folder=str(folder),
-        state=_state(output, failures),
+        state=_state(output, parked=parking is not None),
         generation=len(history),
         generations=_generations(output),
         first_fitness=history[0]["population"][0]["fitness"] if history else None,
@@ -58,38 +59,29 @@ def standing_of(folder: Path) -> Standing:
         target_tokens=sum(g["tokens"]["target"] for g in history),
         calls=sum(g["calls"] for g in history),
         cost_usd=sum(g["cost_usd"] for g in history),
-        failures=failures,
+        reason=parking.reason if parking else "",
+        failures=tuple(f"{f.stage} of {f.node}: {f.error}" for f in parking.failures) if parking else (),
     )
 
 
-def _state(output: OutputFolder, failures: tuple[str, ...]) -> State:
-    if _held(output.path / ".lock"):
+def _state(output: OutputFolder, *, parked: bool) -> State:
+    if is_held(output.path):
         return "running"
     if output.answers.exists():
         return "finished"
-    return "parked" if failures else "stopped"
+    return "parked" if parked else "stopped"
 
 
-def _held(lock: Path) -> bool:
-    """Whether a process is in the folder now."""
+def is_held(folder: Path) -> bool:
+    """Whether a process is at this run now."""
     try:
-        with lock.open() as held:
+        with (folder / ".lock").open() as held:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
     return False
-
-
-def _failures(output: OutputFolder) -> tuple[str, ...]:
-    try:
-        values: list[dict[str, Any]] = json.loads((output.path / "parked.json").read_text())["failures"]
-        return tuple(f"{v['stage']} of {v['node']}: {v['error']}" for v in values)
-    except FileNotFoundError:
-        return ()
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{output.path / 'parked.json'} cannot be read: {error}") from None
 
 
 def _generations(output: OutputFolder) -> int | None:

@@ -35,6 +35,7 @@ class Settings:
     embedded_faults: str
     embedded_dtype: Literal["auto", "float32", "bfloat16"]
     stage_timeout_s: Annotated[int, whole(1, _DAY, "seconds")]
+    retry_wait_s: Annotated[int, whole(0, 7 * _DAY, "seconds")]
 
     # Data
     financebench_path: Annotated[Path, file()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tasks import context
@@ -21,17 +23,23 @@ def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.Monkey
 def test_a_stage_s_failure_belongs_to_its_member_in_the_plan(store: Store) -> None:
     score_task.on_failure(ValueError("no answers"), "some-id", ("run", "g0_pop", 2, "pre", 7), {}, None)
 
-    assert store.stages("run", "g0_pop") == {
-        "2:failed": {
-            "stage": "score",
-            "phase": "pre",
-            "dispatch": 7,
-            "name": "cpu.score",
-            "task": "some-id",
-            "error": "ValueError: no answers",
-            "tries": 1,
-        }
+    failure = store.stages("run", "g0_pop")["2:failed"]
+    assert time.time() - failure.pop("at") < 60
+    assert failure == {
+        "stage": "score",
+        "phase": "pre",
+        "dispatch": 7,
+        "name": "cpu.score",
+        "task": "some-id",
+        "error": "ValueError: no answers",
+        "tries": 1,
     }
+
+
+def test_failures_of_one_stage_are_counted_over_all_dispatches(store: Store) -> None:
+    for dispatch in (7, 8, 9):
+        score_task.on_failure(ValueError(), f"task-{dispatch}", ("run", "g0_pop", 2, "pre", dispatch), {}, None)
+    assert store.stages("run", "g0_pop")["2:failed"]["tries"] == 3
 
 
 def test_a_job_s_failure_belongs_to_its_sample(store: Store) -> None:

@@ -16,7 +16,7 @@ from workers.process import ChildProcess, Command
 from workers.queues import QueueName, worker_command
 from workers.worker_ping import worker_answers
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "workers" / "farm"  # where the modules of the tests' tasks lie
 VISIBILITY_S = 2.0
 
 
@@ -31,12 +31,13 @@ def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
 class Bench:
     """A Valkey, an application that sends to it, and the workers that a test wants."""
 
-    def __init__(self, folder: Path, visibility_s: float = VISIBILITY_S) -> None:
+    def __init__(self, folder: Path, visibility_s: float = VISIBILITY_S, **environment: str) -> None:
         self.folder = folder
         self.socket = valkey.socket_path(folder)
         self.url = valkey.redis_url(self.socket)
         self.valkey = valkey.valkey_process(folder, self.socket, None)
-        self.environment = {**os.environ, ENVIRONMENT_VARIABLE: self.url, VISIBILITY_VARIABLE: str(visibility_s)}
+        own = {ENVIRONMENT_VARIABLE: self.url, VISIBILITY_VARIABLE: str(visibility_s)}
+        self.environment = {**os.environ, **own, **environment}
         self.app: Celery = create_app(self.environment)
         self.store = redis.Redis.from_url(store_url(self.url), decode_responses=True)
         self.broker = redis.Redis(unix_socket_path=str(self.socket), decode_responses=True)
@@ -46,13 +47,18 @@ class Bench:
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
 
-    def start_worker(self, queue: QueueName, concurrency: int = 2) -> ChildProcess:
-        argv = tuple(worker_command(queue, queue, concurrency))
-        worker = ChildProcess(Command(queue, argv, self.folder / f"{queue}.log", self.environment))
+    def start_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
+        """A worker that answers; its name is its queue's unless it is given one."""
+        name = name or queue
+        argv = tuple(worker_command(queue, name, concurrency))
+        worker = ChildProcess(Command(name, argv, self.log(name), {**self.environment, **environment}))
         self.workers.append(worker)
         worker.start()
-        worker.wait_ready(lambda: worker_answers(self.url, queue), 30)
+        worker.wait_ready(lambda: worker_answers(self.url, name), 30)
         return worker
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def began(self, name: str) -> int:
         return int(self.store.llen(f"{name}:began"))

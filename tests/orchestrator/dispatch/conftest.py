@@ -1,0 +1,35 @@
+"""A farm whose stages are simulated, for all tests of this folder that do not harm it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from farm_bench import Bench
+from simulated_run import Driver
+
+from workers.queues import MODULES_VARIABLE
+
+
+@pytest.fixture(scope="session")
+def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A Valkey and a worker for each queue, for all tests that do not harm them."""
+    here = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parent)}
+    bench = Bench(tmp_path_factory.mktemp("simulated"), **here)
+    try:
+        bench.start_valkey()
+        for queue in ("gpu", "openai", "cpu"):
+            bench.start_worker(queue)
+        yield bench
+    finally:
+        bench.close()
+
+
+@pytest.fixture
+def driver(simulated_farm: Bench) -> Iterator[Driver]:
+    """A driver on an empty store."""
+    simulated_farm.store.flushdb()
+    driver = Driver(simulated_farm.url)
+    yield driver
+    driver.close()

@@ -1,0 +1,56 @@
+"""A driver that waits for a plan on a farm of real workers, whose stages are simulated."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from farm_bench import until
+from simulated_signals import told
+
+from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.dispatch.sender import make_sender
+from tasks.plan import Member, Merge, Outcome, Plan
+from tasks.redis_url import store_url
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store import Store, connect
+
+RUN = Run(
+    "simulated", 1,
+    Target("m", "embedded", "resident", "", "", "", "cpu", "auto", 1, 1, 1, "", "", Sampling(1, 0, 1, 1)),
+    Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
+    Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
+)  # fmt: skip
+MERGE = Merge("a", 0.5, "b", 0.5)
+PLAN = Plan("g1_child", 1, tuple(Member(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
+
+
+class Driver:
+    """Whoever waits for a plan, in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.app = make_sender(url)
+        self.store = Store(connect(store_url(url)))
+        self.said: list[str] = []
+        self._threads = ThreadPoolExecutor()
+        self.store.put_run(RUN)
+
+    def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
+        watch = lambda plan, records: None  # noqa: E731
+        evaluator = FarmEvaluator(self.app, self.store, RUN.id, watch, 60, retry_wait_s, self.said.append, only)
+        return self._threads.submit(evaluator, plan)
+
+    def tell(self, what: str, stage: str, node: str) -> None:
+        self.store.redis.set(told(what, stage, node), 1)
+
+    def no_longer(self, what: str, stage: str, node: str) -> None:
+        self.store.redis.delete(told(what, stage, node))
+
+    def began(self, stage: str, node: str) -> int:
+        return int(self.store.redis.get(told("began", stage, node)) or 0)  # type: ignore[arg-type]
+
+    def until_began(self, stage: str, node: str) -> None:
+        until(lambda: self.began(stage, node))
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self.app.close()
