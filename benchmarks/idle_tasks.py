@@ -22,7 +22,7 @@ def _define(stage: StageName, queue: str) -> None:
     def of_the_farm(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
         run_stage(stage, (run, plan, index, phase, dispatch), nothing)
 
-    @shared_task(name=f"{queue}.bare_{stage}")
+    @shared_task(name=f"{queue}.bare_{stage}", ignore_result=True)
     def bare(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
         return None
 

@@ -83,13 +83,18 @@ def run_stage(
 ) -> None:
     """Do `work` unless it is done, and record its outcome with the seconds that it took.
 
-    Raises: Ignore when the plan has been dispatched anew since this message was sent; whatever `work` raises.
+    Raises: Ignore when the plan has been dispatched anew since this message was sent, or is not there any more;
+    whatever `work` raises.
     """
     run_id, plan_name, index, phase, dispatch = args
     store = context.store()
     field = Step(index, stage, phase).field
     with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
-        found = store.situation(run_id, plan_name, field)
+        try:
+            found = store.situation(run_id, plan_name, field)
+        except KeyError as error:
+            log.warning("dropped %s: %s", field, error.args[0])  # the run was deleted; a failure would bring it back
+            raise Ignore(str(error)) from None
         if found.done:
             return
         if found.dispatch != dispatch:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from celery import Celery, chain, chord
+from celery import Celery, chain, chord, group
 from celery.canvas import Signature
 
+from orchestrator.dispatch.results import new_id
 from tasks.plan import QUEUE_OF, Member, Step, steps
 
 
@@ -29,4 +30,5 @@ def send(
         missing = [signature(step) for step in steps(member) if step.field not in recorded]
         chains.append(chain(*missing) if len(missing) > 1 else missing[0])
     body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)
-    chord(chains, app=app)(body)
+    header = group(chains, app=app, task_id=new_id(run_id))
+    chord(header, body, app=app).apply_async(task_id=new_id(run_id))

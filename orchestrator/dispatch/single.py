@@ -8,10 +8,12 @@ from typing import Any
 from celery import Celery
 from celery.states import READY_STATES
 
+from orchestrator.dispatch.results import new_id
+
 
 def send(app: Celery, task: str, arguments: Sequence[Any]) -> str:
-    """Send a task by name; returns its id."""
-    return str(app.send_task(task, args=list(arguments)).id)
+    """Send a task by name, whose first argument is the run's id; returns the task's id."""
+    return str(app.send_task(task, args=list(arguments), task_id=new_id(arguments[0])).id)
 
 
 def task_end(app: Celery, task_id: str) -> tuple[str | None, Any]:

@@ -146,6 +146,7 @@ class Session:
         examples: prepare.Examples,
         state: State,
     ) -> FinalReport:
+        from orchestrator.dispatch.results import delete_results
         from orchestrator.runs.closing import closing_report
 
         if state.best is None:
@@ -157,4 +158,5 @@ class Session:
         until = time.monotonic() + FINISHING_S
         watcher.studio.wait(lambda: farm.store.wait(watcher.run_id, 0.25), until, time.monotonic)
         watcher.drain()
+        delete_results(farm.app, watcher.run_id)
         return closing_report(self.settings, self.output, farm, watcher.run_id, deltas, recorder, comparisons)

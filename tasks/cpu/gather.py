@@ -7,6 +7,6 @@ from celery import shared_task
 from tasks import context
 
 
-@shared_task(name="cpu.gather")
+@shared_task(name="cpu.gather", ignore_result=True)
 def gather(run: str, plan: str, dispatch: int) -> None:
     context.store().wake(run)

@@ -1,0 +1,22 @@
+"""The same tasks on the same queues with the same arguments and settings as the farm's, and nothing of ours."""
+
+from __future__ import annotations
+
+from celery import Celery, chain, chord
+
+from tasks.plan import QUEUE_OF, Plan, steps
+
+
+def bare_chord(app: Celery, plan: Plan) -> None:
+    """Send the plan's tasks as one chord of chains, and wait for its end."""
+    chains = []
+    for member in plan.members:
+        arguments = [("bench", plan.name, member.index, step.phase, 1) for step in steps(member)]
+        names = [f"{QUEUE_OF[s.stage]}.bare_{s.stage}" for s in steps(member)]
+        chains.append(
+            chain(*(app.signature(n, args=a, immutable=True) for n, a in zip(names, arguments, strict=True)))
+        )
+    body = app.signature("cpu.bare_gather", args=("bench", plan.name, 1), immutable=True)
+    result = chord(chains, app=app)(body)
+    result.get(timeout=120)
+    result.forget()

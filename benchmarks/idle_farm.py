@@ -1,0 +1,97 @@
+"""A farm whose tasks do nothing, or only wait: a real Valkey and real workers, for as long as a `with` block."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tasks.plan import Member, Merge
+from tasks.redis_url import ENVIRONMENT_VARIABLE
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from workers.embedded import valkey
+from workers.process import ChildProcess, Command
+from workers.queues import MODULES_VARIABLE, QueueName, worker_command, worker_environment
+from workers.worker_ping import worker_answers
+
+RUN = Run(
+    "bench", 1,
+    Target("m", "embedded", "resident", "", "", "", "cpu", "auto", 1, 1, 1, "", "", Sampling(1, 0, 1, 1)),
+    Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
+    Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Crew:
+    """One worker process: its queue, and how many tasks it runs at once."""
+
+    queue: QueueName
+    concurrency: int = 1
+
+
+@dataclass(frozen=True)
+class IdleFarm:
+    """A farm that is up: its address, the environment that names it, and its processes."""
+
+    url: str
+    environment: Mapping[str, str]
+    valkey: ChildProcess
+    workers: Mapping[str, ChildProcess]
+
+    def resident_mb(self) -> dict[str, float]:
+        """Resident memory of Valkey and of each worker with its pool."""
+        return {name: _resident_mb(process) for name, process in {"valkey": self.valkey, **self.workers}.items()}
+
+
+def members(children: int) -> tuple[Member, ...]:
+    """Half of the children merged, half of them mutated: four to eight stages each."""
+    merge = Merge("a", 0.5, "b", 0.5)
+    return tuple(
+        Member(i, (0.0,) * 12, merge=merge if i % 2 else None, target=3 if i % 4 < 2 else None) for i in range(children)
+    )
+
+
+@contextmanager
+def idle_farm(crews: Mapping[str, Crew], modules: str) -> Iterator[IdleFarm]:
+    """Workers by their names, which import `modules` of this folder in place of the project's tasks."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        socket = valkey.socket_path(folder)
+        url = valkey.redis_url(socket)
+        server = valkey.valkey_process(folder, socket, None)
+        environment = {**os.environ, ENVIRONMENT_VARIABLE: url}
+        own = {MODULES_VARIABLE: modules, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *_path()])}
+        workers: dict[str, ChildProcess] = {}
+        try:
+            server.start()
+            server.wait_ready(lambda: valkey.answers(socket), 30)
+            for worker, crew in crews.items():
+                argv = tuple(worker_command(crew.queue, worker, crew.concurrency, "WARNING"))
+                every = {**environment, **own, **worker_environment(crew.queue)}
+                workers[worker] = ChildProcess(Command(worker, argv, folder / f"{worker}.log", every))
+                workers[worker].start()
+            for worker in crews:
+                workers[worker].wait_ready(lambda w=worker: worker_answers(url, w), 120)
+            yield IdleFarm(url, environment, server, workers)
+        finally:
+            for process in workers.values():
+                process.ask_to_stop()
+            for process in workers.values():
+                process.stop(5)
+            server.stop(5)
+            valkey.remove_socket(folder)
+
+
+def _path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
+def _resident_mb(process: ChildProcess) -> float:
+    leader = psutil.Process(process.pid)
+    return sum(p.memory_info().rss for p in [leader, *leader.children(recursive=True)]) / 2**20
