@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from celery import Celery, chain, chord
 
+from orchestrator.dispatch.results import new_id
 from tasks.plan import QUEUE_OF, Plan, steps
+
+BARE = "bare"  # in the ids of its chords, so that their counters can be told from the farm's
 
 
 def bare_chord(app: Celery, plan: Plan) -> None:
@@ -13,10 +16,8 @@ def bare_chord(app: Celery, plan: Plan) -> None:
     for member in plan.members:
         arguments = [("bench", plan.name, member.index, step.phase, 1) for step in steps(member)]
         names = [f"{QUEUE_OF[s.stage]}.bare_{s.stage}" for s in steps(member)]
-        chains.append(
-            chain(*(app.signature(n, args=a, immutable=True) for n, a in zip(names, arguments, strict=True)))
-        )
+        chains.append(chain(*(app.signature(n, args=a, immutable=True) for n, a in zip(names, arguments, strict=True))))
     body = app.signature("cpu.bare_gather", args=("bench", plan.name, 1), immutable=True)
-    result = chord(chains, app=app)(body)
+    result = chord(chains, body, app=app, task_id=new_id(BARE)).apply_async(task_id=new_id(BARE))
     result.get(timeout=120)
     result.forget()

@@ -14,11 +14,12 @@ import time
 from collections.abc import Sequence
 
 import redis
-from bare import bare_chord
+from bare import BARE, bare_chord
 from figures import table, write
 from idle_farm import RUN, Crew, IdleFarm, idle_farm, members
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.dispatch.results import delete_results
 from orchestrator.dispatch.sender import make_sender
 from orchestrator.runs.deleting import delete_run
 from tasks.plan import Plan, steps
@@ -27,6 +28,7 @@ from tasks.store import Store, connect
 from workers.app import create_app
 
 WANTED_RATIO, FLAT = 0.8, 1.1
+DATA = "what Valkey keeps"  # grows with what the run has found, until it is deleted
 CREWS = {"gpu": Crew("gpu"), "openai": Crew("openai", 4), "cpu": Crew("cpu")}
 
 
@@ -47,6 +49,7 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
     rounds = -(-tasks // stages)
     databases = [connect(queues_url(farm.url)), app.backend.client, store.redis]
     bare_chord(bare, Plan("warm", 0, members(children)))
+    delete_results(app, BARE)
     before = keys(databases)
     store.put_run(RUN)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
@@ -57,7 +60,8 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
             started = time.perf_counter()
             work(plan)
             seconds[name].append(time.perf_counter() - started)
-        memory.append({**farm.resident_mb(), "valkey data": used_mb(store.redis)})
+        memory.append({**farm.resident_mb(), DATA: used_mb(store.redis)})
+    delete_results(app, BARE)
     kept = len(keys(databases) - before)
     delete_run(app, store, RUN.id)
     left = sorted(keys(databases) - before)
@@ -74,7 +78,9 @@ def report(
     print(table(["way", "tasks", "s", "tasks a second"], rows))
     print(f"ratio {ratio:.2f}, the median of {len(memory)} rounds (wanted: at least {WANTED_RATIO})\n")
     growth = {name: grown([m[name] for m in memory]) for name in memory[0]}
-    rows = [[name, *(f"{mb:.1f}" for mb in quarters([m[name] for m in memory])), f"{growth[name]:.3f}"] for name in growth]
+    rows = [
+        [name, *(f"{mb:.1f}" for mb in quarters([m[name] for m in memory])), f"{growth[name]:.3f}"] for name in growth
+    ]
     print(table(["resident MB after", "a quarter", "half", "three", "all", "growth"], rows))
     print(f"growth is all against half (wanted: at most {FLAT}, of the processes)\n")
     print(f"{kept} keys of the run in Redis; after its deletion {len(left)} (wanted: 0) {' '.join(left[:5])}")
@@ -83,7 +89,7 @@ def report(
         {"tasks": done, "ratio": ratio, "tasks_a_second": speeds, "seconds": seconds, "memory_mb": memory,
          "keys_of_the_run": kept, "keys_left": left},
     )  # fmt: skip
-    flat = all(value <= FLAT for name, value in growth.items() if name != "valkey data")
+    flat = all(value <= FLAT for name, value in growth.items() if name != DATA)
     return ratio >= WANTED_RATIO and flat and not left
 
 

@@ -30,7 +30,7 @@ class Place:
 
 
 class RecordedTask(FarmTask):
-    """A task whose failure goes into a record in the store, where whoever waits for it finds it, as it finds the rest."""
+    """A task whose failure goes into a record in the store, where whoever waits for it looks for the rest too."""
 
     abstract = True
     ignore_result = True  # one message less to send, and no result to clear away

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from celery import Celery, chain, chord, group
+from celery import Celery, chain, chord
 from celery.canvas import Signature
 
 from orchestrator.dispatch.results import new_id
@@ -30,5 +30,5 @@ def send(
         missing = [signature(step) for step in steps(member) if step.field not in recorded]
         chains.append(chain(*missing) if len(missing) > 1 else missing[0])
     body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)
-    header = group(chains, app=app, task_id=new_id(run_id))
-    chord(header, body, app=app).apply_async(task_id=new_id(run_id))
+    # The chord's own id becomes the header's, the other one the body's.
+    chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))

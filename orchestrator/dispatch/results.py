@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 
+import redis
 from celery import Celery
 
 # Celery's names of its keys: a result's, and a chord's counters (its header is a group, or "taskset").
@@ -21,7 +22,7 @@ def new_id(run_id: str) -> str:
 
 def delete_results(app: Celery, run_id: str) -> int:
     """Remove all that Celery keeps of a run.  Returns the number of keys removed.  Raises: redis.RedisError."""
-    client = app.backend.client
+    client: redis.Redis = app.backend.client  # type: ignore[attr-defined]  # every result backend here is a Redis
     found = [key for prefix in KEYS for key in client.scan_iter(match=f"{prefix}{run_id}.*", count=1000)]
     for start in range(0, len(found), 500):
         client.unlink(*found[start : start + 500])

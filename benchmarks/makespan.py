@@ -1,0 +1,111 @@
+"""How well the farm keeps its cards busy: one generation of 16 children on 1, 2, 4 and 8 gpu workers.
+
+Real broker, real workers, real chords of chains as the evaluator sends them; the tasks only wait, each as long as the
+real stage would, divided by --scale.  Held against the lower bound (the gpu work over the workers, or the longest
+chain) and against the specification's driver, which does one stage at a time; "ideal" is the farm's own order without
+any overhead.  `python benchmarks/makespan.py [--scale 10] [--rounds 3]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+from figures import table, write
+from idle_farm import RUN, Crew, idle_farm
+from stage_times import SECONDS, first_come_s, lower_bound_s
+
+from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.dispatch.sender import make_sender
+from tasks.plan import Member, Merge, Plan, steps
+from tasks.redis_url import store_url
+from tasks.store import Store, connect
+
+WANTED = 1.15
+WORKERS = (1, 2, 4, 8)
+POPULATION = 16
+API_THREADS = 16
+
+
+def members(mutated: float) -> tuple[Member, ...]:
+    """A generation: every second child merged, a share of them mutated, evenly spread."""
+    merge = Merge("a", 0.5, "b", 0.5)
+    return tuple(
+        Member(
+            index,
+            (float(index),) * 12,
+            merge=merge if index % 2 else None,
+            target=3 if int((index + 1) * mutated) > int(index * mutated) else None,
+        )
+        for index in range(POPULATION)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=10.0, help="how many times faster than life")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    os.environ["WHETSTONE_SCALE"] = str(options.scale)
+    sequential = sequentially(members(1.0), options.scale) * options.scale
+    found = [one for workers in WORKERS for one in measure(workers, options.scale, options.rounds)]
+    rows = [
+        [
+            str(f["workers"]), f"{f['mutated']:.0%}", f"{f['bound_s']:.1f}", f"{f['ideal_s']:.1f}",
+            f"{f['makespan_s']:.1f}", f"{f['ratio']:.3f}", f"{f['to_ideal']:.3f}",
+        ]
+        for f in found
+    ]  # fmt: skip
+    print(table(["gpu workers", "mutated", "bound s", "ideal s", "farm s", "to bound", "to ideal"], rows))
+    alone = next(f for f in found if f["workers"] == 1 and f["mutated"] == 1.0)
+    gain = sequential / alone["makespan_s"]
+    print(f"the specification's driver, one worker: {sequential:.1f} s, {gain:.2f} times as long as the farm's")
+    worst = max(f["ratio"] for f in found if f["mutated"] == 1.0)
+    print(f"worst ratio to the bound with every child mutated: {worst:.3f} (wanted: at most {WANTED})")
+    write("makespan", {"seconds": SECONDS, "scale": options.scale, "sequential_s": sequential, "farm": found})
+    sys.exit(0 if worst <= WANTED else 1)
+
+
+def measure(workers: int, scale: float, rounds: int) -> list[dict[str, float]]:
+    """Both mixes of children on so many gpu workers; seconds as in life."""
+    crews = {f"gpu{n}": Crew("gpu") for n in range(workers)}
+    with idle_farm({**crews, "openai": Crew("openai", API_THREADS), "cpu": Crew("cpu")}, "waiting_tasks") as farm:
+        app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
+        store.put_run(RUN)
+        evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 600.0)
+        evaluate(Plan("warm_pop", 0, tuple(Member(n, (0.0,) * 12) for n in range(workers))))
+        found = []
+        for mutated in (1.0, 0.8):
+            children, seconds = members(mutated), []
+            for number in range(rounds):
+                started = time.perf_counter()
+                evaluate(Plan(f"m{int(100 * mutated)}g{number}_child", number, children))
+                seconds.append((time.perf_counter() - started) * scale)
+            found.append(figures(workers, mutated, children, seconds))
+        return found
+
+
+def figures(workers: int, mutated: float, children: Sequence[Member], seconds: Sequence[float]) -> dict[str, float]:
+    makespan = statistics.median(seconds)
+    bound, ideal = lower_bound_s(children, workers), first_come_s(children, workers)
+    return {
+        "workers": workers, "mutated": mutated, "bound_s": bound, "ideal_s": ideal, "makespan_s": round(makespan, 2),
+        "ratio": round(makespan / bound, 4), "to_ideal": round(makespan / ideal, 4),
+    }  # fmt: skip
+
+
+def sequentially(children: Sequence[Member], scale: float) -> float:
+    """The specification's driver: evaluate, mutate, evaluate again, child after child."""
+    started = time.perf_counter()
+    for child in children:
+        for step in steps(child):
+            time.sleep(SECONDS[step.stage] / scale)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of ten kinds, one after another.
+
+Each run must end in the state of an undisturbed one, or park with a reason and end there after `orchestrator retry`;
+no answered call may be repeated more often than the faults explain, and no process may be left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos_plan import SHARES, Fault, faults
+from chaos_run import Report, disturb
+from chaos_scene import Scene
+from figures import table, write
+from workplace import Workplace
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to whom and when")
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=90.0, help="begin no further run after so long")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    if not chaos(folder, options.seed, options.faults, options.minutes):
+        sys.exit(f"what was left of the runs that went wrong is in {folder}")
+    shutil.rmtree(folder)
+
+
+def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
+    """Run after run until all faults have happened.  Whether every run was as it should be."""
+    started = time.monotonic()
+    undisturbed = Workplace(folder / "undisturbed")
+    undisturbed.folder.mkdir()
+    done = undisturbed.run()
+    if done.returncode:
+        raise SystemExit(f"the undisturbed run failed:\n{done.stdout}")
+    print(f"the undisturbed run took {time.monotonic() - started:.0f} s", flush=True)
+    deck, reports = deque(faults(seed, count)), list[Report]()
+    while deck and time.monotonic() - started < 60 * minutes:
+        reports.append(one_run(folder / f"r{len(reports)}", len(reports), deck, undisturbed.state(), folder))
+        tell(reports[-1])
+    return summary(seed, count, reports, time.monotonic() - started)
+
+
+def one_run(folder: Path, number: int, deck: deque[Fault], state: str, sockets: Path) -> Report:
+    disk = any(fault.kind == "disk full" for fault in list(deck)[:8])
+    scene = Scene(folder, outside_endpoint=number % 2 == 1, small_disk=disk)
+    try:
+        report = disturb(folder.name, scene, deck, state, sockets)
+    finally:
+        scene.close()
+    if not report.problems:
+        shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def tell(report: Report) -> None:
+    ends = ", ".join(f"{times} {how}" for how, times in report.sessions.items())
+    print(
+        f"{report.name}: {len(report.faults)} faults, {report.seconds:.0f} s, sessions: {ends}; "
+        f"{report.calls} calls, {report.repeated} repeated",
+        *(f"    {fault.name}" for fault in report.faults),
+        *(f"    said: {reason}" for reason in report.reasons),
+        *(f"    PROBLEM: {problem}" for problem in report.problems),
+        sep="\n",
+        flush=True,
+    )
+
+
+def summary(seed: int, wanted: int, reports: Sequence[Report], seconds: float) -> bool:
+    happened = [fault for report in reports for fault in report.faults]
+    by_kind, by_name = Counter(f.kind for f in happened), Counter(f.name for f in happened)
+    whom = {kind: ", ".join(f"{n} {f}" for f, n in sorted(_victims(by_name, kind).items())) for kind in SHARES}
+    print("\n" + table(["kind", "faults", "of whom"], [[k, str(by_kind[k]), whom[k]] for k in SHARES]))
+    sessions = sum((report.sessions for report in reports), Counter[str]())
+    bad = [report for report in reports if report.problems]
+    calls, repeated = sum(r.calls for r in reports), sum(r.repeated for r in reports)
+    row = [len(happened), len(reports), len(reports) - len(bad), *(sessions[s] for s in SESSIONS), calls, repeated]
+    head = ["faults", "runs", "ended as undisturbed", *SESSIONS, "calls", "repeated", "s"]
+    print("\n" + table(head, [[*map(str, row), f"{seconds:.0f}"]]))
+    for report in bad:
+        print(f"PROBLEM in {report.name}: {'; '.join(report.problems)[:2000]}")
+    write(
+        "chaos",
+        {"seed": seed, "wanted": wanted, "faults": dict(by_name), "runs": len(reports), "as_undisturbed":
+         len(reports) - len(bad), "sessions": dict(sessions), "calls": calls, "repeated": repeated,
+         "seconds": round(seconds), "problems": [p for r in bad for p in r.problems],
+         "reasons": sorted({reason for r in reports for reason in r.reasons})},
+    )  # fmt: skip
+    return not bad and len(happened) >= wanted
+
+
+SESSIONS = ("parked", "stopped", "killed")
+
+
+def _victims(by_name: Counter[str], kind: str) -> dict[str, int]:
+    found = {name: n for name, n in by_name.items() if name.startswith(f"{kind} (")}
+    return {name.removeprefix(f"{kind} (").removesuffix(")"): n for name, n in found.items()}
+
+
+if __name__ == "__main__":
+    main()

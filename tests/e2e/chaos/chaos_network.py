@@ -1,0 +1,132 @@
+"""A line that can be slow or cut: a proxy of ours before the endpoint, and in the place of the broker's socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import redis
+
+CHUNK = 65536
+Result = TypeVar("Result")
+
+
+class Line:
+    """Copies bytes between whoever connects and the server behind; both ends on sockets or on ports of 127.0.0.1.
+
+    `delay_s` holds up every piece, in both directions.  A line that is `cut` closes what is open and takes nobody.
+    """
+
+    def __init__(self, front: Path | int, behind: Path | int) -> None:
+        self.front, self.behind = front, behind
+        self.delay_s = 0.0
+        self._is_cut = False
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="line", daemon=True)
+        self._thread.start()
+        self._server = self._do(self._listen())
+
+    @property
+    def port(self) -> int:
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def cut(self) -> None:
+        self._is_cut = True
+        self._do(self._drop_all())
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def close(self) -> None:
+        self._do(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _listen(self) -> asyncio.Server:
+        if isinstance(self.front, Path):
+            return await asyncio.start_unix_server(self._serve, self.front)
+        return await asyncio.start_server(self._serve, "127.0.0.1", self.front)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.close()
+            return
+        try:
+            if isinstance(self.behind, Path):
+                far_reader, far_writer = await asyncio.open_unix_connection(self.behind)
+            else:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.behind)
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, far_writer}
+        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await reader.read(CHUNK):
+                await asyncio.sleep(self.delay_s)
+                writer.write(piece)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.close()
+
+    async def _drop_all(self) -> None:
+        for writer in tuple(self._open):
+            writer.transport.abort()
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._drop_all()
+
+
+@contextmanager
+def away(socket: Path, real: Path) -> Iterator[None]:
+    """For as long as the block lasts the broker behind `socket` cannot be reached, though it is well."""
+    os.rename(socket, real)
+    try:
+        disconnect_all(real)
+        yield
+    finally:
+        _bring_back(real, socket)
+
+
+@contextmanager
+def slowly(socket: Path, real: Path, delay_s: float) -> Iterator[None]:
+    """For as long as the block lasts everything to and from the broker takes `delay_s` longer."""
+    os.rename(socket, real)
+    line = Line(socket, real)
+    line.delay_s = delay_s
+    try:
+        disconnect_all(real)
+        yield
+    finally:
+        line.close()
+        _bring_back(real, socket)
+
+
+def disconnect_all(socket: Path) -> None:
+    """Have the server close every connection but this one."""
+    with contextlib.suppress(redis.RedisError), redis.Redis(unix_socket_path=str(socket), socket_timeout=5) as client:
+        for kind in ("normal", "pubsub"):
+            client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+
+def _bring_back(real: Path, socket: Path) -> None:
+    # A farm that ended meanwhile has taken the socket's folder with it; a new broker has bound the path anew.
+    with contextlib.suppress(FileNotFoundError):
+        if socket.parent.is_dir() and not socket.exists():
+            os.rename(real, socket)
+    real.unlink(missing_ok=True)

@@ -1,0 +1,86 @@
+"""Which faults are to happen, drawn from a seed alone: pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Literal
+
+Kind = Literal[
+    "kill -9",
+    "stop and continue",
+    "broker restart",
+    "connection cut",
+    "slow network",
+    "disk full",
+    "429 storm",
+    "500s",
+    "invalid JSON",
+    "hung target",
+]
+# How often a kind happens, and to whom: each in turn.
+SHARES: Mapping[Kind, int] = {
+    "kill -9": 9,
+    "stop and continue": 4,
+    "broker restart": 2,
+    "connection cut": 3,
+    "slow network": 3,
+    "disk full": 2,
+    "429 storm": 2,
+    "500s": 2,
+    "invalid JSON": 2,
+    "hung target": 1,
+}
+VICTIMS: Mapping[Kind, tuple[str, ...]] = {
+    "kill -9": (
+        "gpu", "target", "openai", "orchestrator", "cpu", "valkey", "pool child", "endpoint", "supervisor",
+    ),
+    "stop and continue": ("gpu", "valkey", "openai", "target", "cpu", "endpoint", "orchestrator", "supervisor"),
+    "broker restart": ("valkey",),
+    "connection cut": ("valkey", "endpoint"),
+    "slow network": ("endpoint", "valkey"),
+    "disk full": ("output",),
+    "429 storm": ("endpoint",),
+    "500s": ("endpoint",),
+    "invalid JSON": ("endpoint",),
+    "hung target": ("target",),
+}  # fmt: skip
+FAULTS_OF_A_RUN = 8
+MOST_CALLS_BETWEEN = 5
+SHORTEST_S, LONGEST_S = 1.0, 12.0  # of what lasts; a task is given away after 10 s of silence
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `after` so many answered calls since the one before it; `seconds` for the kinds that last."""
+
+    kind: Kind
+    victim: str
+    after: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} ({self.victim})"
+
+
+def faults(seed: int, count: int) -> list[Fault]:
+    """`count` faults of all kinds, in an order and at moments that the seed alone decides."""
+    rng = random.Random(f"chaos {seed}")
+    turns: dict[Kind, Iterator[str]] = {kind: cycle(rng.sample(who, len(who))) for kind, who in VICTIMS.items()}
+    drawn: list[Fault] = []
+    while len(drawn) < count:
+        kinds = [kind for kind, share in SHARES.items() for _ in range(share)]
+        rng.shuffle(kinds)
+        drawn += [
+            Fault(
+                kind,
+                next(turns[kind]),
+                rng.randint(1, MOST_CALLS_BETWEEN),
+                round(rng.uniform(SHORTEST_S, LONGEST_S), 1),
+            )
+            for kind in kinds
+        ]
+    return drawn[:count]

@@ -1,0 +1,39 @@
+"""What Celery keeps of a run is found by the run's id, and nothing of another run with it."""
+
+from __future__ import annotations
+
+from orchestrator.dispatch import chords, single
+from orchestrator.dispatch.results import new_id
+from orchestrator.dispatch.sender import make_sender
+from orchestrator.runs.deleting import delete_run
+from tasks.plan import Member
+from tasks.store import Store
+
+MEMBERS = [Member(0, (0.0,)), Member(1, (1.0,), target=0)]
+
+
+def kept(app: object) -> set[str]:
+    """The runs that Celery's results speak of."""
+    keys = app.backend.client.keys("celery-*")  # type: ignore[attr-defined]
+    return {key.decode().split("-", 3)[-1].removeprefix("meta-").partition(".")[0] for key in keys}
+
+
+def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str, store: Store) -> None:
+    # Given two runs, one's name the beginning of the other's, each with a chord under way and a result not fetched
+    app = make_sender(valkey_url)
+    for run_id in ("run", "run-2"):
+        chords.send(app, run_id, "g0_child", MEMBERS, {}, 1)
+        app.backend.store_result(new_id(run_id), None, "SUCCESS")
+    assert kept(app) == {"run", "run-2"}
+    # When one is deleted, then the other's are all that is left
+    assert delete_run(app, store, "run") >= 2
+    assert kept(app) == {"run-2"}
+
+
+def test_the_end_of_a_single_task_is_told_once_and_forgotten(valkey_url: str, store: Store) -> None:
+    app = make_sender(valkey_url)
+    task = single.send(app, "cpu.plot", ["run", "fitness.png"])
+    assert single.task_end(app, task) == (None, None)
+    app.backend.store_result(task, "fitness.png", "SUCCESS")
+    assert single.task_end(app, task) == ("SUCCESS", "fitness.png")
+    assert kept(app) == set()
