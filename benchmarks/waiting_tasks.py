@@ -14,7 +14,7 @@ from tasks.plan import QUEUE_OF, Phase, StageName
 from tasks.stage import Stage, StageTask, run_stage
 
 __all__ = ["gather"]
-SCALE = float(os.environ["WHETSTONE_SCALE"])
+SCALE = float(os.environ.get("WHETSTONE_SCALE", "1"))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 

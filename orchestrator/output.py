@@ -7,7 +7,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,15 +17,36 @@ class OutputError(Exception):
     """A folder that cannot be used for this run; says why in one line."""
 
 
+class Unwritable(OutputError):
+    """The disk is full, read-only or gone.  What the folder holds is whole; a run goes on where it has space again."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around whatever writes `path`.  Raises: Unwritable for every OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise Unwritable(f"{path} cannot be written: {error.strerror or error}") from None
+
+
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace a file whole: a reader, and a run killed at any moment, sees the old content or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace a file whole: a reader, and a run killed at any moment, sees the old content or the new.
+
+    Raises: Unwritable; the old content is left, and nothing of the new.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as out:
-        out.write(data.encode() if isinstance(data, str) else data)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as out:
+                out.write(data.encode() if isinstance(data, str) else data)
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 class OutputFolder:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputFolder, Unwritable
 from orchestrator.settings import Settings
 from orchestrator.signals import Terminated, raise_on_sigterm
 
@@ -68,6 +68,8 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
     go_on = f"orchestrator retry {output.path}"
     try:
         report = Session(settings, output, view, open_farm, tuple(only)).run()
+        text = final_report(report, random.Random(f"report {settings.seed}"))
+        output.write("report.txt", text + "\n")
     except KeyboardInterrupt:
         view.close()
         return common.fail(common.INTERRUPTED, f"interrupted; the same command goes on, or: {go_on}")
@@ -79,15 +81,18 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
         write_parking(output, Parking(parked.reason, parked.failures))
         more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:]]
         return common.fail(common.PARKED, f"parked: {parked.reason}", *more, f"go on with: {go_on}")
+    except Unwritable as error:
+        view.close()
+        # Nothing can be said in the folder itself: that the run stands still is all that is there to be seen.
+        return common.fail(common.PARKED, f"parked: {error}", f"make room, then go on with: {go_on}")
     finally:
         view.close()
         output.close()
-    text = final_report(report, random.Random(f"report {settings.seed}"))
-    output.write("report.txt", text + "\n")
     print(text)
     return common.DONE
 
 
 def _log_to(path: Path, level: str) -> None:
     """Everything that is logged goes to the run's log, and nothing of it to the terminal."""
+    logging.raiseExceptions = False  # a full disk is told once, by the run, and not for each line of the log
     logging.basicConfig(filename=path, level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)

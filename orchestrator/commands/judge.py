@@ -110,7 +110,7 @@ class _Tenths:
 
 
 def _write(verdicts: list[Verdict | None], output: Path | None) -> None:
-    from orchestrator.output import OutputError, write_atomic
+    from orchestrator.output import write_atomic
     from orchestrator.runs.judging import verdict_row
     from tasks.openai.quoting import one_line
 
@@ -118,10 +118,7 @@ def _write(verdicts: list[Verdict | None], output: Path | None) -> None:
     if output is None:
         print(text, end="")
         return
-    try:
-        write_atomic(output, text)
-    except OSError as error:
-        raise OutputError(f"{output}: {error.strerror}") from None
+    write_atomic(output, text)
 
 
 def _summary(verdicts: list[Verdict | None]) -> str:

@@ -25,10 +25,10 @@ def send(
         arguments = (run_id, plan_name, step.index, step.phase, dispatch)
         return app.signature(f"{queue}.{step.stage}", args=arguments, immutable=True)
 
-    chains = []
-    for member in members:
-        missing = [signature(step) for step in steps(member) if step.field not in recorded]
-        chains.append(chain(*missing) if len(missing) > 1 else missing[0])
+    missing = [[step for step in steps(member) if step.field not in recorded] for member in members]
+    # The longest chain first: one that began last would go on alone, with all cards but one idle.
+    missing.sort(key=len, reverse=True)
+    chains = [chain(*map(signature, todo)) if len(todo) > 1 else signature(todo[0]) for todo in missing]
     body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)
     # The chord's own id becomes the header's, the other one the body's.
     chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))

@@ -17,7 +17,7 @@ from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
 from orchestrator.evolution.loop import evolve
 from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.runs import prepare
 from orchestrator.runs.final import compare, final_plan, to_json
 from orchestrator.runs.recorder import Recorder
@@ -97,7 +97,8 @@ class Session:
         examples = prepare.choose_examples(self.settings)
         state = load_state(self.output, genetics)
         run_id = self.output.run_id()
-        write_config(self.settings, self.output.config)
+        with writing(self.output.config):
+            write_config(self.settings, self.output.config)
         with self.open_farm(self.settings, self.view.line) as farm:
             return self._evolve(farm, run_id, genetics, examples, state)
 
