@@ -7,6 +7,7 @@
     whetstone:run:<id>:prompts             hash: file name -> text of one call
     whetstone:run:<id>:tries               hash: record:name:task -> how often that failed, in all dispatches
     whetstone:run:<id>:usage               hash: counters of calls, tokens and money
+    whetstone:run:<id>:answerers           set: [role, name], who answered for the reflector and the judge
     whetstone:run:<id>:files               hash: file name -> bytes that a worker made for the output folder
     whetstone:run:<id>:wake                list: something happened, look at the record
     whetstone:run:<id>:shared              set: keys below that this run has read or written
@@ -249,6 +250,16 @@ class Store:
     def usage(self, run_id: str) -> dict[str, float]:
         found = cast("dict[bytes, bytes]", self.redis.hgetall(_run(run_id, "usage")))
         return {k.decode(): float(v) for k, v in found.items()}
+
+    def add_answerers(self, run_id: str, role: str, names: Iterable[str]) -> None:
+        """Note who answered for the run in the role of "reflector" or "judge" (see tasks/openai/answerer.py)."""
+        if members := [json.dumps([role, name]) for name in names]:
+            self.redis.sadd(_run(run_id, "answerers"), *members)
+
+    def answerers(self, run_id: str, role: str) -> list[str]:
+        """Who has answered for the run in this role, in the order of the names."""
+        found = (json.loads(m) for m in cast("set[bytes]", self.redis.smembers(_run(run_id, "answerers"))))
+        return sorted(name for of, name in found if of == role)
 
     def put_file(self, run_id: str, name: str, data: bytes) -> None:
         """A file that a worker made for the run's output folder."""

@@ -83,6 +83,7 @@ def _by_all(rows: list[Row], settings: Judge, endpoint: Endpoint) -> list[Verdic
     from orchestrator.runs.endpoint import Meter, judge_asker, open_endpoint
     from orchestrator.runs.judging import judge_rows
     from tasks.judging.verdict import JudgeReplyError
+    from tasks.openai.answerer import listed
     from tasks.openai.errors import CallError
     from workers.process import ProcessFailed
 
@@ -92,6 +93,8 @@ def _by_all(rows: list[Row], settings: Judge, endpoint: Endpoint) -> list[Verdic
             verdicts = judge_rows(rows, settings, judge_asker(there, settings, meter), _Tenths())
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
+    if meter.answerers:
+        _say(f"judged by {listed(meter.answerers)}")
     used = meter.used
     _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {meter.dollars:.2f} US dollars")
     return verdicts

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from orchestrator.output import write_atomic
 from orchestrator.phase0 import making
@@ -24,6 +24,7 @@ from orchestrator.phase0.settings import CollectSettings
 from orchestrator.phase0.split import Split, split
 from orchestrator.settings.errors import SettingsError
 from tasks.dataset import DatasetError, load_examples
+from tasks.openai.answerer import Role, listed
 from tasks.phase0.collection import EXAMPLES, FACT, Collection
 from tasks.records import Example
 
@@ -132,6 +133,8 @@ def work(
     threshold = phase0.correctness.threshold
     gathered = gathering.Gathering(collection, train, threshold, requests, *checkpoints).run()
     _tell_totals(gathered, collection.samples, threshold)
+    by = {role: listed(store.answerers(run_id, role)) for role in get_args(Role)}
+    log.info("compressed by %(reflector)s; judged by %(judge)s", by)
     pairs = [
         (len(found.token_keys) // 2, found.token_keys[at], found.token_keys[at + 1])
         for found in gathered

@@ -11,8 +11,8 @@ from orchestrator.report.summary import Effort, FinalReport
 from orchestrator.runs.farm import OpenFarm
 from orchestrator.runs.recorder import Recorder
 from orchestrator.settings import Settings
+from tasks.openai.answerer import listed
 
-RULES = "rules of the embedded endpoint (no language model)"
 FILES = (
     ("the processor", "processor_best.py"),
     ("the deltas", "deltas_best.json"),
@@ -41,8 +41,8 @@ def closing_report(
         deltas=deltas,
         descriptions=descriptions,
         comparisons=tuple(comparisons),
-        reflector=RULES if farm.rules else settings.reflector_model,
-        judge=RULES if farm.rules else settings.judge_model,
+        reflector=listed(farm.store.answerers(run_id, "reflector")),
+        judge=listed(farm.store.answerers(run_id, "judge")),
         effort=Effort(
             seconds=sum(g["seconds"]["wall"] for g in recorder.history),
             evaluations=sum(node["fitness"] is not None for node in recorder.tree.nodes),

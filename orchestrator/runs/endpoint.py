@@ -32,10 +32,11 @@ EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
 
 @dataclass
 class Meter:
-    """What was used so far, by all threads, and whether the budget allows more."""
+    """What was used so far, by all threads, who answered, and whether the budget allows more."""
 
     endpoint: Endpoint
     used: Usage = field(default_factory=Usage)
+    answerers: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, usage: Usage) -> None:
@@ -86,6 +87,7 @@ def judge_asker(endpoint: Endpoint, settings: Judge, meter: Meter) -> AskFor:
 
     def ask_for(row: Row) -> Ask:
         meter.check()
-        return ask_judge(client, settings, f"judge-{verdict_key(row.question, row.gold, row.answer, settings)}")
+        call_id = f"judge-{verdict_key(row.question, row.gold, row.answer, settings)}"
+        return ask_judge(client, settings, call_id, meter.answerers.add)
 
     return ask_for

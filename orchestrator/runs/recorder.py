@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from orchestrator.evolution.individual import list_to_deltas
 from orchestrator.evolution.loop import Generation
@@ -16,6 +16,7 @@ from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.evolution.tree import Tree
 from orchestrator.output import OutputFolder
 from orchestrator.runs.studio import Studio
+from tasks.openai.answerer import Role
 from tasks.records import Score
 from tasks.store import Store
 
@@ -45,17 +46,21 @@ class Recorder:
         self._keep_usage()
 
     def _keep_usage(self) -> None:
-        """Where the store has lost its counters, count on from what the history says."""
+        """Where the store has lost its counters and who answered, go on from what the history says."""
         if not self.store.usage(self.run_id):
             counts = {name: float(sum(g["tokens"][name] for g in self.history)) for name in TOKEN_COUNTS}
             counts["requests"] = float(sum(g["calls"] for g in self.history))
             counts["cost_usd"] = float(sum(g["cost_usd"] for g in self.history))
             self.store.add_usage(self.run_id, counts)
+        for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
+            self.store.add_answerers(self.run_id, role, names)
 
     def record(self, generation: Generation, wall_s: float) -> None:
         """Write one finished generation."""
         usage = self.store.usage(self.run_id)
-        self.history.append(history_line(generation, wall_s, usage, self.history))
+        line = history_line(generation, wall_s, usage, self.history)
+        answered = {role: self.store.answerers(self.run_id, role) for role in get_args(Role)}
+        self.history.append(line | {"answered": answered})
         self.output.write_json("evolution_tree.json", self.tree.data())
         self.output.write_history(self.history)
         self._write_deltas("deltas_current.json", generation.leader)

@@ -27,7 +27,7 @@ class CallRecord:
     """One call for the prompt log, whatever came of it (genetic_evolution_plan.md, section 8).
 
     `attempt` counts from 1.  `system` and `user` are the exact messages, `reply` the exact text ("" for none);
-    `outcome` is "used", "invalid: ..." or "error: ...".
+    `outcome` is "used", "invalid: ..." or "error: ..."; `by` is who wrote the reply, "" for none that fits its schema.
     """
 
     kind: Kind
@@ -37,6 +37,7 @@ class CallRecord:
     reply: str
     outcome: str
     system_fingerprint: str = ""
+    by: str = ""
 
 
 class Ask(Protocol):
@@ -80,10 +81,10 @@ def ask_twice(
     system, user = messages
     result: Used | Invalid = Invalid("never asked")
     for attempt in range(1, TRIES + 1):
-        text = fingerprint = ""
+        text = fingerprint = by = ""
         try:
             reply = ask(system, user, attempt)
-            text, fingerprint = reply.text, reply.system_fingerprint
+            text, fingerprint, by = reply.text, reply.system_fingerprint, reply.by
             result = check(reply.data)
         except InvalidReplyError as error:
             text, result = error.raw, Invalid(str(error))
@@ -91,7 +92,7 @@ def ask_twice(
             log(CallRecord(kind, attempt, system, user, error.raw, f"error: {type(error).__name__}: {error}"))
             raise
         if not isinstance(result, Invalid):
-            log(CallRecord(kind, attempt, system, user, text, "used", fingerprint))
+            log(CallRecord(kind, attempt, system, user, text, "used", fingerprint, by))
             return result
-        log(CallRecord(kind, attempt, system, user, text, f"invalid: {result.reason}", fingerprint))
+        log(CallRecord(kind, attempt, system, user, text, f"invalid: {result.reason}", fingerprint, by))
     return result

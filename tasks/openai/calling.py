@@ -53,13 +53,14 @@ def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
 
 
 def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord], None]:
-    """A log that keeps each call's exact messages for the output folder (section 8), a file a call."""
+    """A log of the reflector's calls: the exact messages, a file a call (section 8), and who answered."""
 
     def log(call: CallRecord) -> None:
         suffix = "" if call.attempt == 1 else f"_attempt{call.attempt}"
         text = "\n".join(
             [
                 f"# {call.kind}, attempt {call.attempt}: {call.outcome}",
+                f"# answered by: {call.by or '(nobody)'}",
                 f"# system_fingerprint: {call.system_fingerprint or '(none)'}",
                 f"===== system =====\n{call.system}",
                 f"===== user =====\n{call.user}",
@@ -67,6 +68,8 @@ def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord]
             ]
         )
         store.put_prompt(run_id, f"{stem}{suffix}.txt", text)
+        if call.by:
+            store.add_answerers(run_id, "reflector", [call.by])
 
     return log
 

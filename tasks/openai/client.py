@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tenacity
 
 from tasks.openai import errors
+from tasks.openai.answerer import answerer
 from tasks.openai.schema import Schema, mismatch
 from tasks.openai.usage import Usage, estimate_tokens
 from tasks.run import Endpoint
@@ -32,12 +33,13 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that fits the schema: parsed, as written, and what it took."""
+    """An answer that fits the schema: parsed, as written, what it took, and who wrote it (see `answerer`)."""
 
     data: Mapping[str, Any]
     text: str
     usage: Usage
     system_fingerprint: str
+    by: str
 
 
 class OpenAIClient:
@@ -82,7 +84,7 @@ class OpenAIClient:
         }
         cost = estimate_tokens(system) + estimate_tokens(user) + max_completion_tokens
         completion = self._completion(request, cost)
-        return read_reply(completion, schema)
+        return read_reply(completion, schema, model)
 
     def _completion(self, request: dict[str, Any], cost: int) -> ChatCompletion:
         # Here, because the SDK takes half a second to import and not all who import this module call.
@@ -154,8 +156,8 @@ def usage_of(completion: ChatCompletion) -> Usage:
     )
 
 
-def read_reply(completion: ChatCompletion, schema: Schema) -> Reply:
-    """The reply of a completion.
+def read_reply(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
+    """The reply of a completion; `model` is the one that was asked.
 
     Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.
     """
@@ -171,7 +173,8 @@ def read_reply(completion: ChatCompletion, schema: Schema) -> Reply:
     reason = mismatch(data, schema)
     if reason:
         raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
-    return Reply(data, text, usage_of(completion), completion.system_fingerprint or "")
+    fingerprint = completion.system_fingerprint or ""
+    return Reply(data, text, usage_of(completion), fingerprint, answerer(fingerprint, model))
 
 
 def _parse(text: str) -> Any:

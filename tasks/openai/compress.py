@@ -28,6 +28,7 @@ def compress(job: Job) -> dict[str, Any]:
         seed=settings.seed,
         call_id=f"{collection.id}-{key_of(job).replace(':', '-')}",
     )
+    job.store.add_answerers(collection.id, "reflector", [reply.by])
     return {"text": compressing.rewritten(reply.data)}
 
 

@@ -10,7 +10,7 @@ from celery import shared_task
 from tasks import context
 from tasks.openai import calling, describing
 from tasks.openai.asking import Invalid, asker
-from tasks.openai.errors import MissingKeyError
+from tasks.openai.errors import MissingKeyError, NoRuleError
 from tasks.store import Store
 
 FACT = "described"
@@ -18,7 +18,8 @@ FIXED = (0, 1)
 
 
 def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
-    """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} where no key is there or no reply usable.
+    """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} where no key is there, rules
+    answer in place of a model, or no reply is usable.
 
     Raises: CallError when the endpoint cannot be reached: that is an error, and not a reason for other words.
     """
@@ -29,7 +30,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     ask = asker(calling.client_for(run, store), run.reflector, "descriptions", describing.SCHEMA, call)
     try:
         found = describing.describe(ask, asked, calling.prompt_logger(store, run_id, "clusters_describe"))
-    except MissingKeyError as error:
+    except (MissingKeyError, NoRuleError) as error:
         return {"by": "rules", "why": str(error)}
     if isinstance(found, Invalid):
         return {"by": "rules", "why": found.reason}

@@ -51,6 +51,10 @@ class RejectedError(CallError):
     """Any other 4xx: a wrong key, an unknown model, a request that the endpoint does not take."""
 
 
+class NoRuleError(RejectedError):
+    """The embedded endpoint was asked, and it has no rule for this question."""
+
+
 class MissingKeyError(CallError):
     """The environment variable that should hold the key is not set."""
 

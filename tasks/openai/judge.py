@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,8 +20,8 @@ from tasks.run import Judge
 from tasks.stage import Stage, StageTask, run_stage
 
 
-def ask_judge(client: OpenAIClient, settings: Judge, call_id: str) -> Ask:
-    """One call to the judge, as `tasks.judging` wants it."""
+def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None]) -> Ask:
+    """One call to the judge, as `tasks.judging` wants it; `answered_by` is told who wrote the reply."""
 
     def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
         reply = client.ask(
@@ -36,9 +36,20 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str) -> Ask:
             seed=settings.seed,
             call_id=call_id,
         )
+        answered_by(reply.by)
         return dict(reply.data)
 
     return ask
+
+
+def judged_by(client: OpenAIClient, settings: Judge, call_id: str, row: tuple[str, str, str]) -> dict[str, Any]:
+    """The verdict on (question, gold, answer) as the store keeps it; `by` names who decided, "" for stage 1.
+
+    Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict.
+    """
+    by: list[str] = []
+    verdict = judge(*row, settings, ask_judge(client, settings, call_id, by.append))
+    return {**dataclasses.asdict(verdict), "by": "".join(by)}
 
 
 def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]) -> int:
@@ -56,9 +67,9 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
     def one(key: str) -> None:
         example, text = todo[key]
         client = calling.client_for(stage.run, stage.store)
-        ask = ask_judge(client, settings, f"{stage.run.id}-{key.replace(':', '-')}")
-        verdict = judge(example.question, example.gold, text, settings, ask)
-        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(verdict))
+        row = (example.question, example.gold, text)
+        verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row)
+        stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
         futures = [pool.submit(one, key) for key in todo]
@@ -79,6 +90,7 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     with claim(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
         judged = judge_missing(stage, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
+    stage.store.add_answerers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})
     listed = [{"key": key, "is_correct": verdicts[key]["is_correct"]} for key in keys]
     return {"verdicts": listed, "judged": judged}
 

@@ -11,6 +11,7 @@ import openai
 import tenacity
 
 from tasks.openai import errors
+from tasks.openai.answerer import NO_RULE
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
@@ -73,6 +74,8 @@ def _named_status(error: openai.APIStatusError, max_tries: int, said: str) -> er
         return errors.QuotaExhaustedError(f"the account's credit is used up ({said})")
     if error.status_code == 429:
         return errors.RateLimitedError(f"rate limited ({said}), tried up to {max_tries} times")
+    if error.code == NO_RULE:
+        return errors.NoRuleError(said)
     if is_retried(error):
         return errors.UnavailableError(f"the endpoint fails ({said}), tried up to {max_tries} times")
     return errors.RejectedError(f"the endpoint does not take the request ({said})")

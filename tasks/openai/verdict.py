@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from celery import shared_task
 
-from tasks.judging.verdict import judge
 from tasks.openai import calling
-from tasks.openai.judge import ask_judge
+from tasks.openai.judge import judged_by
 from tasks.phase0.job import Job, JobTask, run_job
 
 
@@ -17,9 +15,11 @@ def decide(job: Job) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict."""
     collection = job.collection
     client = calling.client_for(calling.Caller(collection.id, collection.judge_endpoint), job.store)
-    ask = ask_judge(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}")
-    compressed = job.compressed(job.sample)
-    return dataclasses.asdict(judge(job.example.question, job.example.gold, compressed, collection.judge, ask))
+    row = (job.example.question, job.example.gold, job.compressed(job.sample))
+    verdict = judged_by(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}", row)
+    if verdict["by"]:
+        job.store.add_answerers(collection.id, "judge", [verdict["by"]])
+    return verdict
 
 
 def key_of(job: Job) -> str:

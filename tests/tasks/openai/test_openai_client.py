@@ -44,7 +44,7 @@ def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
     reply = ask(caller)
     assert reply.data == {"scratchpad": "End earlier.\nIt helped.\nNumbers up."}
     assert json.loads(reply.text) == reply.data
-    assert reply.system_fingerprint.startswith("rules-")
+    assert reply.system_fingerprint.startswith("whetstone-rules-")
     assert caller.used == [reply.usage]
     assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
 

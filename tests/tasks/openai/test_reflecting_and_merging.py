@@ -65,7 +65,7 @@ def scripted(*replies: object):
         reply = replies[len(calls) - 1]
         if isinstance(reply, Exception):
             raise reply
-        return Reply(reply, str(reply), Usage(1), "f-1")
+        return Reply(reply, str(reply), Usage(1), "f-1", "m")
 
     return ask, calls
 
@@ -79,7 +79,7 @@ def test_the_first_valid_proposal_is_taken():
     log: list[CallRecord] = []
     assert propose(ask, MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
     assert calls == [(*MESSAGES, 1)]
-    assert log == [CallRecord("mutation", 1, *MESSAGES, str(GOOD), "used", "f-1")]
+    assert log == [CallRecord("mutation", 1, *MESSAGES, str(GOOD), "used", "f-1", "m")]
 
 
 @pytest.mark.parametrize("first", [UNCHANGED, errors.InvalidJsonError("no JSON", "{"), errors.SchemaMismatchError("x")])

@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
+from tasks.openai.answerer import NO_RULE
 from tasks.openai.schema import mismatch
 from tasks.openai.usage import estimate_tokens
 from workers.embedded.endpoint import chat, spoiling
@@ -81,7 +82,8 @@ async def _answer(state: State, request: Request) -> JSONResponse:
         call = dataclasses.replace(call, schema=asked.schema_name, messages=asked.digest)
         rule = state.rules.get(asked.schema_name)
         if rule is None:
-            raise chat.bad_request(f"no rule answers the schema {asked.schema_name!r}; there are {sorted(state.rules)}")
+            said = f"no rule answers the schema {asked.schema_name!r}; there are {sorted(state.rules)}"
+            raise ApiError(400, said, "invalid_request_error", NO_RULE)
         _charge(state, asked)
         fault = state.faults.take(asked.schema_name)
         if fault is not None:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.openai.answerer import RULES_FINGERPRINT
 from tasks.openai.schema import Schema, not_strict
 from tasks.openai.usage import estimate_tokens
 
 MODEL = "whetstone-rules"
-FINGERPRINT = "rules-2"  # counts the rules: with another, the same prompt may have another answer
+FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # counts the rules: with another, the same prompt may have another answer
 
 
 class ApiError(Exception):

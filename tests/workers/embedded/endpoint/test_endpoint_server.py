@@ -60,7 +60,7 @@ def test_it_answers_as_openai_does_and_says_that_it_is_rules(serve):
     first, second = post(client), post(client)
     body = first.json()
     assert first.status_code == 200
-    assert body["system_fingerprint"].startswith("rules-")
+    assert body["system_fingerprint"].startswith("whetstone-rules-")
     assert json.loads(body["choices"][0]["message"]["content"]) == {"scratchpad": "a\nb"}
     assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + body["usage"]["completion_tokens"]
     assert second.json()["choices"] == body["choices"], "the same prompt has the same answer"

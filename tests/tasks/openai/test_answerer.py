@@ -1,0 +1,70 @@
+"""A report names who answered: whatever model the settings ask for, at the embedded endpoint it is the rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import load_settings, make_run
+from tasks.openai import calling, merging
+from tasks.openai.answerer import NOBODY, RULES, answerer, listed
+from tasks.openai.asking import asker
+from tasks.openai.describe import describe_clusters
+from tasks.openai.judge import judged_by
+from tasks.run import Run
+from tasks.store import Store
+
+ROOT = Path(__file__).parents[3]
+SCRATCHPADS = merging.Parent("short is good", 0.5), merging.Parent("long is good", 0.4)
+
+
+@pytest.fixture
+def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run that asks for models by name, at an address that is the rules'."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    monkeypatch.setenv("KEY_OF_THIS_TEST", "k")
+    settings = load_settings(Path("configs/embedded.config"), {"REFLECTOR_MODEL": "large", "JUDGE_MODEL": "small"})
+    made = make_run(settings, "answered")
+    endpoint = dataclasses.replace(made.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST")
+    store.put_run(made := dataclasses.replace(made, endpoint=endpoint))
+    return made
+
+
+def test_the_model_that_was_asked_for_answers_unless_the_fingerprint_is_the_rules() -> None:
+    assert (answerer("fp_44709d6fcb", "large"), answerer("", "large")) == ("large", "large")
+    assert answerer("whetstone-rules-2", "large") == RULES
+    assert (listed(["b", "a"]), listed([])) == ("a and b", NOBODY)
+
+
+def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
+    ask = asker(calling.client_for(run, store), run.reflector, "merge", merging.SCHEMA, "a-call")
+
+    merging.merge(ask, *SCRATCHPADS, calling.prompt_logger(store, run.id, "merge"))
+
+    assert store.answerers(run.id, "reflector") == [RULES]
+    assert f"# answered by: {RULES}\n" in store.prompts(run.id)["merge.txt"]
+    assert store.answerers(run.id, "judge") == []
+
+
+@pytest.mark.parametrize(("answer", "by"), [("It is not.", RULES), ("", "")])
+def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: str) -> None:
+    client = calling.client_for(run, store)
+
+    verdict: dict[str, Any] = judged_by(client, run.judge, "a-call", ("Is it?", "No, it is not.", answer))
+
+    assert verdict["by"] == by
+
+
+def test_rules_that_cannot_describe_leave_the_descriptions_by_rule(store: Store, run: Run) -> None:
+    clusters = [{"id": i, "description": "", "examples": ["a"], "count": 1} for i in range(3)]
+    store.put_clustering(run.id, "a-clustering", b"", json.dumps(clusters))
+    store.put_fact(run.id, "clustering", "a-clustering")
+
+    found = describe_clusters(store, run.id)
+
+    assert found["by"] == "rules" and "no rule answers" in found["why"]
