@@ -33,6 +33,7 @@ COMMANDS = {
     "judge": "judge answers in a file against their golds",
     "answers": "read a run's answers, before and after, side by side",
     "farm": "start, stop or look at the embedded farm",
+    "flower": "watch a farm in a browser, and retry what failed",
 }
 
 

@@ -18,6 +18,7 @@ from tasks.redis_url import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
 from workers import queues
 from workers.lease import Lease
+from workers.messages import ReadableMessages
 from workers.report import ReportStep
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
@@ -31,7 +32,9 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
     url = redis_url_of(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
-    app = Celery("whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask)
+    app = Celery(
+        "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=ReadableMessages
+    )
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
     app.steps["consumer"].update((Lease, ReportStep))

@@ -1,0 +1,60 @@
+"""`orchestrator flower`: Flower for a farm, with its runs and Retry."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from orchestrator.commands import common
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+
+DESCRIPTION = """\
+Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks, which run, generation and child each task
+belongs to, what each run has cost so far, and Retry for a run that parked.
+
+User name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
+names.  There is no default, and nothing is served without."""
+
+EPILOG = """\
+examples:
+  make flower                                                 the embedded farm that `orchestrator farm up` keeps
+  FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("flower", DESCRIPTION, EPILOG)
+    parser.add_argument("--address", default="127.0.0.1", help="the address to listen at (default: this machine alone)")
+    parser.add_argument("--port", type=int, default=5555, help="the port (default 5555; 0 for any that is free)")
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR",
+                        help="where the folders of runs lie (default outputs); Retry needs to write there")  # fmt: skip
+    parser.add_argument("--data", type=Path, default=Path("outputs/flower"), metavar="DIR",
+                        help="where the history is kept (default outputs/flower); for no other's eyes")  # fmt: skip
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from orchestrator.monitor.access import NoAccess, credentials
+
+    environment = dict(os.environ)
+    try:
+        allowed = credentials(environment)
+        url = environment.get(ENVIRONMENT_VARIABLE) or ""
+        if not url:
+            return common.fail(
+                common.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
+            )
+        store_url(url)
+    except NoAccess as error:
+        return common.fail(common.WRONG, str(error))
+    except ValueError as error:
+        return common.fail(common.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
+    try:
+        from orchestrator.monitor.server import Serving, serve
+    except ModuleNotFoundError as error:
+        return common.fail(common.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
+    try:
+        serve(Serving(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), environment)
+    except OSError as error:
+        return common.fail(common.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
+    return common.DONE

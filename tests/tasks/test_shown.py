@@ -1,0 +1,51 @@
+"""What a person sees of a message: where it belongs, and none of what it carries."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.shown import ARGUMENTS, Shown, read, show
+from workers.app import create_app
+from workers.queues import QUEUES
+
+
+def test_a_stage_tells_run_generation_and_child() -> None:
+    line = show("openai.reflect", ["demo-1a2b3c4d", "g2_child", 3, "mut", 1])
+    assert line == "run=demo-1a2b3c4d generation=2 child=3 phase=mut dispatch=1"
+    assert read(line) == Shown("demo-1a2b3c4d", "2", "child 3, mutated")
+
+
+@pytest.mark.parametrize(
+    ("plan", "individual"), [("g0_pop", "individual 1"), ("g11_child", "child 1"), ("final", "final 1")]
+)
+def test_an_individual_is_named_as_its_plan_names_it(plan: str, individual: str) -> None:
+    assert read(show("gpu.answer", ["demo", plan, 1, "pre", 1])).individual == individual
+
+
+def test_numbers_and_texts_of_other_tasks_are_counted_and_not_shown() -> None:
+    assert show("gpu.processor", ["demo", "processor.py", [0.5] * 12]) == "run=demo file=processor.py deltas=12"
+    assert show("cpu.plot", ["demo", "a secret of several words"]) == "run=demo file=(25 characters)"
+    assert show("celery.chain", ["what is this", 2]) == "arguments=2"
+
+
+@given(st.text(), st.lists(st.text()))
+def test_no_line_of_anybody_breaks_the_reading(task: str, arguments: list[str]) -> None:
+    read(task)
+    assert read(show(task, arguments)) == Shown()
+
+
+def test_every_task_of_the_queues_has_names_for_its_arguments() -> None:
+    app = create_app({})
+    for module in (module for queue in QUEUES.values() for module in queue.modules):
+        importlib.import_module(module)
+    app.finalize()
+    ours = {name: task for name, task in app.tasks.items() if name.split(".")[0] in QUEUES}
+    assert {name: len(inspect.signature(task.run).parameters) for name, task in ours.items()} == {
+        name: len(ARGUMENTS[name]) for name in ours
+    }
+    assert set(ARGUMENTS) == set(ours)
