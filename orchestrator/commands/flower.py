@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.monitor.access import NoAccess, credentials
+    from orchestrator.monitor.access import VARIABLE, NoAccess, credentials
 
     environment = dict(os.environ)
     try:
@@ -49,12 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
         return common.fail(common.WRONG, str(error))
     except ValueError as error:
         return common.fail(common.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
+    others = {name: value for name, value in environment.items() if not name.startswith(VARIABLE)}
     try:
         from orchestrator.monitor.server import Serving, serve
     except ModuleNotFoundError as error:
         return common.fail(common.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
     try:
-        serve(Serving(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), environment)
+        serve(Serving(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
     except OSError as error:
         return common.fail(common.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
     return common.DONE

@@ -47,6 +47,8 @@ class Serving:
 def serve(serving: Serving, environment: dict[str, str]) -> None:
     """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
     serving.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(serving)
     app = Flower(capp=create_app(environment), options=options, template_loader=Pages(), **flower_settings)
     store = Store(redis.Redis.from_url(store_url(serving.redis_url), socket_timeout=STORE_TIMEOUT_S))

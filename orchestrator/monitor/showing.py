@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.monitor.monitor import Monitor
-from orchestrator.monitor.survey import RunView
+from orchestrator.monitor.retries import RetryView
+from orchestrator.monitor.survey import FailedTask, RunView
 from tasks.shown import read
 
 COLUMNS = {"run": "Run", "generation": "Generation", "individual": "Individual", "retry": "Retry"}
@@ -40,23 +42,40 @@ def _retry(task: Any, view: RunView | None, monitor: Monitor) -> str:
     return "now" if monitor.may_retry(view.run) else "when the run has parked"
 
 
-def row(view: RunView, monitor: Monitor) -> dict[str, Any]:
-    """A run as a row of the page."""
+@dataclass(frozen=True)
+class Row:
+    """A run as the page of runs shows it."""
+
+    run: str
+    state: str
+    badge: str
+    generations: str
+    best: str
+    correct: str
+    calls: str
+    tokens: str
+    cost: str
+    failed: tuple[FailedTask, ...]
+    may_retry: bool
+    retry: RetryView | None
+
+
+def row(view: RunView, monitor: Monitor) -> Row:
     standing = view.standing
-    return {
-        "run": view.run,
-        "state": view.state,
-        "badge": BADGES.get(view.state, "text-bg-secondary"),
-        "generations": "" if standing is None else f"{standing.generation} of {standing.generations or '?'}",
-        "best": _number(standing.best_fitness if standing else None, ".4f"),
-        "correct": _number(standing.correctness if standing else None, ".1%"),
-        "calls": f"{view.calls:,}",
-        "tokens": f"{view.tokens:,}",
-        "cost": _cost(view),
-        "failed": view.failed,
-        "may_retry": monitor.may_retry(view.run),
-        "retry": monitor.retries.view(view.run),
-    }
+    return Row(
+        run=view.run,
+        state=view.state,
+        badge=BADGES.get(view.state, "text-bg-secondary"),
+        generations="" if standing is None else f"{standing.generation} of {standing.generations or '?'}",
+        best=_number(standing.best_fitness if standing else None, ".4f"),
+        correct=_number(standing.correctness if standing else None, ".1%"),
+        calls=f"{view.calls:,}",
+        tokens=f"{view.tokens:,}",
+        cost=_cost(view),
+        failed=view.failed,
+        may_retry=monitor.may_retry(view.run),
+        retry=monitor.retries.view(view.run),
+    )
 
 
 def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:

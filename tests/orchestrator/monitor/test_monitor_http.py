@@ -1,0 +1,167 @@
+"""Flower over HTTP, with a real worker whose real task fails: who is let in, and what Retry does."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from flower_process import Flower, cpu_worker, eventually, failing_score, parked_run
+
+from tasks.redis_url import store_url
+from tasks.store import Store, connect
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Two parked runs, a task of each that failed, and a Flower that has seen both."""
+
+    flower: Flower
+    store: Store
+    outputs: Path
+    tasks: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def scene(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("monitor")
+    store = Store(connect(store_url(valkey_url)))
+    store.redis.flushall()
+    worker = cpu_worker(valkey_url, folder)
+    flower = Flower(valkey_url, folder)
+    try:
+        tasks = {}
+        for run in ("first", "second"):
+            parked_run(folder / "outputs", store, valkey_url, run)
+            tasks[run] = failing_score(store, valkey_url, run)
+        for run, task in tasks.items():
+            eventually(lambda run=run: flower.run(run)["failed"], f"the task of {run} has failed")
+            eventually(lambda task=task: state(flower, task) == "FAILURE", f"Flower has seen {task} fail")
+        yield Scene(flower, store, folder / "outputs", tasks)
+    finally:
+        flower.stop()
+        worker.stop(10)
+
+
+def state(flower: Flower, task: str) -> str:
+    found = flower.client.get(f"/api/task/info/{task}")
+    return str(found.json()["state"]) if found.status_code == 200 else ""
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/tasks", "/workers", "/broker", "/metrics", "/api/runs", "/api/tasks"])
+def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> None:
+    assert scene.flower.stranger.get(path).status_code == 401
+    assert scene.flower.stranger.get(path, auth=("somebody", "a wrong password")).status_code == 401
+    assert scene.flower.client.get(path).status_code == 200
+
+
+def test_health_is_for_everybody(scene: Scene) -> None:
+    assert scene.flower.stranger.get("/healthcheck").text == "OK"
+
+
+def test_a_task_says_where_it_belongs_and_what_its_run_has_cost(scene: Scene) -> None:
+    row = scene.flower.row(scene.tasks["first"])
+    assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "individual 0")
+    assert row["args"] == "run=first generation=0 individual=0 phase=pre dispatch=1"
+    eventually(lambda: scene.flower.row(scene.tasks["first"])["retry"] == "now", "Retry is offered")
+    page = scene.flower.client.get(f"/task/{scene.tasks['first']}").text
+    assert f'action="/task/retry/{scene.tasks["first"]}"' in page
+    assert "$1.2500 for 7 calls" in page
+
+
+def test_the_runs_are_listed_with_cost_and_failures(scene: Scene) -> None:
+    told = scene.flower.run("second")
+    assert told["state"] == "parked"
+    assert (told["calls"], told["cost_usd"], told["may_retry"]) == (7, 1.25, True)
+    [failed] = told["failed"]
+    assert (failed["task"], failed["stage"], failed["node"]) == (scene.tasks["second"], "score", "g0_pop0")
+    page = scene.flower.client.get("/runs").text
+    assert 'data-run="second" data-state="parked"' in page
+    assert "$1.2500" in page
+    assert "score of g0_pop0" in page
+
+
+@pytest.mark.parametrize("path", ["/api/task/retry/", "/task/retry/", "/api/run/retry/", "/run/retry/"])
+def test_what_nobody_knows_is_not_found(scene: Scene, path: str) -> None:
+    answer = scene.flower.client.post(f"{path}nothing")
+    assert answer.status_code == 404
+    assert "nothing is known here" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/api/task/retry/{}", "/task/retry/{}"])
+def test_retry_is_for_those_who_have_the_password_and_is_a_post(scene: Scene, path: str) -> None:
+    address = path.format(scene.tasks["first"])
+    assert scene.flower.stranger.post(address).status_code == 401
+    for method in ("GET", "PUT", "DELETE"):
+        assert scene.flower.client.request(method, address).status_code == 405
+    assert scene.flower.run("first")["retry"] is None
+
+
+@pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}])
+def test_the_page_of_another_site_cannot_retry(scene: Scene, headers: dict[str, str]) -> None:
+    for path in ("/api/task/retry/{}", "/task/retry/{}"):
+        answer = scene.flower.client.post(path.format(scene.tasks["first"]), headers=headers)
+        assert answer.status_code == 403
+    assert scene.flower.run("first")["retry"] is None
+
+
+def test_flower_itself_sends_and_changes_nothing(scene: Scene) -> None:
+    for address in ("/api/task/send-task/cpu.score", "/api/task/apply/cpu.score", "/api/task/async-apply/cpu.score"):
+        assert scene.flower.client.post(address, json={"args": []}).status_code == 404
+    for address in ("/api/worker/shutdown/cpu", f"/api/task/revoke/{scene.tasks['first']}"):
+        assert scene.flower.client.post(address).status_code == 403
+
+
+def test_a_run_that_is_not_parked_is_refused(scene: Scene) -> None:
+    (scene.outputs / "second" / "answers.json").write_text("[]")
+    try:
+        answer = scene.flower.client.post(f"/api/task/retry/{scene.tasks['second']}")
+        assert (answer.status_code, answer.text) == (409, "run second is finished")
+    finally:
+        (scene.outputs / "second" / "answers.json").unlink()
+
+
+def test_retry_goes_on_with_the_run_and_sends_no_message_again(scene: Scene) -> None:
+    """The run's own retry is a process that holds the run's folder; with Flower it ends, and the history stays."""
+    flower, task = scene.flower, scene.tasks["first"]
+    accepted = flower.client.post(f"/api/task/retry/{task}")
+    assert (accepted.status_code, accepted.json()) == (202, {"run": "first", "retry": "started"})
+    eventually(lambda: flower.run("first")["state"] == "running", "the run is at work")
+    driver = next(p for p in psutil.Process(flower.process.pid).children(recursive=True) if "retry" in p.cmdline())
+    assert driver.cmdline()[-3:] == ["retry", str(scene.outputs / "first"), "--plain"]
+    assert "FLOWER_BASIC_AUTH" not in driver.environ()
+
+    again = flower.client.post(f"/task/retry/{task}")
+    assert again.status_code == 409
+    assert "run first is being retried from here already" in again.text
+    assert scene.store.dispatch("first", "g0_pop") == 1, "what failed was not sent again behind the run's back"
+
+    assert flower.stop() == 0
+    assert not driver.is_running()
+    flower.start()
+    assert state(flower, task) == "FAILURE"
+    assert flower.run("first")["state"] in ("parked", "stopped")
+
+
+def test_a_button_shows_the_runs(scene: Scene) -> None:
+    pressed = scene.flower.client.post("/run/retry/second", headers={"Origin": scene.flower.url})
+    assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
+    eventually(lambda: scene.flower.run("second")["retry"]["at_work"], "the run is at work")
+    assert "retried from here, at work" in scene.flower.client.get("/runs").text
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(scene: Scene, tmp_path: Path) -> None:
+    from flower_process import command, environment
+
+    port = scene.flower.url.rsplit(":", 1)[1]
+    done = subprocess.run(
+        [*command(), "--port", port, "--data", str(tmp_path / "data")],
+        env={**environment(), "WHETSTONE_REDIS_URL": "redis://127.0.0.1:1/0", "FLOWER_BASIC_AUTH": "ann:longenough"},
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"127.0.0.1:{port}: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
