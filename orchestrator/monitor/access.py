@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+
+from tasks.secret import SecretError, secret
 
 VARIABLE = "FLOWER_BASIC_AUTH"
-FILE_VARIABLE = "FLOWER_BASIC_AUTH_FILE"
 SHORTEST = 8  # characters of a password
 WANTED = "it holds USER:PASSWORD, several separated by commas, and there is no default"
 
@@ -20,13 +20,16 @@ def credentials(environment: Mapping[str, str]) -> list[str]:
 
     Raises: NoAccess.
     """
-    source, text = _given(environment)
+    try:
+        text = secret(VARIABLE, environment)
+    except SecretError as error:
+        raise NoAccess(str(error)) from None
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
-        raise NoAccess(f"{source} is empty: {WANTED}")
+        raise NoAccess(f"neither {VARIABLE} nor {VARIABLE}_FILE says who may look: {WANTED}")
     for number, pair in enumerate(found, 1):
         user, colon, password = pair.partition(":")
-        which = source if len(found) == 1 else f"entry {number} of {source}"
+        which = VARIABLE if len(found) == 1 else f"entry {number} of {VARIABLE}"
         if not user or not colon:
             raise NoAccess(f"{which} has no user name and password: {WANTED}")
         if len(password) < SHORTEST:
@@ -34,14 +37,3 @@ def credentials(environment: Mapping[str, str]) -> list[str]:
         if not pair.isascii() or not pair.isprintable():
             raise NoAccess(f"{which} has characters that a browser does not send: letters, digits and signs of ASCII")
     return found
-
-
-def _given(environment: Mapping[str, str]) -> tuple[str, str]:
-    if VARIABLE in environment:
-        return VARIABLE, environment[VARIABLE]
-    if not (name := environment.get(FILE_VARIABLE)):
-        raise NoAccess(f"neither {VARIABLE} nor {FILE_VARIABLE} is set: {WANTED}")
-    try:
-        return name, Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NoAccess(f"{FILE_VARIABLE}: {name} cannot be read: {error}") from None

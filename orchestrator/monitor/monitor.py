@@ -6,13 +6,18 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
 from tornado.ioloop import IOLoop
 
-from orchestrator.monitor.deciding import Refused, Seen, check_run, may_retry, run_of_task
+from orchestrator.dispatch.failures import NoSuchTask
+from orchestrator.dispatch.retrying import retry_failed
+from orchestrator.monitor.deciding import Refused, Seen, Way, may_retry, run_of_task, way_on
 from orchestrator.monitor.retries import Retries
 from orchestrator.monitor.survey import RunView, survey
 from tasks.shown import read
@@ -23,8 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Monitor:
-    """`seen` tells what Flower has seen of a task.  All but `survey` happens in the loop's thread."""
+    """`seen` tells what Flower has seen of a task.  What asks the farm runs in `executor`, all else in the loop."""
 
+    app: Celery
     outputs: Path
     store: Store
     retries: Retries
@@ -52,22 +58,40 @@ class Monitor:
     async def retry_task(self, task: str) -> str:
         """Have the task's run go on; returns the run's id.  Raises: Refused."""
         await self.refresh()
-        return self._retry(run_of_task(task, self._seen(task), self.views))
+        return await self._retry(run_of_task(task, self._seen(task), self.views), [task])
 
     async def retry_run(self, run: str) -> str:
-        """Have a run go on; returns its id.  Raises: Refused."""
+        """Have a run go on with all that failed in it; returns its id.  Raises: Refused."""
         await self.refresh()
-        return self._retry(run)
+        return await self._retry(run, [])
 
-    def _retry(self, run: str) -> str:
-        view = check_run(run, self.views, self.retries.at_work())
-        assert view.standing is not None, "checked"
+    async def _retry(self, run: str, tasks: list[str]) -> str:
+        if way_on(run, self.views, self.retries.at_work()) is Way.DISPATCH:
+            await self._dispatch(run, tasks)
+        else:
+            self._drive(run)
+        log.info("run=%s retried", run)
+        await self.refresh()
+        return run
+
+    def _drive(self, run: str) -> None:
+        standing = self.views[run].standing
+        assert standing is not None, "a run that we may drive has a folder"
         try:
-            self.retries.start(run, Path(view.standing.folder))
+            self.retries.start(run, Path(standing.folder))
         except OSError as error:
             raise Refused(503, f"orchestrator retry could not be started: {error}") from None
-        log.info("run=%s retried", run)
-        return run
+
+    async def _dispatch(self, run: str, tasks: list[str]) -> None:
+        again = partial(retry_failed, self.app, self.store, run, tasks)
+        try:
+            sent = await IOLoop.current().run_in_executor(self.executor, again)
+        except NoSuchTask:
+            sent = []
+        except (redis.RedisError, OperationalError) as error:
+            raise Refused(503, f"the farm does not answer: {error}") from None
+        if not sent:
+            raise Refused(409, f"run {run} has been retried meanwhile")
 
     def _seen(self, task: str) -> Seen | None:
         found = self.seen(task)

@@ -35,6 +35,7 @@ class Retries:
     logs: Path
     environment: Mapping[str, str]
     _processes: dict[str, ChildProcess] = field(default_factory=dict)
+    _started: dict[str, float] = field(default_factory=dict)
 
     def start(self, run: str, folder: Path) -> None:
         """Go on with a run that nobody drives.  Raises: OSError when no process can be started."""
@@ -42,12 +43,14 @@ class Retries:
         log = self.logs / f"{run}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} orchestrator retry {folder}\n")
+        self._started[run] = time.time()
         process = ChildProcess(Command(f"retry {run}", argv, log, self.environment))
         process.start()
         self._processes[run] = process
 
-    def at_work(self) -> set[str]:
-        return {run for run, process in self._processes.items() if process.alive}
+    def at_work(self) -> dict[str, float]:
+        """The runs that are driven from here, and since when, in seconds of the epoch."""
+        return {run: self._started[run] for run, process in self._processes.items() if process.alive}
 
     def view(self, run: str) -> RetryView | None:
         """None for a run that was not retried from here."""

@@ -16,6 +16,7 @@ from flower.urls import settings as flower_settings
 from flower.views.tasks import TASK_COLUMNS
 from tornado.ioloop import IOLoop, PeriodicCallback
 
+from orchestrator.dispatch.sender import make_sender
 from orchestrator.monitor.handlers import routes
 from orchestrator.monitor.monitor import Monitor
 from orchestrator.monitor.retries import Retries
@@ -23,7 +24,6 @@ from orchestrator.monitor.showing import COLUMNS, SHOWN, with_run
 from orchestrator.monitor.templates import Pages
 from tasks.redis_url import store_url
 from tasks.store import Store
-from workers.app import create_app
 
 log = logging.getLogger(__name__)
 SAVE_EVERY_MS = 5000  # what a kill may cost of the history
@@ -50,10 +50,11 @@ def serve(serving: Serving, environment: dict[str, str]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(serving)
-    app = Flower(capp=create_app(environment), options=options, template_loader=Pages(), **flower_settings)
+    farm = make_sender(serving.redis_url)
+    app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
     store = Store(redis.Redis.from_url(store_url(serving.redis_url), socket_timeout=STORE_TIMEOUT_S))
     retries = Retries(serving.data / "retries", environment)
-    monitor = Monitor(serving.outputs, store, retries, app.executor, app.events.state.tasks.get)
+    monitor = Monitor(farm, serving.outputs, store, retries, app.executor, app.events.state.tasks.get)
     options.format_task = lambda task: with_run(task, monitor)
     app.add_handlers(".*", routes(monitor))
     port = app.start_http_server()

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.dispatch.failures import Failed
+from orchestrator.monitor.deciding import Refused, Seen, run_of_task
 from orchestrator.monitor.monitor import Monitor
 from orchestrator.monitor.retries import RetryView
-from orchestrator.monitor.survey import FailedTask, RunView
+from orchestrator.monitor.survey import RunView
 from tasks.shown import read
 
 COLUMNS = {"run": "Run", "generation": "Generation", "individual": "Individual", "retry": "Retry"}
@@ -37,9 +39,12 @@ def _retry(task: Any, view: RunView | None, monitor: Monitor) -> str:
     """ "now", or why not in a few words."""
     if view is None:
         return ""
-    if all(failed.task != task.uuid for failed in view.failed) and view.state in ("running", "finished"):
-        return "went on since"
-    return "now" if monitor.may_retry(view.run) else "when the run has parked"
+    seen = Seen(task.name or "", task.state, view.run)
+    try:
+        run_of_task(task.uuid, seen, monitor.views)
+    except Refused:
+        return "retried since"
+    return "now" if monitor.may_retry(view.run) else "at work"
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Row:
     calls: str
     tokens: str
     cost: str
-    failed: tuple[FailedTask, ...]
+    failed: tuple[Failed, ...]
     may_retry: bool
     retry: RetryView | None
 

@@ -8,23 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from orchestrator.dispatch.failures import Failed, failed_tasks
 from orchestrator.output import OutputError, run_id_of
 from orchestrator.runs.standing import Standing, find_runs, is_held, standing_of
-from tasks.plan import Phase
 from tasks.store import Store
 
 _FILES = ("config", "history.jsonl", "answers.json", "parked.json")  # what a standing is read from
-
-
-@dataclass(frozen=True)
-class FailedTask:
-    """A task that gave up, in the latest dispatch of its plan."""
-
-    task: str
-    node: str
-    stage: str
-    error: str
-    tries: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +25,7 @@ class RunView:
     calls: int
     tokens: int
     cost_usd: float
-    failed: tuple[FailedTask, ...]
+    failed: tuple[Failed, ...]
 
     @property
     def state(self) -> str:
@@ -50,19 +39,6 @@ def survey(outputs: Path, store: Store) -> dict[str, RunView]:
     return {run: _view(run, standings.get(run), store, run in known) for run in sorted(known | set(standings))}
 
 
-def failed_tasks(store: Store, run: str) -> tuple[FailedTask, ...]:
-    """What gave up in the latest dispatch of each of the run's plans, and has not been dispatched anew since."""
-    found = []
-    for name in store.plan_names(run):
-        plan, dispatch = store.plan(run, name), store.dispatch(run, name)
-        for field, record in store.stages(run, name).items():
-            if field.endswith(":failed") and record["dispatch"] == dispatch:
-                phase: Phase = record["phase"]
-                node = plan.node(int(field.split(":")[0]), phase)
-                found.append(FailedTask(record["task"], node, record["stage"], record["error"], record["tries"]))
-    return tuple(found)
-
-
 def _view(run: str, standing: Standing | None, store: Store, known: bool) -> RunView:
     usage: Mapping[str, float] = store.usage(run)
     if not usage and standing:
@@ -73,7 +49,7 @@ def _view(run: str, standing: Standing | None, store: Store, known: bool) -> Run
         calls=int(usage.get("requests", 0)),
         tokens=int(usage.get("target", 0)),
         cost_usd=usage.get("cost_usd", 0.0),
-        failed=failed_tasks(store, run) if known else (),
+        failed=tuple(failed_tasks(store, run)) if known else (),
     )
 
 

@@ -92,9 +92,7 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     settings = load_settings(ROOT / "configs" / "embedded.config", overrides)
     write_config(settings, folder / "config")
     (folder / "run.json").write_text(f'{{"id": "{run}"}}')
-    (folder / "parked.json").write_text(
-        '{"reason": "", "failures": [{"stage": "score", "node": "g0_pop0", "error": "LookupError: nothing"}]}'
-    )
+    (folder / "parked.json").write_text('{"reason": "score of g0_pop0 failed", "failures": []}')
     store.put_run(make_run(settings, run))
     store.put_plan(run, Plan("g0_pop", 0, (Member(0, (0.0,) * DIMENSIONS),)))
     store.add_usage(run, {"requests": 7, "cost_usd": 1.25})

@@ -21,8 +21,8 @@ def test_user_and_password_come_from_the_environment_or_from_a_file(tmp_path: Pa
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "neither FLOWER_BASIC_AUTH nor FLOWER_BASIC_AUTH_FILE is set"),
-        ({"FLOWER_BASIC_AUTH": ""}, "FLOWER_BASIC_AUTH is empty"),
+        ({}, "neither FLOWER_BASIC_AUTH nor FLOWER_BASIC_AUTH_FILE"),
+        ({"FLOWER_BASIC_AUTH": " , "}, "neither FLOWER_BASIC_AUTH nor FLOWER_BASIC_AUTH_FILE"),
         ({"FLOWER_BASIC_AUTH": "admin"}, "no user name and password"),
         ({"FLOWER_BASIC_AUTH": ":longenough"}, "no user name and password"),
         ({"FLOWER_BASIC_AUTH": "admin:admin"}, "shorter than 8 characters"),
@@ -43,7 +43,6 @@ def test_what_lets_nobody_in_is_told_without_telling_the_password(given: dict[st
     ("given", "told"),
     [
         ({}, "FLOWER_BASIC_AUTH"),
-        ({"FLOWER_BASIC_AUTH": "ann:longenough"}, "WHETSTONE_REDIS_URL is not set"),
         (
             {"FLOWER_BASIC_AUTH": "ann:longenough", "WHETSTONE_REDIS_URL": "http://x"},
             "WHETSTONE_REDIS_URL: not a redis",

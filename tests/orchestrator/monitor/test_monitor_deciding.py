@@ -7,20 +7,21 @@ from typing import Literal
 
 import pytest
 
-from orchestrator.monitor.deciding import Refused, Seen, check_run, may_retry, run_of_task
-from orchestrator.monitor.survey import FailedTask, RunView
+from orchestrator.dispatch.failures import Failed
+from orchestrator.monitor.deciding import Refused, Seen, Way, may_retry, run_of_task, way_on
+from orchestrator.monitor.survey import RunView
 from orchestrator.runs.standing import Standing
 
-FAILED = FailedTask("t1", "g2_child3_mut", "reflect", "CallError: 500", 1)
+FAILED = Failed("g2_child", 2, 3, "g2_child3_mut", "reflect", "CallError: 500", "t1", 1, 100.0, "")
 
 
-def view(state: Literal["running", "stopped", "parked", "finished"] = "parked") -> RunView:
-    standing = Standing("demo", "outputs/demo", state, 2, 8, 0.5, 0.6, 20.0, 0.9, 1000, 40, 0.5, ())
-    return RunView("demo", standing, 40, 1000, 0.5, (FAILED,) if state == "parked" else ())
+def view(state: Literal["running", "stopped", "parked", "finished"] = "parked", *failed: Failed) -> RunView:
+    standing = Standing("demo", "outputs/demo", state, 2, 8, 0.5, 0.6, 20.0, 0.9, 1000, 40, 0.5, "", ())
+    return RunView("demo", standing, 40, 1000, 0.5, failed)
 
 
 def test_a_failed_task_belongs_to_the_run_that_records_it() -> None:
-    assert run_of_task("t1", None, {"demo": view()}) == "demo"
+    assert run_of_task("t1", None, {"demo": view("parked", FAILED)}) == "demo"
 
 
 def test_a_failed_task_without_a_record_belongs_to_the_run_that_it_names() -> None:
@@ -32,7 +33,7 @@ def test_a_failed_task_without_a_record_belongs_to_the_run_that_it_names() -> No
     [
         (None, 404, "no task t2 is known"),
         (Seen("openai.reflect", "STARTED", "demo"), 409, "has not failed: it is STARTED"),
-        (Seen("openai.reflect", "FAILURE", "demo"), 409, "run demo has gone on since"),
+        (Seen("openai.reflect", "FAILURE", "demo"), 409, "retried already; run demo has gone on since"),
         (Seen("celery.chain", "FAILURE", ""), 409, "does not belong to a run"),
     ],
 )
@@ -42,25 +43,32 @@ def test_other_tasks_are_refused(seen: Seen | None, status: int, told: str) -> N
     assert refused.value.status == status
 
 
-def test_a_parked_and_a_stopped_run_may_go_on() -> None:
+def test_a_run_that_nobody_drives_is_driven_from_here() -> None:
     for state in ("parked", "stopped"):
-        assert check_run("demo", {"demo": view(state)}, ()).run == "demo"
-        assert may_retry("demo", {"demo": view(state)}, ())
+        assert way_on("demo", {"demo": view(state)}, {}) is Way.DRIVE
+        assert may_retry("demo", {"demo": view(state)}, {})
+
+
+def test_what_failed_in_a_run_at_work_is_dispatched_for_its_driver() -> None:
+    assert way_on("demo", {"demo": view("running", FAILED)}, {}) is Way.DISPATCH
+    assert way_on("demo", {"demo": view("running", FAILED)}, {"demo": 99.0}) is Way.DISPATCH
+    assert way_on("demo", {"demo": dataclasses.replace(view("parked", FAILED), standing=None)}, {}) is Way.DISPATCH
 
 
 @pytest.mark.parametrize(
-    ("found", "at_work", "status", "told"),
+    ("found", "ours", "status", "told"),
     [
-        (None, (), 404, "no run demo is known"),
-        (view("running"), (), 409, "is at work"),
-        (view("finished"), (), 409, "is finished"),
-        (view("parked"), ("demo",), 409, "is being retried from here already"),
-        (dataclasses.replace(view(), standing=None), (), 409, "output folder"),
+        (None, {}, 404, "no run demo is known"),
+        (view("running"), {}, 409, "is at work, and nothing of it has failed"),
+        (view("finished", FAILED), {}, 409, "is finished"),
+        (view("parked", FAILED), {"demo": 101.0}, 409, "is being retried from here already"),
+        (view("running", FAILED), {"demo": 101.0}, 409, "is being retried from here already"),
+        (dataclasses.replace(view(), standing=None), {}, 409, "output folder"),
     ],
 )
-def test_other_runs_are_refused(found: RunView | None, at_work: tuple[str, ...], status: int, told: str) -> None:
+def test_other_runs_are_refused(found: RunView | None, ours: dict[str, float], status: int, told: str) -> None:
     views = {"demo": found} if found else {}
     with pytest.raises(Refused, match=told) as refused:
-        check_run("demo", views, at_work)
+        way_on("demo", views, ours)
     assert refused.value.status == status
-    assert not may_retry("demo", views, at_work)
+    assert not may_retry("demo", views, ours)
