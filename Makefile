@@ -60,8 +60,13 @@ bench: models    ## run the benchmarks; results in benchmarks/results
 
 # The embedded farm listens on a private socket; `orchestrator farm status` knows where.
 flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://127.0.0.1:5555
-	@WHETSTONE_REDIS_URL="$$($(BIN)/orchestrator farm status --json | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["redis_url"] or "")')" \
-	    $(BIN)/celery --app workers.app flower --address=127.0.0.1 --port=5555
+	@url="$$($(BIN)/orchestrator farm status --json | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["redis_url"] or "")')"; \
+	    test -n "$$url" || { echo "make: no farm is up here; \`orchestrator farm up\` starts one" >&2; exit 1; }; \
+	    if [ -z "$$FLOWER_BASIC_AUTH$$FLOWER_BASIC_AUTH_FILE" ]; then \
+	        export FLOWER_BASIC_AUTH="whetstone:$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(12))')"; \
+	        echo "user name and password, until it ends: $$FLOWER_BASIC_AUTH"; \
+	    fi; \
+	    WHETSTONE_REDIS_URL="$$url" exec $(BIN)/orchestrator flower $(ARGS)
 
 long: models     ## the tests of whole collections and clusterings on the farm
 	$(BIN)/python -m pytest -m long --timeout 1800
