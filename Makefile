@@ -7,6 +7,8 @@ PYTHON ?= python3.11
 CONFIG ?= .config
 EVOLVE ?= configs/embedded.config
 COLLECT ?= configs/collect.yaml
+SEED    ?= 7
+FAULTS  ?= 200
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.whetstone
@@ -15,7 +17,7 @@ STAMP  := $(VENV)/.whetstone
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z ]+):[^#]*## /\1\t/' | expand -t 20
@@ -72,7 +74,10 @@ long: models     ## the tests of whole collections and clusterings on the farm
 	$(BIN)/python -m pytest -m long --timeout 1800
 
 faults: models   ## the long tests: kill the orchestrator at ten moments
-	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect.py --timeout 1800
+	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/chaos tests/e2e/test_collect.py --timeout 1800
+
+chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, an hour)
+	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

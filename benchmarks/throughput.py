@@ -60,8 +60,9 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
             started = time.perf_counter()
             work(plan)
             seconds[name].append(time.perf_counter() - started)
+        store.forget_plans(RUN.id, [plan.name])  # as a run does when a generation is in its output folder
+        delete_results(app, BARE)
         memory.append({**farm.resident_mb(), DATA: used_mb(store.redis)})
-    delete_results(app, BARE)
     kept = len(keys(databases) - before)
     delete_run(app, store, RUN.id)
     left = sorted(keys(databases) - before)

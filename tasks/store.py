@@ -128,6 +128,10 @@ class Store:
         prefix = _plan(run_id, "")
         return sorted(key.decode().removeprefix(prefix) for key in self.redis.scan_iter(match=prefix + "*", count=1000))
 
+    def forget_plans(self, run_id: str, names: Iterable[str]) -> None:
+        """Drop plans with all that their stages left: of a generation that is in the output folder, whole."""
+        self.redis.unlink(*(_plan(run_id, name) for name in names))
+
     def next_dispatch(self, run_id: str, name: str) -> int:
         """The number of a new dispatch of a plan; tasks of an earlier one step aside from here on."""
         return self.redis.hincrby(_plan(run_id, name), "dispatch", 1)

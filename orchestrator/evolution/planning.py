@@ -21,6 +21,11 @@ def generator(seed: int, generation: int) -> random.Random:
     return random.Random(f"whetstone {seed} {generation}")
 
 
+def plan_names(generation: int) -> tuple[str, str]:
+    """The names of a generation's two plans: its population, and its offspring."""
+    return f"g{generation}_pop", f"g{generation}_child"
+
+
 def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
     """Evaluate those of the population that have no valid fitness, under their positions."""
     members = tuple(
@@ -28,7 +33,7 @@ def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
         for index, individual in enumerate(population)
         if not individual.fitness.valid
     )
-    return Plan(f"g{generation}_pop", generation, members)
+    return Plan(plan_names(generation)[0], generation, members)
 
 
 def plan_offspring(
@@ -66,4 +71,4 @@ def plan_offspring(
                 parents=origin,
             )
         )
-    return Plan(f"g{generation}_child", generation, tuple(members)), children
+    return Plan(plan_names(generation)[1], generation, tuple(members)), children

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
 from orchestrator.evolution.loop import evolve
+from orchestrator.evolution.planning import plan_names
 from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.runs import prepare
@@ -133,6 +134,7 @@ class Session:
         started = time.monotonic()
         for generation in evolve(state, genetics, evaluate, recorder.tree):
             recorder.record(generation, time.monotonic() - started)
+            store.forget_plans(run_id, plan_names(generation.generation))
             watcher.standing.follow(recorder.history)
             started, state = time.monotonic(), generation.state
         return self._finish(farm, evaluate, watcher, recorder, genetics, examples, state)

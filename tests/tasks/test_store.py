@@ -75,6 +75,13 @@ def test_the_first_record_of_a_stage_stands(store: Store) -> None:
     assert store.stage("r", PLAN.name, "0:pre:score") == {"fitness": 1.0}
 
 
+def test_plans_that_are_recorded_elsewhere_are_dropped_whole(store: Store) -> None:
+    store.put_plan("r", PLAN)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
+    store.forget_plans("r", ["g0_pop", PLAN.name])
+    assert store.redis.keys("*") == []
+
+
 def test_failures_are_forgotten_by_the_next_dispatch(store: Store) -> None:
     store.put_plan("r", PLAN)
     assert store.next_dispatch("r", PLAN.name) == 1

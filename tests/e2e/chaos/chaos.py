@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -16,10 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaos_plan import SHARES, Fault, faults
-from chaos_run import Report, disturb
+from chaos_run import FAULTS_OF_A_RUN, Report, disturb
 from chaos_scene import Scene
 from figures import table, write
 from workplace import Workplace
+
+# Room for ten faults: small, but not so small that a run has ended after four.
+LONGER = {"POPULATION_SIZE": "4", "NGEN": "3"}
 
 
 def main() -> None:
@@ -28,6 +32,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no further run after so long")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the run under way is cleared
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     if not chaos(folder, options.seed, options.faults, options.minutes):
         sys.exit(f"what was left of the runs that went wrong is in {folder}")
@@ -37,7 +42,7 @@ def main() -> None:
 def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
     """Run after run until all faults have happened.  Whether every run was as it should be."""
     started = time.monotonic()
-    undisturbed = Workplace(folder / "undisturbed")
+    undisturbed = Workplace(folder / "undisturbed", dict(LONGER))
     undisturbed.folder.mkdir()
     done = undisturbed.run()
     if done.returncode:
@@ -51,8 +56,8 @@ def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
 
 
 def one_run(folder: Path, number: int, deck: deque[Fault], state: str, sockets: Path) -> Report:
-    disk = any(fault.kind == "disk full" for fault in list(deck)[:8])
-    scene = Scene(folder, outside_endpoint=number % 2 == 1, small_disk=disk)
+    disk = any(fault.kind == "disk full" for fault in list(deck)[:FAULTS_OF_A_RUN])
+    scene = Scene(folder, LONGER, outside_endpoint=number % 2 == 1, small_disk=disk)
     try:
         report = disturb(folder.name, scene, deck, state, sockets)
     finally:

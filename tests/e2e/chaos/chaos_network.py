@@ -32,6 +32,7 @@ class Line:
         self._thread = threading.Thread(target=self._loop.run_forever, name="line", daemon=True)
         self._thread.start()
         self._server = self._do(self._listen())
+        self._inode = front.stat().st_ino if isinstance(front, Path) else 0
 
     @property
     def port(self) -> int:
@@ -49,6 +50,9 @@ class Line:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        # A server that was started meanwhile may have bound the path anew; ours goes.
+        if isinstance(self.front, Path) and self.front.exists() and self.front.stat().st_ino == self._inode:
+            self.front.unlink()
 
     def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

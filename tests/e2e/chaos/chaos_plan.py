@@ -47,7 +47,6 @@ VICTIMS: Mapping[Kind, tuple[str, ...]] = {
     "invalid JSON": ("endpoint",),
     "hung target": ("target",),
 }  # fmt: skip
-FAULTS_OF_A_RUN = 8
 MOST_CALLS_BETWEEN = 5
 SHORTEST_S, LONGEST_S = 1.0, 12.0  # of what lasts; a task is given away after 10 s of silence
 

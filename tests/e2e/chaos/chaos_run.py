@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos_faults import inflict
-from chaos_plan import FAULTS_OF_A_RUN, Fault
+from chaos_plan import Fault
 from chaos_scene import LOGS, Scene, until
 
+FAULTS_OF_A_RUN = 10
 ENDED, STOPPED, PARKED = 0, 2, 3
 CALL_S = 240.0  # for the next answered call, on a machine that has other work
 END_S = 600.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from workers.embedded.valkey import socket_path
 from workers.loopback import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-OPTIONS = {"TARGET_TIMEOUT_S": "15", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
+PATIENCE = {"TARGET_TIMEOUT_S": "15", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
 DISK_KB = 4096
 PAUSE_S = 0.05
 
@@ -73,9 +72,11 @@ class Endpoint:
 class Scene:
     """A workplace whose orchestrator is started, watched and started again, with all that the faults need."""
 
-    def __init__(self, folder: Path, *, outside_endpoint: bool, small_disk: bool) -> None:
+    def __init__(
+        self, folder: Path, options: Mapping[str, str], *, outside_endpoint: bool = False, small_disk: bool = False
+    ) -> None:
         folder.mkdir(parents=True)
-        self.place = Workplace(folder, dict(OPTIONS))
+        self.place = Workplace(folder, {**PATIENCE, **options})
         self.process: subprocess.Popen[str] | None = None
         self.said: list[str] = []
         self.small_disk = small_disk and mount(self.place.output)
@@ -230,7 +231,3 @@ def send(process: psutil.Process, number: signal.Signals) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0

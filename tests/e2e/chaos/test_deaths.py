@@ -1,0 +1,46 @@
+"""Every kind of process of the farm is killed in mid-generation; the run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from chaos_plan import Fault
+from chaos_run import disturb
+from chaos_scene import Scene
+from workplace import Workplace
+
+VICTIMS = ("gpu", "openai", "cpu", "pool child", "target", "valkey", "endpoint")
+
+
+def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Path) -> None:
+    deck = deque(Fault("kill -9", victim, after=1, seconds=0.0) for victim in VICTIMS)
+    scene = Scene(tmp_path / "run", {})
+    try:
+        report = disturb("run", scene, deck, undisturbed.state(), tmp_path)
+    finally:
+        scene.close()
+    assert report.problems == []
+    assert report.sessions == {"ended": 1}
+    assert len(report.faults) + len(deck) == len(VICTIMS)
+
+
+def test_a_killed_supervisor_ends_the_run_with_a_reason_and_the_next_start_clears(
+    undisturbed: Workplace, tmp_path: Path
+) -> None:
+    # Of two kinds more in passing: a connection that is cut, and replies that the reflector and the judge cannot use
+    deck = deque(
+        [
+            Fault("connection cut", "valkey", after=1, seconds=1.0),
+            Fault("500s", "endpoint", after=1, seconds=0.0),
+            Fault("kill -9", "supervisor", after=1, seconds=0.0),
+        ]
+    )
+    scene = Scene(tmp_path / "run", {})
+    try:
+        report = disturb("run", scene, deck, undisturbed.state(), tmp_path)
+    finally:
+        scene.close()
+    assert report.problems == []
+    assert report.sessions["stopped"] == 1
+    assert "ended" in report.reasons[0] or "went away" in report.reasons[0]
