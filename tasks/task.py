@@ -6,7 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from billiard.exceptions import WorkerLostError
 from celery import Task
+from celery.signals import task_failure
 
 from tasks import context
 
@@ -53,3 +55,10 @@ class RecordedTask(FarmTask):
         }
         store.put_failure(place.run, place.record, place.name, failure)
         store.wake(place.run)
+
+
+@task_failure.connect
+def record_lost(sender: Any, task_id: str, exception: Exception, args: Any, kwargs: Any, einfo: Any, **_: Any) -> None:
+    """A process that dies of its task each time cannot say so: after the last try its worker does."""
+    if isinstance(sender, RecordedTask) and isinstance(exception, WorkerLostError):
+        sender.on_failure(exception, task_id, args, kwargs, einfo)

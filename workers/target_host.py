@@ -34,7 +34,8 @@ DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
 RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
-HEALTH_S = 30.0  # SGLang's /health generates a token, perhaps among many
+# After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
+HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
 PAUSE_S = 0.2
 
 
@@ -44,6 +45,7 @@ class Launch:
 
     argv: tuple[str, ...]
     grace_s: float
+    health_s: float
 
 
 class LocalTargetHost:
@@ -104,7 +106,7 @@ class LocalTargetHost:
 
     def _running_elsewhere(self, target: Target) -> str:
         deadline = time.monotonic() + RUNNING_SERVER_S
-        while not is_healthy(target.url, HEALTH_S):
+        while not is_healthy(target.url, HEALTH_S[target.engine]):
             if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
         return target.url.rstrip("/")
@@ -118,7 +120,7 @@ class LocalTargetHost:
             start = [sys.executable, "-m", "workers.embedded.target", *options]
         else:
             start = [*shlex.split(target.command), "--model-path", model]
-        return Launch((*start, *shlex.split(target.args)), STOP_GRACE_S[target.engine])
+        return Launch((*start, *shlex.split(target.args)), STOP_GRACE_S[target.engine], HEALTH_S[target.engine])
 
     def _dtype(self, target: Target) -> str:
         # "auto" is left to the farm, and then to the server.
@@ -132,7 +134,7 @@ class LocalTargetHost:
         server = ChildProcess(Command("target", argv, log, self._server_environment()), self._records)
         try:
             self._starter.submit(server.start).result()
-            server.wait_ready(lambda: is_healthy(url, HEALTH_S), ready_timeout_s, self._closing)
+            server.wait_ready(lambda: is_healthy(url, launch.health_s), ready_timeout_s, self._closing)
         except (ProcessFailed, OSError) as error:
             server.stop(launch.grace_s)
             raise TargetUnavailable(f"the target server did not start: {error}") from error
@@ -143,7 +145,9 @@ class LocalTargetHost:
 
     def _serves(self) -> bool:
         # A server may have lost the part of it that computes and still be there.
-        return self._server is not None and self._server.alive and is_healthy(self._url, HEALTH_S)
+        if self._server is None or self._launch is None or not self._server.alive:
+            return False
+        return is_healthy(self._url, self._launch.health_s)
 
     def _stop_server(self) -> None:
         if self._server is not None and self._launch is not None:

@@ -10,6 +10,7 @@ import redis
 from celery import shared_task
 
 from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.task import Place, RecordedTask
 
 PAUSE_S = 0.02
 
@@ -51,6 +52,21 @@ def hold_on_cpu(name: str) -> str:
 @shared_task(name="cpu.kill", max_retries=1)
 def kill_own_process() -> None:
     """A task that always takes its process with it."""
+    os.kill(os.getpid(), 9)
+
+
+class Recorded(RecordedTask):
+    """Its failure belongs under its only argument in the record "plan" of the run "run"."""
+
+    abstract = True
+    max_retries = 1
+
+    def place(self, name: str) -> Place:
+        return Place("run", "plan", name, {})
+
+
+@shared_task(name="cpu.kill_recorded", base=Recorded)
+def kill_own_process_on_record(name: str) -> None:
     os.kill(os.getpid(), 9)
 
 

@@ -9,7 +9,8 @@ from celery import Celery
 from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
-from tasks.redis_url import broker_url
+from tasks.redis_url import broker_url, store_url
+from tasks.store import Store, connect
 from workers.lease import held_messages
 from workers.queues import QueueName
 
@@ -107,6 +108,18 @@ def test_a_task_that_always_kills_its_process_ends(bench: Bench) -> None:
     with pytest.raises(Exception, match=r"Worker exited prematurely|SIGKILL"):
         result.get(timeout=30)
     assert result.state == "FAILURE"
+
+
+def test_a_process_that_dies_of_its_task_each_time_is_on_record(bench: Bench) -> None:
+    # Given a task of a run whose process dies of it, each time
+    bench.start_worker("cpu")
+    store = Store(connect(store_url(bench.url)))
+    bench.app.send_task("cpu.kill_recorded", ("0",))
+    # When it has been tried again as often as it may, then whoever waits for the run finds why
+    until(lambda: store.stages("run", "plan"))
+    failure = store.stages("run", "plan")["0:failed"]
+    assert failure["error"].startswith("WorkerLostError: ")
+    assert failure["tries"] == 2
 
 
 def test_a_sender_outlives_a_restart_of_the_broker(bench: Bench) -> None:
