@@ -7,6 +7,8 @@ no answered call may be repeated more often than the faults explain, and no proc
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import shutil
 import signal
 import sys
@@ -14,14 +16,16 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chaos_plan import SHARES, Fault, faults
 from chaos_run import FAULTS_OF_A_RUN, Report, disturb
-from chaos_scene import Scene
+from chaos_scene import Scene, unmount
 from figures import table, write
 from workplace import Workplace
 
+LANES = 2
 # Room for ten faults: small, but not so small that a run has ended after four.
 LONGER = {"POPULATION_SIZE": "4", "NGEN": "3"}
 
@@ -32,11 +36,20 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no further run after so long")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the run under way is cleared
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: leave(folder, 128 + number))
     if not chaos(folder, options.seed, options.faults, options.minutes):
         sys.exit(f"what was left of the runs that went wrong is in {folder}")
     shutil.rmtree(folder)
+
+
+def leave(folder: Path, status: int) -> None:
+    """At once, with nothing left running."""
+    Workplace(folder).clear()
+    for output in folder.glob("*/output"):
+        unmount(output)
+    os._exit(status)
 
 
 def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
@@ -48,10 +61,19 @@ def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
     if done.returncode:
         raise SystemExit(f"the undisturbed run failed:\n{done.stdout}")
     print(f"the undisturbed run took {time.monotonic() - started:.0f} s", flush=True)
-    deck, reports = deque(faults(seed, count)), list[Report]()
-    while deck and time.monotonic() - started < 60 * minutes:
-        reports.append(one_run(folder / f"r{len(reports)}", len(reports), deck, undisturbed.state(), folder))
-        tell(reports[-1])
+    deck, numbers, state = deque(faults(seed, count)), itertools.count(), undisturbed.state()
+
+    def lane() -> list[Report]:
+        reports = []
+        while deck and time.monotonic() - started < 60 * minutes:
+            number = next(numbers)
+            reports.append(one_run(folder / f"run{number:03d}", number, deck, state, folder))
+            tell(reports[-1])
+        return reports
+
+    # Two at a time: much of a run is waiting, for a timeout or for somebody to come back.
+    with ThreadPoolExecutor(LANES) as lanes:
+        reports = [report for done in [lanes.submit(lane) for _ in range(LANES)] for report in done.result()]
     return summary(seed, count, reports, time.monotonic() - started)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +43,10 @@ def disturb(name: str, scene: Scene, deck: deque[Fault], expected_state: str, so
     `expected_state` is what `evolution_state.json` holds after a run that nobody disturbed.
     """
     report, started = Report(name), time.monotonic()
-    taken = deque(deck.popleft() for _ in range(min(FAULTS_OF_A_RUN, len(deck))))
+    taken: deque[Fault] = deque()
+    with suppress(IndexError):  # somebody else may draw at the same time
+        while len(taken) < FAULTS_OF_A_RUN:
+            taken.append(deck.popleft())
     scene.start()
     seen = 0
     while not report.problems:
