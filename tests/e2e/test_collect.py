@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from collecting import LOGS, Collecting, recompute
-from test_deaths import victim
-from workplace import ROOT, finish, start, wait_until
+from workplace import ROOT, finish, start, victim, wait_until
 
 from orchestrator.phase0.document import validate
 from tasks.dataset import load_examples

@@ -100,6 +100,32 @@ class Workplace:
                 continue
 
 
+def victim(place: Workplace, kind: str) -> psutil.Process | None:
+    """The process of the farm that plays this part now, if there is one."""
+    return next((process for process in place.processes() if plays(process, kind)), None)
+
+
+def plays(process: psutil.Process, kind: str) -> bool:
+    servers = {
+        "target": "workers.embedded.target",
+        "valkey": "valkey-server",
+        "endpoint": "workers.embedded.endpoint",
+        "supervisor": "workers.embedded.supervisor",
+    }
+    try:
+        line, parent = " ".join(process.cmdline()), process.parent()
+        above = " ".join(parent.cmdline()) if parent else ""
+    except psutil.Error:
+        return False
+    if "die_with_parent.py" in line:
+        return False  # it is about to become what we look for
+    if kind in servers:
+        return servers[kind] in line
+    queue = "cpu" if kind == "pool child" else kind
+    is_child = f"-m workers {queue}" in above
+    return f"-m workers {queue}" in line and is_child == (kind == "pool child")
+
+
 def environment() -> dict[str, str]:
     """Ours without what would send a test to the real OpenAI."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 from chaos_network import Line
-from workplace import ROOT, Workplace, environment
+from workplace import ROOT, Workplace, environment, victim
 
 from workers.embedded.valkey import socket_path
 from workers.loopback import free_port, is_healthy
@@ -156,7 +156,7 @@ class Scene:
             return None if self.ended or self.process is None else psutil.Process(self.process.pid)
         if kind == "endpoint" and self.endpoint is not None:
             return psutil.Process(self.endpoint.process.pid)
-        return next((p for p in self.place.processes() if plays(p, kind)), None)
+        return victim(self.place, kind)
 
     def socket(self) -> Path:
         return socket_path(self.place.farm)
@@ -182,27 +182,6 @@ class Scene:
                 return bool(reply.status == 200)
         except (urllib.error.URLError, OSError):
             return False
-
-
-def plays(process: psutil.Process, kind: str) -> bool:
-    servers = {
-        "target": "workers.embedded.target",
-        "valkey": "valkey-server",
-        "endpoint": "workers.embedded.endpoint",
-        "supervisor": "workers.embedded.supervisor",
-    }
-    try:
-        line, parent = " ".join(process.cmdline()), process.parent()
-        above = " ".join(parent.cmdline()) if parent else ""
-    except psutil.Error:
-        return False
-    if "die_with_parent.py" in line:
-        return False  # it is about to become what we look for
-    if kind in servers:
-        return servers[kind] in line
-    queue = "cpu" if kind == "pool child" else kind
-    is_child = f"-m workers {queue}" in above
-    return f"-m workers {queue}" in line and is_child == (kind == "pool child")
 
 
 def with_suppress(work: Callable[[], object]) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from chaos_plan import Fault
 from chaos_run import disturb
 from chaos_scene import Scene
-from workplace import Workplace
+from workplace import Workplace, victim
 
-VICTIMS = ("gpu", "openai", "cpu", "pool child", "target", "valkey", "endpoint")
+KINDS = ("gpu", "openai", "cpu", "pool child", "target", "valkey", "endpoint")
 
 
 def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Path) -> None:
-    deck = deque(Fault("kill -9", victim, after=1, seconds=0.0) for victim in VICTIMS)
+    deck = deque(Fault("kill -9", kind, after=1, seconds=0.0) for kind in KINDS)
     scene = Scene(tmp_path / "run", {})
     try:
         report = disturb("run", scene, deck, undisturbed.state(), tmp_path)
@@ -22,13 +22,13 @@ def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Pat
         scene.close()
     assert report.problems == []
     assert report.sessions == {"ended": 1}
-    assert len(report.faults) + len(deck) == len(VICTIMS)
+    assert len(report.faults) + len(deck) == len(KINDS)
 
 
 def test_a_killed_supervisor_ends_the_run_with_a_reason_and_the_next_start_clears(
     undisturbed: Workplace, tmp_path: Path
 ) -> None:
-    # Of two kinds more in passing: a connection that is cut, and replies that the reflector and the judge cannot use
+    # And two kinds of fault more in passing: a connection that is cut, and an endpoint that fails
     deck = deque(
         [
             Fault("connection cut", "valkey", after=1, seconds=1.0),
@@ -39,6 +39,7 @@ def test_a_killed_supervisor_ends_the_run_with_a_reason_and_the_next_start_clear
     scene = Scene(tmp_path / "run", {})
     try:
         report = disturb("run", scene, deck, undisturbed.state(), tmp_path)
+        assert victim(scene.place, "supervisor") is None
     finally:
         scene.close()
     assert report.problems == []
