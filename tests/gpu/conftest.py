@@ -27,7 +27,7 @@ from workers.target_host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
-ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.2"
+ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --max-total-tokens 200000"
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
 
@@ -77,8 +77,7 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     template = "Context:\n{context}\n\nQuestion:\n{query}"
     prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
 
-    def start(name: str, arguments: str) -> Server:
-        folder = tmp_path_factory.mktemp(name)
+    def start(folder: Path, arguments: str) -> Server:
         host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
         target = Target(
@@ -86,12 +85,13 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
             "cuda", "auto", 300, 120, 64, system, template, Sampling(64, 0.0, 1.0, 1),
         )  # fmt: skip
         server = Server(host, target, prompts, labels, tuple(sorted(ends)))
-        print(f"{name}: {server.url}")
+        print(f"{folder.name}: {server.url}")
         return server
 
     wanted = {"plain": "", "deterministic": "--enable-deterministic-inference"}
+    folders = [tmp_path_factory.mktemp(name) for name in wanted]
     with ThreadPoolExecutor() as pool:
-        found = dict(zip(wanted, pool.map(start, wanted, wanted.values()), strict=True))
+        found = dict(zip(wanted, pool.map(start, folders, wanted.values()), strict=True))
     yield found
     for server in found.values():
         server.host.close()
