@@ -32,6 +32,7 @@ from workers.process import ChildProcess, Command, ProcessFailed
 EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
+CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
 STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
 RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
 # After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
@@ -93,6 +94,9 @@ class LocalTargetHost:
 
     def embedder(self, name: str) -> str:
         return str(models.embedded_embedder()) if name == EMBEDDED else name
+
+    def clusters_folder(self, folder: str) -> str:
+        return self._environment.get(CLUSTERS_VARIABLE) or folder
 
     def stop(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from celery import shared_task
@@ -26,10 +27,11 @@ def cluster_task(run: str) -> str:
         store.put_fact(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
         store.wake(run)
 
+    clusters = dataclasses.replace(settings.clusters, folder=here.clusters_folder(settings.clusters.folder))
     with claim(store.redis, f"{run}:cluster"):
         folder = run_clustering(
             here.model_folder(settings.target),
-            settings.clusters,
+            clusters,
             here.embedder(settings.clusters.embedder),
             progress,
         )

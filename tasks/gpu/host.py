@@ -36,6 +36,9 @@ class TargetHost(Protocol):
     def embedder(self, name: str) -> str:
         """What to load the sentence-transformers model called `name` from: a folder, or an id of Hugging Face."""
 
+    def clusters_folder(self, folder: str) -> str:
+        """Where clusterings are kept on this machine, when a run that may come from another keeps them in `folder`."""
+
     def stop(self) -> None:
         """Stop the server, where one runs: its memory is free on return. The next `serve` starts it again."""
 

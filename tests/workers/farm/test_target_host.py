@@ -133,3 +133,13 @@ def test_a_killed_worker_leaves_no_server(bench: Bench) -> None:
     server = told(bench.app.send_task("gpu.serve", (TINY_SERVER,)).get(timeout=30))
     os.kill(worker.pid or 0, signal.SIGKILL)
     until(lambda: not lives(server["pid"]))
+
+
+def test_clusterings_are_kept_where_this_machine_keeps_them(host: LocalTargetHost, tmp_path: Path) -> None:
+    # A run may come from another machine, with a folder that is not here.
+    own = LocalTargetHost(tmp_path / "own", "gpu", {"WHETSTONE_CLUSTERS": "/kept/here"})
+    try:
+        assert own.clusters_folder("/home/somebody/outputs/clusters") == "/kept/here"
+        assert host.clusters_folder("outputs/clusters") == "outputs/clusters"
+    finally:
+        own.close()
