@@ -17,10 +17,10 @@ STAMP  := $(VENV)/.whetstone
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos secrets up down k8s clean
 
 help:            ## say what can be made
-	@grep -hE '^[a-z ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z ]+):[^#]*## /\1\t/' | expand -t 20
+	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
 
 # Plain pip finds a CPU build of torch where one is offered; uv and poetry look elsewhere.
 $(STAMP): pyproject.toml constraints.txt
@@ -78,6 +78,24 @@ faults: models   ## the long tests: kill the orchestrator at ten moments
 
 chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
+
+# The old compose is a program of its own.
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+PROFILE ?= cpu
+
+secrets:         ## make the passwords and the .env that the compose file needs
+	@ops/secrets.sh
+
+up: secrets      ## start a farm in containers (PROFILE=cpu, gpu, gpu-2 ...)
+	@$(COMPOSE) --profile $(PROFILE) up --detach --build
+
+down:            ## stop it; runs, history and models stay
+	@$(COMPOSE) --profile $(PROFILE) down
+
+k8s: $(STAMP)    ## check the Kubernetes manifests against the schemas of Kubernetes and KEDA
+	@$(BIN)/python -c 'import kubernetes_validate' 2>/dev/null || \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[k8s]'
+	@$(BIN)/python ops/k8s/check.py
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

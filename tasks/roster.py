@@ -38,6 +38,9 @@ class Roster:
         texts = cast("list[bytes | None]", self.redis.mget(keys)) if keys else []
         return [json.loads(text) for text in texts if text is not None]
 
+    def told_lately(self, worker: str) -> bool:
+        return bool(self.redis.exists(PREFIX + worker))
+
     def pause(self, name: str) -> None:
         """Remember that a queue or a worker is paused; the first time stands."""
         self.redis.hsetnx(PAUSED, name, str(time.time()))

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from orchestrator.commands import common
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.redis_url import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 
 DESCRIPTION = """\
 Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks, which run, generation and child each task
@@ -39,11 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
     environment = dict(os.environ)
     try:
         allowed = credentials(environment)
-        url = environment.get(ENVIRONMENT_VARIABLE) or ""
-        if not url:
+        if not environment.get(ENVIRONMENT_VARIABLE):
             return common.fail(
                 common.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
             )
+        url = redis_url_of(environment)
         store_url(url)
     except NoAccess as error:
         return common.fail(common.WRONG, str(error))

