@@ -8,6 +8,7 @@
     whetstone:run:<id>:tries               hash: record:name:task -> how often that failed, in all dispatches
     whetstone:run:<id>:usage               hash: counters of calls, tokens and money
     whetstone:run:<id>:answerers           set: [role, name], who answered for the reflector and the judge
+    whetstone:run:<id>:calls               hash: calls begun and not settled, and what each may cost (tasks/ledger.py)
     whetstone:run:<id>:files               hash: file name -> bytes that a worker made for the output folder
     whetstone:run:<id>:wake                list: something happened, look at the record
     whetstone:run:<id>:shared              set: keys below that this run has read or written
@@ -30,6 +31,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from tasks.ledger import Ledger
 from tasks.plan import Plan
 from tasks.run import Run
 
@@ -264,6 +266,10 @@ class Store:
         """Who has answered for the run in this role, in the order of the names."""
         found = (json.loads(m) for m in cast("set[bytes]", self.redis.smembers(_run(run_id, "answerers"))))
         return sorted(name for of, name in found if of == role)
+
+    def ledger(self, run_id: str) -> Ledger:
+        """The run's money: its usage and its calls under way."""
+        return Ledger(self.redis, _run(run_id, "usage"), _run(run_id, "calls"))
 
     def put_file(self, run_id: str, name: str, data: bytes) -> None:
         """A file that a worker made for the run's output folder."""

@@ -8,11 +8,15 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
 from orchestrator.output import OutputFolder, Unwritable
 from orchestrator.settings import Settings
 from orchestrator.signals import Terminated, raise_on_sigterm
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.evaluator import Parked
 
 DESCRIPTION = """\
 Run the evolution that a .config describes, or go on with it.
@@ -79,8 +83,7 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
     except Parked as parked:
         view.close()
         write_parking(output, Parking(parked.reason, parked.failures))
-        more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:]]
-        return common.fail(common.PARKED, f"parked: {parked.reason}", *more, f"go on with: {go_on}")
+        return common.fail(common.PARKED, *parked_lines(parked, go_on, settings.budget_usd))
     except Unwritable as error:
         view.close()
         # Nothing can be said in the folder itself: that the run stands still is all that is there to be seen.
@@ -90,6 +93,16 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
         output.close()
     print(text)
     return common.DONE
+
+
+def parked_lines(parked: Parked, go_on: str, budget_usd: float) -> list[str]:
+    """Why a run is parked, each error once, and how to go on with it."""
+    first = parked.failures[0].error if parked.failures else ""
+    more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:] if f.error != first]
+    if not parked.lacks_money:
+        return [f"parked: {parked.reason}", *more, f"go on with: {go_on}"]
+    reason = first.partition(": ")[2] or parked.reason
+    return [f"parked: {reason}", f"raise the budget to go on: {go_on} --set BUDGET_USD={2 * budget_usd:g}"]
 
 
 def _log_to(path: Path, level: str) -> None:

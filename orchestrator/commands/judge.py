@@ -80,23 +80,26 @@ def _by_rule(rows: list[Row], settings: Judge) -> list[Verdict | None]:
 
 def _by_all(rows: list[Row], settings: Judge, endpoint: Endpoint) -> list[Verdict | None]:
     # Here, because the SDK and what goes with it take a second to import.
-    from orchestrator.runs.endpoint import Meter, judge_asker, open_endpoint
+    from orchestrator.runs.endpoint import judge_asker, open_endpoint
     from orchestrator.runs.judging import judge_rows
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.answerer import listed
     from tasks.openai.errors import CallError
+    from tasks.openai.purse import LocalPurse
     from workers.process import ProcessFailed
 
+    answerers: set[str] = set()
     try:
         with open_endpoint(endpoint, _say) as there:
-            meter = Meter(there)
-            verdicts = judge_rows(rows, settings, judge_asker(there, settings, meter), _Tenths())
+            purse = LocalPurse(there)
+            asker = judge_asker(there, settings, purse, answerers.add)
+            verdicts = judge_rows(rows, settings, asker, _Tenths())
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
-    if meter.answerers:
-        _say(f"judged by {listed(meter.answerers)}")
-    used = meter.used
-    _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {meter.dollars:.2f} US dollars")
+    if answerers:
+        _say(f"judged by {listed(answerers)}")
+    used = purse.used
+    _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars")
     return verdicts
 
 

@@ -12,6 +12,7 @@ from celery import Celery
 
 from orchestrator.dispatch.chords import send
 from orchestrator.dispatch.failures import Failed, failed_members
+from tasks.openai.errors import BudgetSpent
 from tasks.plan import Member, Outcome, Plan, outcome
 from tasks.store import Store
 
@@ -29,6 +30,11 @@ class Parked(Exception):
         super().__init__(reason)
         self.reason = reason
         self.failures = failures
+
+    @property
+    def lacks_money(self) -> bool:
+        """Whether it was the budget that stopped it: more of it, and nothing else, lets it go on."""
+        return any(failure.error.startswith(f"{BudgetSpent.__name__}:") for failure in self.failures)
 
 
 @dataclass(frozen=True)

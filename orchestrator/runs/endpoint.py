@@ -7,20 +7,17 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.runs.judging import AskFor
 from tasks.judging.rows import Row
 from tasks.judging.verdict import Ask, verdict_key
-from tasks.openai.calling import BudgetSpent
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
-from tasks.openai.usage import Usage, cost_usd
+from tasks.openai.purse import Purse
 from tasks.run import Endpoint, Judge
 from tasks.secret import secret
 from workers.loopback import free_port, is_healthy
@@ -28,30 +25,6 @@ from workers.process import ChildProcess, Command
 
 READY_S, STOP_S = 30.0, 2.0
 EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
-
-
-@dataclass
-class Meter:
-    """What was used so far, by all threads, who answered, and whether the budget allows more."""
-
-    endpoint: Endpoint
-    used: Usage = field(default_factory=Usage)
-    answerers: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def count(self, usage: Usage) -> None:
-        with self._lock:
-            self.used += usage
-
-    @property
-    def dollars(self) -> float:
-        return cost_usd(self.used, self.endpoint)
-
-    def check(self) -> None:
-        """Raises: BudgetSpent."""
-        budget = self.endpoint.budget_usd
-        if budget and self.dollars >= budget:
-            raise BudgetSpent(f"{self.dollars:.2f} US dollars of CONFIG_BUDGET_USD={budget:.2f} are spent")
 
 
 @contextmanager
@@ -80,14 +53,16 @@ def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[E
             process.stop(STOP_S)
 
 
-def judge_asker(endpoint: Endpoint, settings: Judge, meter: Meter) -> AskFor:
-    """Makes the call to the judge for a row.  The call raises tasks.openai.errors.CallError."""
+def judge_asker(endpoint: Endpoint, settings: Judge, purse: Purse, answered: Callable[[str], None]) -> AskFor:
+    """Makes the call to the judge for a row; `answered` is told who did.
+
+    The call raises tasks.openai.errors.CallError.
+    """
     limiter = LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-    client = OpenAIClient(endpoint, limiter, meter.count)
+    client = OpenAIClient(endpoint, limiter, purse)
 
     def ask_for(row: Row) -> Ask:
-        meter.check()
         call_id = f"judge-{verdict_key(row.question, row.gold, row.answer, settings)}"
-        return ask_judge(client, settings, call_id, meter.answerers.add)
+        return ask_judge(client, settings, call_id, answered)
 
     return ask_for

@@ -11,9 +11,8 @@ from typing import Protocol
 from tasks import context
 from tasks.openai.asking import CallRecord
 from tasks.openai.client import OpenAIClient
-from tasks.openai.errors import CallError
 from tasks.openai.limits import RedisLimiter
-from tasks.openai.usage import Usage, cost_usd
+from tasks.openai.purse import RunPurse
 from tasks.redis_url import redis_url_of, store_url
 from tasks.run import Endpoint
 from tasks.secret import secret
@@ -37,19 +36,9 @@ class Caller:
     endpoint: Endpoint
 
 
-class BudgetSpent(CallError):
-    """The run has used the money that it was given; it parks until it is given more."""
-
-
 def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
-    """A client whose limits hold across all workers and whose usage is counted for the run.
-
-    Raises: BudgetSpent when the run has no money left.
-    """
-    spent, budget = store.usage(run.id).get("cost_usd", 0.0), run.endpoint.budget_usd
-    if budget and spent >= budget:
-        raise BudgetSpent(f"the run has spent {spent:.2f} US dollars of CONFIG_BUDGET_USD={budget:.2f}")
-    return OpenAIClient(run.endpoint, _limiter(run.endpoint), _usage_counter(run, store))
+    """A client whose limits and budget hold across all workers and whose usage is counted for the run."""
+    return OpenAIClient(run.endpoint, _limiter(run.endpoint), RunPurse(store.ledger(run.id), run.endpoint))
 
 
 def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord], None]:
@@ -72,21 +61,6 @@ def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord]
             store.add_answerers(run_id, "reflector", [call.by])
 
     return log
-
-
-def _usage_counter(run: HasEndpoint, store: Store) -> Callable[[Usage], None]:
-    def count(usage: Usage) -> None:
-        counts: dict[str, float] = {
-            "requests": usage.requests,
-            "prompt": usage.prompt,
-            "cached": usage.cached,
-            "completion": usage.completion,
-            "reasoning": usage.reasoning,
-            "cost_usd": cost_usd(usage, run.endpoint),
-        }
-        store.add_usage(run.id, counts)
-
-    return count
 
 
 @lru_cache(maxsize=8)

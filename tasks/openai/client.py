@@ -1,14 +1,14 @@
 """The one client for OpenAI-compatible endpoints: Chat Completions, strict schema, one layer of retries.
 
 The SDK's own retries are off; tenacity waits what the endpoint asked for and, where it asked for nothing, a random
-time that grows.  Every try passes the limiter first and is reported to `on_usage`.
+time that grows.  Every try passes the limiter first and is paid from the purse.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
     from tasks.openai.limits import Limiter
+    from tasks.openai.purse import Purse
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -45,10 +46,10 @@ class Reply:
 class OpenAIClient:
     """Asks an endpoint. Safe to share among threads; the key is read when a call is made."""
 
-    def __init__(self, endpoint: Endpoint, limiter: Limiter, on_usage: Callable[[Usage], None]) -> None:
+    def __init__(self, endpoint: Endpoint, limiter: Limiter, purse: Purse) -> None:
         self._endpoint = endpoint
         self._limiter = limiter
-        self._on_usage = on_usage
+        self._purse = purse
 
     def ask(
         self,
@@ -82,11 +83,11 @@ class OpenAIClient:
             "seed": seed,
             "extra_headers": {"Idempotency-Key": call_id},
         }
-        cost = estimate_tokens(system) + estimate_tokens(user) + max_completion_tokens
-        completion = self._completion(request, cost)
+        prompt = estimate_tokens(system) + estimate_tokens(user)
+        completion = self._completion(request, Usage(prompt=prompt, completion=max_completion_tokens))
         return read_reply(completion, schema, model)
 
-    def _completion(self, request: dict[str, Any], cost: int) -> ChatCompletion:
+    def _completion(self, request: dict[str, Any], most: Usage) -> ChatCompletion:
         # Here, because the SDK takes half a second to import and not all who import this module call.
         import openai
 
@@ -95,16 +96,17 @@ class OpenAIClient:
         key, sdk = self._connect()
 
         def attempt() -> ChatCompletion:
-            self._limiter.acquire(cost)
-            usage = Usage(requests=1)
+            self._limiter.acquire(most.prompt + most.completion)
+            receipt = self._purse.reserve(most)
             try:
                 completion = _completion_or_error(sdk.chat.completions.create(**request))
-                usage = usage_of(completion)
-                return completion
-            except json.JSONDecodeError as error:
-                raise errors.UnavailableError(f"the endpoint's answer is not JSON: {error}") from error
-            finally:
-                self._on_usage(usage)
+            except BaseException as error:
+                self._purse.settle(receipt, request["model"], Usage() if retrying.is_unpaid(error) else None)
+                if isinstance(error, json.JSONDecodeError):
+                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {error}") from error
+                raise
+            self._purse.settle(receipt, request["model"], usage_of(completion) if completion.usage else None)
+            return completion
 
         try:
             return tenacity.Retrying(**retrying.policy(self._endpoint.max_tries))(attempt)

@@ -47,6 +47,10 @@ class QuotaExhaustedError(CallError):
     """The account has no credit left (429 `insufficient_quota`). Never retried: waiting does not help."""
 
 
+class BudgetSpent(CallError):
+    """The run has used the money that it was given; it parks until it is given more."""
+
+
 class RejectedError(CallError):
     """Any other 4xx: a wrong key, an unknown model, a request that the endpoint does not take."""
 

@@ -15,6 +15,8 @@ from tasks.openai.answerer import NO_RULE
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
+# What httpx and its successor call a try that never reached the endpoint; the SDK may use either.
+NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"})
 # Nobody sleeps in a worker for longer than this: the call fails as transient, and the farm decides.
 LONGEST_ASKED_S = 300.0
 
@@ -37,6 +39,15 @@ def is_retried(error: BaseException) -> bool:
             return False
         return error.status_code in RETRIED_STATUS or error.status_code >= 500
     return isinstance(error, openai.APIConnectionError | errors.UnavailableError)
+
+
+def is_unpaid(error: BaseException) -> bool:
+    """Whether a try that failed like this was certainly not paid: it was refused, or never arrived.
+
+    After a timeout, or a connection that broke, the endpoint may have answered all the same.
+    """
+    is_refused = isinstance(error, openai.APIStatusError | errors.RejectedError)
+    return is_refused or type(error.__cause__).__name__ in NOT_SENT
 
 
 def asked_wait(headers: Mapping[str, str], now: float) -> float | None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import NoLimit
+from tasks.openai.purse import LocalPurse
 from tasks.openai.usage import Usage
 from tasks.run import Endpoint
 
@@ -39,12 +40,24 @@ class Service:
         return [line for line in lines if line["call_id"] == call_id]
 
 
+class NotingPurse(LocalPurse):
+    """A purse that also notes each try: what it used, or None where that is not known."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self.tries: list[Usage | None] = []
+
+    def settle(self, receipt: str, model: str, usage: Usage | None) -> None:
+        super().settle(receipt, model, usage)
+        self.tries.append(usage)
+
+
 @dataclass
 class Caller:
-    """A client, and what it reported as used."""
+    """A client, and the purse that pays for its calls."""
 
     client: OpenAIClient
-    used: list[Usage] = field(default_factory=list)
+    purse: NotingPurse
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +96,8 @@ def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     )
 
     def make(**changes: Any) -> Caller:
-        used: list[Usage] = []
-        return Caller(OpenAIClient(dataclasses.replace(standard, **changes), NoLimit(), used.append), used)
+        endpoint = dataclasses.replace(standard, **changes)
+        purse = NotingPurse(endpoint)
+        return Caller(OpenAIClient(endpoint, NoLimit(), purse), purse)
 
     return make

@@ -138,7 +138,7 @@ def test_over_http_an_endpoint_that_never_changes_its_mind_skips(call_as, servic
     caller = call_as()
     ask = asker(caller.client, REFLECTOR, "mutation", SCHEMA, f"never-{fault}")
     assert isinstance(propose(ask, MESSAGES, 0.0, lambda record: None), Skipped)
-    assert len(caller.used) == 2
+    assert len(caller.purse.tries) == 2
 
 
 def test_over_http_a_merge_falls_back_to_the_first_parent(call_as, service):
@@ -155,4 +155,4 @@ def test_over_http_a_refusal_is_raised_after_one_call(call_as, service):
     caller = call_as()
     with pytest.raises(errors.RefusedError):
         propose(asker(caller.client, REFLECTOR, "mutation", SCHEMA, "refused"), MESSAGES, 0.0, lambda record: None)
-    assert len(caller.used) == 1
+    assert len(caller.purse.tries) == 1

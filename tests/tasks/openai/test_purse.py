@@ -1,0 +1,151 @@
+"""Money that is counted once and never overdrawn, by many processes and threads at once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tasks.ledger import Money
+from tasks.openai.errors import BudgetSpent
+from tasks.openai.purse import LocalPurse, Purse, RunPurse
+from tasks.openai.usage import Usage, cost_usd
+from tasks.redis_url import store_url
+from tasks.run import Endpoint
+from tasks.store import Store
+
+MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
+
+# Spends with four threads until the budget is reached, and prints what each call used.
+SPENDING = """
+import random, sys
+from concurrent.futures import ThreadPoolExecutor
+from tasks.openai.errors import BudgetSpent
+from tasks.openai.purse import RunPurse
+from tasks.openai.usage import Usage
+from tasks.redis_url import store_url
+from tasks.run import Endpoint
+from tasks.store import Store, connect
+
+store = Store(connect(sys.argv[1]))
+purse = RunPurse(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
+def spend(seed):
+    rng, used = random.Random(seed), []
+    try:
+        while True:
+            receipt = purse.reserve(Usage(prompt=10_000, completion=4_000))
+            usage = Usage(1, rng.randrange(10_000), 0, rng.randrange(1_000))
+            purse.settle(receipt, "m", usage)
+            purse.settle(receipt, "m", usage)  # as a client does that lost its connection while it was told "done"
+            used.append(usage)
+    except BudgetSpent:
+        return used
+with ThreadPoolExecutor(4) as pool:
+    for used in pool.map(spend, range(int(sys.argv[2]), int(sys.argv[2]) + 4)):
+        for usage in used:
+            print(usage.prompt, usage.completion)
+"""
+
+
+def endpoint(budget: float) -> Endpoint:
+    return Endpoint(
+        "", "K", 10.0, 1, 0, 0, price_prompt=1.0, price_cached=0.5, price_completion=10.0, budget_usd=budget
+    )
+
+
+def run_purse(store: Store, budget: float) -> RunPurse:
+    return RunPurse(store.ledger("run"), endpoint(budget))
+
+
+def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_once(
+    store: Store, valkey_url: str
+) -> None:
+    # given one dollar, and calls of up to five cents from sixteen threads
+    command = [sys.executable, "-c", SPENDING, store_url(valkey_url)]
+    processes = [subprocess.Popen([*command, str(10 * i)], stdout=subprocess.PIPE, text=True) for i in range(4)]
+    # when all spend until they are told that it is spent
+    with ThreadPoolExecutor(4) as pool:
+        outputs = list(pool.map(lambda process: process.communicate(timeout=60)[0], processes))
+    calls = [tuple(map(int, line.split())) for output in outputs for line in output.splitlines()]
+    # then the sum is that of the calls, each counted once
+    usage = store.usage("run")
+    assert [usage[k] for k in ("requests", "prompt", "completion")] == [len(calls), *map(sum, zip(*calls, strict=True))]
+    spent = sum(cost_usd(Usage(1, prompt, 0, completion), endpoint(0)) for prompt, completion in calls)
+    assert usage["cost_usd"] == pytest.approx(spent, abs=1e-9)
+    assert (usage["prompt@m"], usage["completion@m"]) == (usage["prompt"], usage["completion"])
+    # and it is not more than the dollar, nor so little that another call would have fitted
+    assert 0.95 < usage["cost_usd"] <= 1.0
+    assert store.ledger("run").money() == Money(usage["cost_usd"], 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["run", "local"])
+def test_who_finds_the_rest_held_by_calls_under_way_waits_for_them(store: Store, kind: str) -> None:
+    # given a budget for two calls at their most, both under way
+    looked = threading.Event()
+    pause = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        looked.set()
+        pause.wait(seconds)
+
+    asked = endpoint(0.11)
+    purse: Purse = RunPurse(store.ledger("run"), asked, sleep) if kind == "run" else LocalPurse(asked, sleep)
+    first, _ = purse.reserve(MOST), purse.reserve(MOST)
+    with ThreadPoolExecutor(1) as pool:
+        # when a third asks
+        third = pool.submit(purse.reserve, MOST)
+        # then it waits, and comes through when one of the others turns out cheap
+        assert looked.wait(10) and not third.done()
+        purse.settle(first, "m", Usage(1, 100, 0, 10))
+        assert third.result(10)
+
+
+@pytest.mark.parametrize("kind", ["run", "local"])
+def test_a_call_that_nobody_heard_the_end_of_stays_charged_at_its_most(store: Store, kind: str) -> None:
+    asked = endpoint(0.07)
+    purse: Purse = RunPurse(store.ledger("run"), asked) if kind == "run" else LocalPurse(asked)
+    purse.settle(purse.reserve(MOST), "m", None)
+    money = purse.money if isinstance(purse, LocalPurse) else store.ledger("run").money()
+    assert money == Money(0, 0, pytest.approx(0.05))
+    with pytest.raises(BudgetSpent, match="up to 0.0500 for calls whose answers were not heard"):
+        purse.reserve(MOST)
+
+
+def test_a_call_whose_worker_died_counts_as_unheard_until_its_answer_comes_after_all(store: Store) -> None:
+    # given a call that has said nothing for longer than it may take
+    ledger = store.ledger("run")
+    assert ledger.reserve("call", 0.05, 1.0, life_s=-1)[0]
+    assert ledger.money() == Money(0, 0, 0.05)
+    # when its worker was only slow, and settles it at last, twice
+    for _ in range(2):
+        ledger.settle("call", {"completion": 5, "cost_usd": 0.01})
+    # then that is what it cost
+    assert ledger.money() == Money(0.01, 0, 0)
+    assert store.usage("run") == {"requests": 1, "completion": 5, "cost_usd": 0.01}
+
+
+def test_what_is_sent_twice_is_set_aside_once(store: Store) -> None:
+    ledger = store.ledger("run")
+    for _ in range(2):
+        assert ledger.reserve("call", 0.05, 0.08, life_s=60)[0]
+    assert ledger.money() == Money(0, 0.05, 0)
+    assert store.usage("run")["requests"] == 1
+
+
+def test_without_a_budget_everything_fits(store: Store) -> None:
+    purse = run_purse(store, 0.0)
+    for _ in range(50):
+        purse.settle(purse.reserve(Usage(prompt=10**9)), "m", Usage(1, 10**9))
+    assert store.ledger("run").money().spent == pytest.approx(50_000)
+
+
+def test_any_number_of_small_prices_adds_up(store: Store) -> None:
+    rng, purse = random.Random(3), run_purse(store, 0.0)
+    used = [Usage(1, rng.randrange(5), 0, rng.randrange(3)) for _ in range(200)]
+    for usage in used:
+        purse.settle(purse.reserve(usage), "m", usage)
+    assert store.ledger("run").money().spent == pytest.approx(sum(cost_usd(u, endpoint(0)) for u in used), rel=1e-9)
