@@ -36,6 +36,7 @@ from tasks.plan import Plan
 from tasks.run import Run
 
 PREFIX = "whetstone:"
+STANDING = "standing"  # the fact in which the driver tells where its run stands
 
 
 def connect(url: str) -> redis.Redis:

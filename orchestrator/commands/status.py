@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from orchestrator.commands import common
+from orchestrator.report.figures import spent
 from orchestrator.runs.standing import standing_of
 
 DESCRIPTION = "Say where one run stands: generation, fitness, tokens, cost, and what made it park, if it did."
@@ -35,9 +36,8 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"  best ever  {standing.best_fitness:.4f} (generation 0 began with {standing.first_fitness:.4f})")
         print(f"  length     {standing.mean_tokens:.1f} tokens an answer in the best of the last population")
         print(f"  correct    {standing.correctness:.1%} of the training set")
-    print(
-        f"  used       {standing.target_tokens:,} generated tokens, {standing.calls:,} calls, ${standing.cost_usd:.2f}"
-    )
+    print(f"  used       {standing.target_tokens:,} generated tokens, {standing.calls:,} calls")
+    print(f"  cost       {spent(standing.cost_usd, standing.budget_usd, standing.unheard_usd)}")
     if standing.reason:
         print(f"  parked     {standing.reason}")
     for failure in standing.failures:

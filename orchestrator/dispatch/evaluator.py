@@ -95,8 +95,9 @@ class FarmEvaluator:
             idle = time.monotonic() - progress
             if all(f"{m.index}:failed" in known for m in open_members):
                 failed = failed_members(plan, known, dispatch, self.store.prompt_names(self.run_id))
-                if idle >= self.retry_wait_s:
-                    raise _parked(failed)
+                parked = Parked(_reason(failed), tuple(failed))
+                if idle >= self.retry_wait_s or parked.lacks_money:  # only a new start has another budget
+                    raise parked
                 if not told:
                     self.say(f"{_reason(failed)}; waiting {self.retry_wait_s:.0f} s for a retry")
                     told = True
@@ -110,10 +111,6 @@ class FarmEvaluator:
         new = self.store.stages(self.run_id, plan.name, done)
         new = {f: r for f, r in new.items() if not f.endswith(":failed") or r["dispatch"] == dispatch}
         return {**done, **new}
-
-
-def _parked(failed: list[Failed]) -> Parked:
-    return Parked(_reason(failed), tuple(failed))
 
 
 def _reason(failed: list[Failed]) -> str:

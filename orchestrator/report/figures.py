@@ -24,6 +24,14 @@ def money(dollars: float) -> str:
     return f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
+def spent(dollars: float, budget: float, unheard: float = 0.0) -> str:
+    """`$0.0123 of $5.00`; `unheard` is the most that calls may have cost whose answers nobody heard."""
+    of = f" of {money(budget)}" if budget else ""
+    return f"{money(dollars)}{of}" + (
+        f", and up to {money(unheard)} for answers that were not heard" if unheard else ""
+    )
+
+
 def score(value: float | None) -> str:
     """A fitness with four decimals, `–` when there is none."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"

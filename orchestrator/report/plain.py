@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TextIO
 
-from orchestrator.report.figures import duration, money, score
+from orchestrator.report.figures import duration, score, spent
 from orchestrator.report.snapshot import MemberView, Snapshot
 
 PLANS = {
@@ -96,7 +96,7 @@ def _headline(now: Snapshot) -> str:
 
 
 def _generation_over(generation: int, now: Snapshot) -> str:
-    used = f"{now.calls:,} calls, {now.tokens:,} tokens, {money(now.cost_usd)}"
+    used = f"{now.calls:,} calls, {now.tokens:,} tokens, {spent(now.cost_usd, now.budget_usd)}"
     left = "" if now.left_s is None else f", about {duration(now.left_s)} left"
     took = f"{duration(now.elapsed_s)} so far{left}"
     return f"generation {generation} finished: best so far {score(now.best_ever)}; {used}; {took}"

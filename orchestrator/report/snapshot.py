@@ -52,6 +52,7 @@ class Snapshot:
     calls: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    budget_usd: float = 0.0  # 0 is none
     note: str = ""
     progress: tuple[int, int] | None = None
 

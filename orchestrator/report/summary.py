@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.report.comparison import Comparison
-from orchestrator.report.figures import duration, money, score
+from orchestrator.report.figures import duration, score, spent
 from orchestrator.report.paired import Change, change, verdict
 from orchestrator.report.text import clip, neutral, pad
 
@@ -17,7 +17,10 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True)
 class Effort:
-    """What a run took. Tokens: `target` were generated, `prompt`, `cached` and `completion` billed by the endpoint."""
+    """What a run took. Tokens: `target` were generated, `prompt`, `cached` and `completion` billed by the endpoint.
+
+    `unheard_usd` is the most that calls may have cost whose answers nobody heard.
+    """
 
     seconds: float
     evaluations: int
@@ -27,6 +30,8 @@ class Effort:
     cached_tokens: int
     completion_tokens: int
     cost_usd: float
+    budget_usd: float = 0.0
+    unheard_usd: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,8 @@ def _effort(report: FinalReport) -> list[str]:
         ("reflected", report.reflector),
         ("judged", report.judge),
         ("evaluations", f"{effort.evaluations:,}, {effort.target_tokens:,} tokens generated"),
-        ("calls", f"{effort.calls:,}, {prompt}, {effort.completion_tokens:,} out, {money(effort.cost_usd)}"),
+        ("calls", f"{effort.calls:,}, {prompt}, {effort.completion_tokens:,} out"),
+        ("cost", spent(effort.cost_usd, effort.budget_usd, effort.unheard_usd)),
     ]
     return _pairs("What it took", tuple(rows))
 

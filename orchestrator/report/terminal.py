@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.figures import duration, money, score
+from orchestrator.report.figures import duration, score, spent
 from orchestrator.report.plain import PLANS, printable, progress_text
 from orchestrator.report.snapshot import MemberView, Phase, Snapshot, Stage, steps, steps_done
 
@@ -193,7 +193,7 @@ def _choose(members: tuple[MemberView, ...], room: int) -> tuple[list[MemberView
 
 def _foot(snapshot: Snapshot) -> list[Text]:
     queues = "  ".join(f"{printable(name)} {depth}" for name, depth in snapshot.queues.items())
-    used = f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {money(snapshot.cost_usd)}"
+    used = f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {spent(snapshot.cost_usd, snapshot.budget_usd)}"
     failed = [member for member in snapshot.members if member.stage == "failed"]
     lines = [
         Text(f"{member.node} failed: {printable(member.error or '')}", style="red", no_wrap=True, overflow="ellipsis")

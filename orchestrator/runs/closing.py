@@ -52,6 +52,8 @@ def closing_report(
             cached_tokens=int(usage.get("cached", 0)),
             completion_tokens=int(usage.get("completion", 0)),
             cost_usd=usage.get("cost_usd", 0.0),
+            budget_usd=settings.budget_usd,
+            unheard_usd=farm.store.ledger(run_id).money().unheard,
         ),
         files=tuple((what, str(output.path / name)) for what, name in FILES),
         commands=(

@@ -15,12 +15,11 @@ from orchestrator.evolution.loop import Generation
 from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.evolution.tree import Tree
 from orchestrator.output import OutputFolder
+from orchestrator.runs.bulletin import TOKEN_COUNTS
 from orchestrator.runs.studio import Studio
 from tasks.openai.answerer import Role
 from tasks.records import Score
 from tasks.store import Store
-
-TOKEN_COUNTS = ("target", "prompt", "cached", "completion")
 
 
 class Recorder:
@@ -43,15 +42,6 @@ class Recorder:
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
         if self.output.tree.exists():
             self.tree = Tree.before(json.loads(self.output.tree.read_text()), generation)
-        self._keep_usage()
-
-    def _keep_usage(self) -> None:
-        """Where the store has lost its counters and who answered, go on from what the history says."""
-        if not self.store.usage(self.run_id):
-            counts = {name: float(sum(g["tokens"][name] for g in self.history)) for name in TOKEN_COUNTS}
-            counts["requests"] = float(sum(g["calls"] for g in self.history))
-            counts["cost_usd"] = float(sum(g["cost_usd"] for g in self.history))
-            self.store.add_usage(self.run_id, counts)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_answerers(self.run_id, role, names)
 

@@ -20,6 +20,7 @@ from orchestrator.evolution.planning import plan_names
 from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.runs import prepare
+from orchestrator.runs.bulletin import Bulletin
 from orchestrator.runs.final import compare, final_plan, to_json
 from orchestrator.runs.recorder import Recorder
 from orchestrator.runs.studio import Studio
@@ -106,16 +107,35 @@ class Session:
     def _evolve(
         self, farm: OpenFarm, run_id: str, genetics: Genetics, examples: prepare.Examples, state: State
     ) -> FinalReport:
-        from orchestrator.dispatch.evaluator import FarmEvaluator
-        from orchestrator.runs.describing import describe_discovered
         from orchestrator.settings import make_run
 
         store, settings = farm.store, self.settings
         store.put_run(make_run(settings, run_id))
         prepare.put_examples(store, run_id, examples)
         studio = Studio(farm.app, store, run_id, self.output)
-        watcher = Watcher(run_id, genetics, store, self.output, self.view, studio, farm.queues, farm.check)
+        bulletin = Bulletin(run_id, store, self.output, genetics.generations, settings.budget_usd)
+        watcher = Watcher(run_id, genetics, store, self.output, self.view, studio, farm.queues, farm.check, bulletin)
+        recorder = Recorder(self.output, store, run_id, genetics.cluster_ids, studio)
+        recorder.resume(state.generation)
+        bulletin.restore(recorder.history)
         watcher.standing.generation = state.generation
+        watcher.standing.follow(recorder.history)
+        with bulletin.until_the_end():
+            return self._generations(farm, watcher, recorder, genetics, examples, state)
+
+    def _generations(
+        self,
+        farm: OpenFarm,
+        watcher: Watcher,
+        recorder: Recorder,
+        genetics: Genetics,
+        examples: prepare.Examples,
+        state: State,
+    ) -> FinalReport:
+        from orchestrator.dispatch.evaluator import FarmEvaluator
+        from orchestrator.runs.describing import describe_discovered
+
+        store, settings, run_id = farm.store, self.settings, watcher.run_id
         patience = settings.stage_timeout_s + PATIENCE_S
         clustering = prepare.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
         log.info("run=%s clustering=%s", run_id, clustering)
@@ -125,10 +145,6 @@ class Session:
         evaluate = FarmEvaluator(
             farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.line, self.only
         )
-
-        recorder = Recorder(self.output, store, run_id, genetics.cluster_ids, studio)
-        recorder.resume(state.generation)
-        watcher.standing.follow(recorder.history)
         if state.generation:
             self.view.line(f"going on with generation {state.generation} of {genetics.generations}")
         started = time.monotonic()

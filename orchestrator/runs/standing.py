@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.runs.bulletin import read_usage
 from orchestrator.runs.parking import read_parking
 from orchestrator.settings import SettingsError, load_settings
 
@@ -16,7 +17,10 @@ State = Literal["running", "stopped", "parked", "finished"]
 
 @dataclass(frozen=True)
 class Standing:
-    """`generation` counts those done; `generations` is None when the folder's config cannot be read."""
+    """`generation` counts those done; `generations` is None when the folder's config cannot be read.
+
+    Tokens, calls and money are those used so far, also by a generation that is not done.  `budget_usd` 0 is none.
+    """
 
     run: str
     folder: str
@@ -30,6 +34,8 @@ class Standing:
     target_tokens: int
     calls: int
     cost_usd: float
+    unheard_usd: float
+    budget_usd: float
     reason: str  # why it parked, or ""
     failures: tuple[str, ...]
 
@@ -46,6 +52,7 @@ def standing_of(folder: Path) -> Standing:
     history = output.read_history()
     last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
     parking = read_parking(output)
+    used = read_usage(output)
     return Standing(
         run=run_id,
         folder=str(folder),
@@ -56,9 +63,11 @@ def standing_of(folder: Path) -> Standing:
         best_fitness=history[-1]["best_ever"] if history else None,
         mean_tokens=last and last["mean_tokens"],
         correctness=last and last["correctness"],
-        target_tokens=sum(g["tokens"]["target"] for g in history),
-        calls=sum(g["calls"] for g in history),
-        cost_usd=sum(g["cost_usd"] for g in history),
+        target_tokens=int(used.get("target", 0)),
+        calls=int(used.get("requests", 0)),
+        cost_usd=used.get("cost_usd", 0.0),
+        unheard_usd=used.get("unheard_usd", 0.0),
+        budget_usd=used.get("budget_usd", 0.0),
         reason=parking.reason if parking else "",
         failures=tuple(f"{f.stage} of {f.node}: {f.error}" for f in parking.failures) if parking else (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from orchestrator.dispatch.evaluator import Records
@@ -12,6 +12,7 @@ from orchestrator.evolution.genetics import Genetics
 from orchestrator.output import OutputFolder
 from orchestrator.report.snapshot import MemberView, Snapshot
 from orchestrator.report.view import View
+from orchestrator.runs.bulletin import Bulletin
 from orchestrator.runs.studio import Studio
 from tasks.plan import Member, Plan, steps
 from tasks.store import Store
@@ -59,6 +60,7 @@ class Watcher:
     studio: Studio
     queues: Callable[[], Mapping[str, int]]
     check_farm: Callable[[], None]
+    bulletin: Bulletin
     standing: Standing = field(default_factory=Standing)
     started: float = field(default_factory=time.monotonic)
 
@@ -100,11 +102,12 @@ class Watcher:
         )
 
     def drain(self) -> None:
-        """Write new prompts and finished files into the output folder."""
+        """Write new prompts and finished files into the output folder, and tell where the run stands."""
         for name, text in self.store.prompts(self.run_id, self._written).items():
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
         self.studio.collect()
+        self.bulletin.publish(asdict(self.standing))
         self._drained = time.monotonic()
 
     def _snapshot(self, plan: Plan, records: Records, done_here: int) -> Snapshot:
@@ -128,6 +131,7 @@ class Watcher:
             calls=int(usage.get("requests", 0)),
             tokens=int(usage.get("target", 0)),
             cost_usd=usage.get("cost_usd", 0.0),
+            budget_usd=self.bulletin.budget_usd,
         )
 
     def _steps_left(self, plan: Plan, records: Records) -> float:

@@ -111,7 +111,7 @@ def test_a_call_that_nobody_heard_the_end_of_stays_charged_at_its_most(store: St
     purse.settle(purse.reserve(MOST), "m", None)
     money = purse.money if isinstance(purse, LocalPurse) else store.ledger("run").money()
     assert money == Money(0, 0, pytest.approx(0.05))
-    with pytest.raises(BudgetSpent, match="up to 0.0500 for calls whose answers were not heard"):
+    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose answers were not heard"):
         purse.reserve(MOST)
 
 

@@ -90,6 +90,10 @@ async def _answer(state: State, request: Request) -> JSONResponse:
             call = dataclasses.replace(call, fault=fault.kind)
             await _fail(fault)
         body = _complete(asked, rule, fault)
+        used = body["usage"]
+        call = dataclasses.replace(
+            call, prompt_tokens=used["prompt_tokens"], completion_tokens=used["completion_tokens"]
+        )
     except ApiError as error:
         state.calls.add(dataclasses.replace(call, status=error.status))
         return JSONResponse(error.body, error.status, {**state.limits(), **error.headers})

@@ -11,13 +11,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """An answered call. `call_id` is its Idempotency-Key, `messages` the SHA-256 of its messages."""
+    """An answered call. `call_id` is its Idempotency-Key, `messages` the SHA-256 of its messages.
+
+    The tokens are those that a reply asks money for; 0 where there was none.
+    """
 
     call_id: str
     schema: str
     messages: str
     status: int
     fault: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 class Calls:
