@@ -32,6 +32,9 @@ COMMANDS = {
     "status": "where one run stands",
     "judge": "judge answers in a file against their golds",
     "answers": "read a run's answers, before and after, side by side",
+    "workers": "who works on the farm, and at what",
+    "pause": "have a queue or a worker take no more tasks",
+    "resume": "have it take tasks again",
     "farm": "start, stop or look at the embedded farm",
     "flower": "watch a farm in a browser, and retry what failed",
 }

@@ -37,6 +37,7 @@ from tasks.run import Run
 
 PREFIX = "whetstone:"
 STANDING = "standing"  # the fact in which the driver tells where its run stands
+CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # facts of a run by which a worker knows whether to work for it
 
 
 def connect(url: str) -> redis.Redis:
@@ -79,7 +80,7 @@ class Store:
         return Run.from_json(cast(bytes, text).decode())
 
     def knows(self, run_id: str) -> bool:
-        return bool(self.redis.exists(_run(run_id, "settings")))
+        return bool(self.redis.exists(_run(run_id, "settings"), _run(run_id, "facts")))
 
     def run_ids(self) -> list[str]:
         found = self.redis.scan_iter(match=_run("*", "settings"), count=1000)
@@ -90,6 +91,17 @@ class Store:
 
     def fact(self, run_id: str, name: str) -> str | None:
         return _text(self.redis.hget(_run(run_id, "facts"), name))
+
+    def facts(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
+        values = cast("list[bytes | None]", self.redis.hmget(_run(run_id, "facts"), list(names)))
+        return {name: _text(value) for name, value in zip(names, values, strict=True)}
+
+    def welcome(self, run_id: str, code: str, model: str) -> None:
+        """Say which workers may work for a run: those of this code, for this model.  A cancelled one goes on."""
+        pipe = self.redis.pipeline()
+        pipe.hset(_run(run_id, "facts"), mapping={CODE: code, MODEL: model})
+        pipe.hdel(_run(run_id, "facts"), CANCELLED)
+        pipe.execute()
 
     def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
         self.redis.set(_run(run_id, "examples"), json.dumps(examples))

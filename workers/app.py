@@ -17,6 +17,7 @@ from celery import Celery
 from tasks.redis_url import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
 from workers import queues
+from workers.gate import Gate
 from workers.lease import Lease
 from workers.messages import ReadableMessages
 from workers.report import ReportStep
@@ -37,7 +38,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     )
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
-    app.steps["consumer"].update((Lease, ReportStep))
+    app.steps["consumer"].update((Lease, Gate, ReportStep))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
         from workers.target_host import TargetHostStep
 

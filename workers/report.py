@@ -84,7 +84,7 @@ def _said(part: str, say: Say) -> Any:
 class ReportStep(bootsteps.StartStopStep):
     """Tells the report as long as the worker takes messages, and takes it away when the worker leaves."""
 
-    requires = ("celery.worker.consumer.tasks:Tasks",)
+    requires = ("workers.gate:Gate",)  # what it says of the worker's state is in the first report already
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         self.timer_entry: Any = None
@@ -93,7 +93,7 @@ class ReportStep(bootsteps.StartStopStep):
     def start(self, consumer: Any) -> None:
         consumer.whetstone_report = self
         self.consumer = consumer
-        self.roster = Roster(_client(redis_url_of(os.environ)))
+        self.roster = Roster(client(redis_url_of(os.environ)))
         self.timer_entry = consumer.timer.call_repeatedly(EVERY_S, self.tell, priority=10)
         self.tell()
 
@@ -133,7 +133,8 @@ def whetstone_report(state: Any) -> dict[str, Any]:
     return report
 
 
-def _client(url: str) -> redis.Redis:
+def client(url: str) -> redis.Redis:
+    """A client of the store for the worker's loop: it soon gives up."""
     return redis.Redis.from_url(
         store_url(url), socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, health_check_interval=10
     )

@@ -36,6 +36,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="the run's folder, in place of CONFIG_OUTPUT_DIR")
 
 
+def add_farm(parser: argparse.ArgumentParser) -> None:
+    """--config, for a command that only looks at a farm or tells it something."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="the .config that names the farm (without: WHETSTONE_REDIS_URL, else configs/embedded.config)",
+    )  # fmt: skip
+
+
 def read_settings(arguments: argparse.Namespace) -> Settings:
     """Raises: SettingsError."""
     overrides = list(arguments.overrides)
@@ -63,9 +71,3 @@ def guarded(work: Callable[[], int]) -> int:
         return fail(WRONG, str(error))
     except FarmUnavailable as error:
         return fail(BROKEN, str(error))
-
-
-def one_line(text: str, width: int = 300) -> str:
-    """`text` on one line, cut to what a person reads."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= width else line[: width - 3] + "..."

@@ -18,6 +18,8 @@ a call.
 While the farm is up the list is what the farm knows now, also in the middle of a run; otherwise it is what the run
 wrote into its folder when it parked."""
 
+WIDEST = 300  # of an error, in columns
+
 EPILOG = """\
 examples:
   orchestrator failed                          every run under outputs/
@@ -39,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
+    from orchestrator.report.text import clip, neutral
     from orchestrator.runs.failing import failed_of
     from orchestrator.runs.standing import find_runs
 
@@ -55,7 +58,7 @@ def show(arguments: argparse.Namespace) -> int:
             tries = f"tried {one.tries} time{'' if one.tries == 1 else 's'}"
             at = f"{datetime.fromtimestamp(one.at):%Y-%m-%d %H:%M:%S}"
             print(f"{one.node}: {one.stage} failed, {tries}, last at {at}, task {one.task}")
-            print(f"  {common.one_line(one.error)}")
+            print(f"  {clip(neutral(one.error), WIDEST)}")
             if one.prompt:
                 print(f"  prompt   {folder / 'reflector_prompts' / one.prompt}")
         if failed:

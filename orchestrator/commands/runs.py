@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from orchestrator.commands import common
+from orchestrator.report.columns import columns
 from orchestrator.runs.standing import Standing, find_runs, standing_of
 
 DESCRIPTION = "List the runs whose output folders lie under a folder, and where each of them stands."
@@ -49,6 +50,4 @@ def table(found: list[Standing]) -> str:
         )
         for s in found
     ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)
+    return "\n".join(columns(rows))

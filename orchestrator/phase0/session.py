@@ -23,6 +23,7 @@ from orchestrator.phase0.rules import EMBEDDED
 from orchestrator.phase0.settings import CollectSettings
 from orchestrator.phase0.split import Split, split
 from orchestrator.settings.errors import SettingsError
+from tasks.code_version import code_version
 from tasks.dataset import DatasetError, load_examples
 from tasks.openai.answerer import Role, listed
 from tasks.phase0.collection import EXAMPLES, FACT, Collection
@@ -118,6 +119,7 @@ def work(
     if options_want_rules(settings) and not farm.rules:
         raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
     store.put_fact(run_id, FACT, collection.to_json())
+    store.welcome(run_id, code_version(), collection.target.model)
     store.put_examples(run_id, {EXAMPLES: [dataclasses.asdict(example) for example in train]})
     judged = gathering.seed_store(store, collection, train, *checkpoints)
     log.info("run %s: %d of %d examples are in the checkpoints", run_id, judged, len(train))

@@ -12,6 +12,7 @@ from orchestrator.runs.describing import describe_discovered
 from orchestrator.runs.farm import open_farm
 from orchestrator.runs.prepare import ensure_clustering
 from orchestrator.settings import Settings, make_run
+from tasks.code_version import code_version
 
 
 def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
@@ -26,6 +27,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
 
         farm.store.put_run(make_run(settings, run_id))
+        farm.store.welcome(run_id, code_version(), settings.target_model)
         try:
             found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
             describe_discovered(farm, settings, run_id, watch, view.line)

@@ -1,0 +1,27 @@
+"""`orchestrator resume`: have a paused queue or worker take tasks again."""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.commands import common
+from orchestrator.commands.pause import tell
+
+DESCRIPTION = "Have a queue or a worker that `orchestrator pause` has paused take tasks again."
+
+EPILOG = """\
+examples:
+  orchestrator workers                 its last lines say what is paused
+  orchestrator resume openai
+  orchestrator resume gpu2"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("resume", DESCRIPTION, EPILOG)
+    parser.add_argument("name", metavar="QUEUE|WORKER", help="what was paused")
+    common.add_farm(parser)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.guarded(lambda: tell(arguments, "resume"))
