@@ -19,7 +19,7 @@ from tasks.once import claim
 from tasks.plan import Member, Phase, Plan, StageName, Step
 from tasks.run import Run
 from tasks.store import Store
-from tasks.task import Place, RecordedTask
+from tasks.task import Cancelled, Place, RecordedTask
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,8 @@ def run_stage(
             raise Ignore(str(error)) from None
         if found.done:
             return
+        if found.cancelled:
+            raise Cancelled(run_id)
         if found.dispatch != dispatch:
             raise Ignore(f"{plan_name} was dispatched anew")
         at_work = Stage(store, found.run, found.plan, found.plan.member(index), phase, dispatch)

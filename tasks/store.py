@@ -59,6 +59,7 @@ class Situation:
     plan: Plan
     dispatch: int
     done: bool
+    cancelled: bool
 
 
 class Store:
@@ -160,11 +161,12 @@ class Store:
         pipe = self.redis.pipeline(transaction=False)
         pipe.get(_run(run_id, "settings"))
         pipe.hmget(_plan(run_id, name), ["plan", "dispatch", stage])
-        settings, (plan, dispatch, record) = pipe.execute()
+        pipe.hget(_run(run_id, "facts"), CANCELLED)
+        settings, (plan, dispatch, record), cancelled = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
         run = Run.from_json(settings.decode())
-        return Situation(run, Plan.from_json(plan.decode()), int(dispatch or 0), record is not None)
+        return Situation(run, Plan.from_json(plan.decode()), int(dispatch or 0), record is not None, bool(cancelled))
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
         """Record what a stage of a member came to; the first record stands."""

@@ -8,9 +8,11 @@ from typing import Any
 
 from billiard.exceptions import WorkerLostError
 from celery import Task
+from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
+from tasks.store import CANCELLED, Store
 
 
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
@@ -19,6 +21,16 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     abstract = True
     max_retries = 5
     default_retry_delay = 1  # seconds
+
+
+class Cancelled(Ignore):
+    """The run was cancelled: what is at work on it ends, and that is neither a success nor a failure."""
+
+
+def go_on(store: Store, run_id: str) -> None:
+    """Between two answers or calls.  Raises: Cancelled when there is no need for another."""
+    if store.fact(run_id, CANCELLED):
+        raise Cancelled(f"run {run_id} was cancelled")
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ class Gate(bootsteps.StartStopStep):
     def known(self, run: str) -> Facts:
         """What the store knows of a run; nothing when it does not answer, for the task will say so better."""
         at, facts = self.facts.get(run, (0.0, {}))
-        if time.monotonic() - at < FACTS_S:
+        # A run that was cancelled may go on at any moment, and what is dropped does not come back.
+        if time.monotonic() - at < FACTS_S and not facts.get(CANCELLED):
             return facts
         try:
             facts = Store(self.redis).facts(run, (CANCELLED, CODE, MODEL))

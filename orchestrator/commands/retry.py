@@ -64,9 +64,9 @@ def retry(arguments: argparse.Namespace) -> int:
 def retry_at_work(arguments: argparse.Namespace, run_id: str) -> int:
     """Send failed tasks again, for the process that is at the run to go on with.  Raises: NoSuchTask."""
     from orchestrator.dispatch.retrying import retry_failed
-    from orchestrator.runs.reaching import address_of, reach, settings_of
+    from orchestrator.runs.reaching import reach_farm_of
 
-    with reach(address_of(settings_of(arguments.run))) as farm:
+    with reach_farm_of(arguments.run) as farm:
         sent = retry_failed(farm.app, farm.store, run_id, arguments.tasks)
     for one in sent:
         print(f"sent again: {one.stage} of {one.node} (task {one.task})")

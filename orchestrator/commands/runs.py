@@ -5,24 +5,57 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 from orchestrator.commands import common
 from orchestrator.report.columns import columns
 from orchestrator.runs.standing import Standing, find_runs, standing_of
 
-DESCRIPTION = "List the runs whose output folders lie under a folder, and where each of them stands."
+DESCRIPTION = """\
+List the runs whose output folders lie under a folder, and where each of them stands.
+
+--delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
+another run has used as well.  Its output folder stays; `orchestrator evolve` goes on from there, and does the
+generation that was in flight anew."""
+
+EPILOG = """\
+examples:
+  orchestrator runs
+  orchestrator runs --json
+  orchestrator runs --delete outputs/gpu"""
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("runs", DESCRIPTION)
+    parser = common.parser_for("runs", DESCRIPTION, EPILOG)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("outputs"), help="where to look (outputs)")
+    parser.add_argument("--delete", metavar="RUN", type=Path, help="leave nothing of this run on its farm")
     parser.add_argument("--json", action="store_true", help="as JSON")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: show(arguments))
+    return common.guarded(lambda: delete(arguments.delete) if arguments.delete else show(arguments))
+
+
+def delete(folder: Path) -> int:
+    """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
+    from orchestrator.output import run_id_of
+    from orchestrator.runs.cancelling import cancel
+    from orchestrator.runs.deleting import delete_run
+    from orchestrator.runs.farm import open_farm
+    from orchestrator.runs.reaching import settings_of
+    from orchestrator.runs.standing import is_held
+
+    run_id, settings = run_id_of(folder), settings_of(folder)
+    if is_held(folder):
+        return common.fail(common.WRONG, f"{folder} is at work; stop it first: orchestrator cancel {folder}")
+    with open_farm(settings, lambda line: None) as farm:
+        if busy := cancel(farm, folder, run_id, time.sleep).at_work:
+            return common.fail(common.BROKEN, f"workers are still at {folder}:", *(f"  {said}" for said in busy))
+        keys = delete_run(farm.app, farm.broker, farm.store, run_id)
+    print(f"deleted {folder} from its farm: {keys} keys; the folder stays")
+    return common.DONE
 
 
 def show(arguments: argparse.Namespace) -> int:

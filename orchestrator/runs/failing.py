@@ -8,7 +8,7 @@ from orchestrator.dispatch.failures import Failed, failed_tasks
 from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.runs.farm import FarmUnavailable
 from orchestrator.runs.parking import read_parking
-from orchestrator.runs.reaching import address_of, reach, settings_of
+from orchestrator.runs.reaching import reach_farm_of
 
 
 def failed_of(folder: Path) -> list[Failed]:
@@ -16,7 +16,7 @@ def failed_of(folder: Path) -> list[Failed]:
     run_id = run_id_of(folder)
     parking = read_parking(OutputFolder(folder))
     try:
-        with reach(address_of(settings_of(folder))) as farm:
+        with reach_farm_of(folder) as farm:
             # A store that has lost the run knows of no failures; the folder does.
             if farm.store.knows(run_id):
                 return failed_tasks(farm.store, run_id)

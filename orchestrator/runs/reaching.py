@@ -47,3 +47,18 @@ def reach(address: str) -> Iterator[OpenFarm]:
     """The farm at this address.  Raises: FarmUnavailable."""
     with connected(address, rules=False, check=lambda: None) as farm:
         yield farm
+
+
+@contextmanager
+def reach_farm_of(folder: Path) -> Iterator[OpenFarm]:
+    """The farm of the run in an output folder; `check` tells when an embedded one has gone down.
+
+    Raises: FarmUnavailable, OutputError, SettingsError.
+    """
+    settings = settings_of(folder)
+
+    def check() -> None:
+        address_of(settings)
+
+    with connected(address_of(settings), rules=False, check=check) as farm:
+        yield farm

@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from orchestrator.dispatch.evaluator import Records
+from orchestrator.dispatch.evaluator import Parked, Records
 from orchestrator.evolution.genetics import Genetics
 from orchestrator.output import OutputFolder
 from orchestrator.report.snapshot import MemberView, Snapshot
 from orchestrator.report.view import View
 from orchestrator.runs.bulletin import Bulletin
+from orchestrator.runs.cancelling import REASON
 from orchestrator.runs.studio import Studio
 from tasks.plan import Member, Plan, steps
-from tasks.store import Store
+from tasks.store import CANCELLED, Store
 
 STEPS_OF_AN_EVALUATION = 3
 STEPS_OF_A_MUTATION = 4
@@ -71,8 +72,8 @@ class Watcher:
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the steps it had when we came to it
 
     def __call__(self, plan: Plan, records: Records) -> None:
-        """Show the record.  Raises: whatever `check_farm` raises when the farm is gone."""
-        self.check_farm()
+        """Show the record.  Raises: Parked when the run was cancelled; whatever `check_farm` raises."""
+        self._check()
         done = sum(1 for name in records if not name.endswith(":failed"))
         if self._plan[0] != plan.name:
             self._plan = (plan.name, done)
@@ -86,8 +87,8 @@ class Watcher:
             self._plan = ("", 0)
 
     def preparing(self, step: str, progress: tuple[int, int] | None) -> None:
-        """Show how far the clustering of the vocabulary is."""
-        self.check_farm()
+        """Show how far the clustering of the vocabulary is.  Raises: as above."""
+        self._check()
         self.view.show(
             Snapshot(
                 run=self.run_id,
@@ -100,6 +101,11 @@ class Watcher:
                 progress=progress,
             )
         )
+
+    def _check(self) -> None:
+        self.check_farm()
+        if self.store.fact(self.run_id, CANCELLED):
+            raise Parked(REASON)
 
     def drain(self) -> None:
         """Write new prompts and finished files into the output folder, and tell where the run stands."""

@@ -21,6 +21,7 @@ from tasks.plan import Phase
 from tasks.records import Answer
 from tasks.run import Run, Target
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.task import go_on
 
 log = logging.getLogger(__name__)
 GIVE_UP_AFTER_S = 300.0  # of a server that keeps dying without one answer in between
@@ -82,7 +83,7 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
     """Ask the target what has no answer yet.  Returns how many answers that were.
 
     A server that dies is brought back and asked for the rest.  Raises: TargetRefused for a request that no server
-    would take; TargetUnavailable or TargetDown when the server does not come back.
+    would take; TargetUnavailable or TargetDown when the server does not come back; Cancelled.
     """
     there = stage.store.shared(stage.run.id, keys)
     target = stage.run.target
@@ -99,6 +100,7 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
         stage.store.add_usage(stage.run.id, {"target": generated.completion_tokens})
         requests.pop(position)
         progress = time.monotonic()
+        go_on(stage.store, stage.run.id)
 
     while requests:
         url = host.current().serve(target)

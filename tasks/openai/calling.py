@@ -17,6 +17,7 @@ from tasks.redis_url import redis_url_of, store_url
 from tasks.run import Endpoint
 from tasks.secret import secret
 from tasks.store import Store
+from tasks.task import go_on
 
 
 class HasEndpoint(Protocol):
@@ -37,7 +38,11 @@ class Caller:
 
 
 def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
-    """A client whose limits and budget hold across all workers and whose usage is counted for the run."""
+    """A client whose limits and budget hold across all workers and whose usage is counted for the run.
+
+    Raises: Cancelled when the run was.
+    """
+    go_on(store, run.id)
     return OpenAIClient(run.endpoint, _limiter(run.endpoint), RunPurse(store.ledger(run.id), run.endpoint))
 
 

@@ -7,7 +7,8 @@ from orchestrator.dispatch.results import new_id
 from orchestrator.dispatch.sender import make_sender
 from orchestrator.runs.deleting import delete_run
 from tasks.plan import Member
-from tasks.store import Store
+from tasks.redis_url import queues_url
+from tasks.store import Store, connect
 
 MEMBERS = [Member(0, (0.0,)), Member(1, (1.0,), target=0)]
 
@@ -26,7 +27,7 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
         app.backend.store_result(new_id(run_id), None, "SUCCESS")
     assert kept(app) == {"run", "run-2"}
     # When one is deleted, then the other's are all that is left
-    assert delete_run(app, store, "run") >= 2
+    assert delete_run(app, connect(queues_url(valkey_url)), store, "run") >= 2
     assert kept(app) == {"run-2"}
 
 

@@ -1,4 +1,4 @@
-"""A farm whose stages are simulated, for all tests of this folder that do not harm it."""
+"""A farm whose stages are simulated, for all tests that do not harm it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workers.queues import MODULES_VARIABLE
 @pytest.fixture(scope="session")
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that do not harm them."""
-    here = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parent)}
+    here = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
     bench = Bench(tmp_path_factory.mktemp("simulated"), **here)
     try:
         bench.start_valkey()
@@ -29,7 +29,8 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.fixture
 def driver(simulated_farm: Bench) -> Iterator[Driver]:
     """A driver on an empty store."""
-    simulated_farm.store.flushdb()
+    if keys := [key for key in simulated_farm.store.scan_iter() if ":worker:" not in key]:
+        simulated_farm.store.delete(*keys)
     driver = Driver(simulated_farm.url)
     yield driver
     driver.close()

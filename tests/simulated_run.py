@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from farm_bench import until
@@ -10,7 +11,7 @@ from simulated_signals import told
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.sender import make_sender
 from tasks.plan import Member, Merge, Outcome, Plan
-from tasks.redis_url import store_url
+from tasks.redis_url import queues_url, store_url
 from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.store import Store, connect
 
@@ -30,13 +31,13 @@ class Driver:
     def __init__(self, url: str) -> None:
         self.app = make_sender(url)
         self.store = Store(connect(store_url(url)))
+        self.broker = connect(queues_url(url))
         self.said: list[str] = []
-        self._threads = ThreadPoolExecutor()
+        self._threads, self._closing = ThreadPoolExecutor(), threading.Event()
         self.store.put_run(RUN)
 
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
-        watch = lambda plan, records: None  # noqa: E731
-        evaluator = FarmEvaluator(self.app, self.store, RUN.id, watch, 60, retry_wait_s, self.said.append, only)
+        evaluator = FarmEvaluator(self.app, self.store, RUN.id, self._watch, 60, retry_wait_s, self.said.append, only)
         return self._threads.submit(evaluator, plan)
 
     def tell(self, what: str, stage: str, node: str) -> None:
@@ -51,6 +52,11 @@ class Driver:
     def until_began(self, stage: str, node: str) -> None:
         until(lambda: self.began(stage, node))
 
+    def _watch(self, plan: Plan, records: object) -> None:
+        if self._closing.is_set():
+            raise RuntimeError("the test is over")
+
     def close(self) -> None:
+        self._closing.set()
         self._threads.shutdown()
         self.app.close()

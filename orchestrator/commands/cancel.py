@@ -1,0 +1,59 @@
+"""`orchestrator cancel`: stop a run wherever it is at work, and keep what it has."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from orchestrator.commands import common
+
+DESCRIPTION = """\
+Stop a run, from any terminal or machine that sees its output folder: its driver stops and says so (exit 3), its
+messages are dropped from the queues, and workers end what they have in hand as soon as the answer or the call that
+they wait for has come.
+
+Nothing that was finished is lost: `orchestrator evolve` or `orchestrator retry RUN` goes on with it."""
+
+EPILOG = """\
+examples:
+  orchestrator cancel outputs/gpu
+  orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("cancel", DESCRIPTION, EPILOG)
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.guarded(lambda: stop(arguments.run))
+
+
+def stop(folder: Path) -> int:
+    from orchestrator.output import OutputFolder, run_id_of
+    from orchestrator.runs.cancelling import REASON, cancel
+    from orchestrator.runs.farm import FarmUnavailable
+    from orchestrator.runs.parking import Parking, read_parking, write_parking
+    from orchestrator.runs.reaching import reach_farm_of
+    from orchestrator.runs.standing import is_held, standing_of
+
+    run_id, output, was_held = run_id_of(folder), OutputFolder(folder), is_held(folder)
+    try:
+        with reach_farm_of(folder) as farm:
+            done = cancel(farm, folder, run_id, time.sleep)
+    except FarmUnavailable as error:
+        if was_held:
+            raise
+        return common.fail(common.WRONG, f"{folder} is not at work, and nothing of it can be: {error}")
+    if done.held or done.at_work:
+        more = [f"  {said}" for said in done.at_work]
+        return common.fail(common.BROKEN, f"{folder} is cancelled, but not everybody has stopped yet:", *more)
+    if standing_of(folder).state == "stopped" and read_parking(output) is None:
+        write_parking(output, Parking(REASON, ()))
+    print(
+        f"cancelled {folder}: {done.dropped} message{'' if done.dropped == 1 else 's'} dropped, nobody is at work on it"
+    )
+    print(f"go on with: orchestrator retry {folder}")
+    return common.DONE

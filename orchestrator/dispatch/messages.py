@@ -1,0 +1,47 @@
+"""A run's messages, in the queues and among those that were taken and not acknowledged."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, cast
+
+import redis
+
+from workers.queues import QUEUES
+
+UNACKED, UNACKED_INDEX = "unacked", "unacked_index"  # kombu's names
+
+
+def drop_waiting(broker: redis.Redis, run_id: str) -> int:
+    """Take the run's messages out of the queues.  Returns how many there were.  Raises: redis.RedisError."""
+    dropped = 0
+    for queue in QUEUES:
+        for raw in cast("list[bytes]", broker.lrange(queue, 0, -1)):
+            if _run_of(json.loads(raw)) == run_id:
+                dropped += broker.lrem(queue, 1, cast(str, raw))
+    return dropped
+
+
+def drop_taken(broker: redis.Redis, run_id: str) -> int:
+    """Forget messages that a worker took and never acknowledged: only for a run that no living worker has in hand.
+
+    Returns how many there were.  Raises: redis.RedisError.
+    """
+    held = cast("dict[bytes, bytes]", broker.hgetall(UNACKED))
+    tags = [tag for tag, text in held.items() if _run_of(json.loads(text)[0]) == run_id]
+    if tags:
+        broker.hdel(UNACKED, *tags)
+        broker.zrem(UNACKED_INDEX, *tags)
+    return len(tags)
+
+
+def _run_of(message: dict[str, Any]) -> str | None:
+    """The run that a message of ours belongs to: the first of its task's arguments."""
+    try:
+        body = message["body"]
+        if message["properties"].get("body_encoding") == "base64":
+            body = base64.b64decode(body)
+        return str(json.loads(body)[0][0])
+    except (LookupError, TypeError, ValueError):
+        return None
