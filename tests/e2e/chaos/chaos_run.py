@@ -77,9 +77,8 @@ def go_on(scene: Scene, report: Report) -> bool:
     status, said = scene.process.returncode, scene.output_of_session()
     if "Traceback" in said:
         report.problems.append(f"a traceback:\n{said}")
-    left = until(lambda: not scene.place.processes(), GONE_S) or scene.endpoint is not None
-    if not left:
-        report.problems.append(f"left behind: {[p.cmdline() for p in scene.place.processes()]}")
+    if not until(lambda: not scene.left(), GONE_S):
+        report.problems.append(f"left behind: {scene.left()}")
     if status == ENDED:
         report.sessions["ended"] += 1
         return False
@@ -115,5 +114,3 @@ def judge(scene: Scene, report: Report, expected_state: str) -> None:
             report.problems.append(f"{log}: a call was repeated {max(again.values())} times with {costly} faults")
         if again.total() > costly * IN_FLIGHT[log]:
             report.problems.append(f"{log}: {again.total()} repeated calls are more than {costly} faults explain")
-    if scene.endpoint is None and not until(lambda: not scene.place.processes(), GONE_S):
-        report.problems.append(f"left behind: {[p.cmdline() for p in scene.place.processes()]}")
