@@ -161,7 +161,7 @@ class Scene:
     def left(self) -> list[str]:
         """What runs for this run, but for the endpoint that is ours."""
         ours = self.endpoint.process.pid if self.endpoint else None
-        return [process.name() for process in self.place.processes() if process.pid != ours]
+        return [str(process) for process in self.place.processes() if process.pid != ours]
 
     def socket(self) -> Path:
         return socket_path(self.place.farm)
