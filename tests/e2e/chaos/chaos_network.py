@@ -94,6 +94,10 @@ class Line:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop_all()
+        copying = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in copying:
+            task.cancel()
+        await asyncio.gather(*copying, return_exceptions=True)
 
 
 @contextmanager
