@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
 from tasks.secret import SecretError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
@@ -71,3 +74,8 @@ def guarded(work: Callable[[], int]) -> int:
         return fail(WRONG, str(error))
     except FarmUnavailable as error:
         return fail(BROKEN, str(error))
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return fail(BROKEN, f"{where}{error.strerror}; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}")

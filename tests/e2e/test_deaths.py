@@ -25,13 +25,13 @@ def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Pat
     assert len(report.faults) + len(deck) == len(KINDS)
 
 
-def test_a_killed_supervisor_ends_the_run_with_a_reason_and_the_next_start_clears(
+def test_a_full_disk_parks_a_run_a_lost_supervisor_stops_it_and_it_ends_as_if_nothing_had_happened(
     undisturbed: Workplace, tmp_path: Path
 ) -> None:
-    # And two kinds of fault more in passing: a connection that is cut, and an endpoint that fails
     deck = deque(
         [
             Fault("connection cut", "valkey", after=1, seconds=1.0),
+            Fault("disk full", "output", after=1, seconds=0.0),
             Fault("500s", "endpoint", after=1, seconds=0.0),
             Fault("kill -9", "supervisor", after=1, seconds=0.0),
         ]
@@ -43,5 +43,8 @@ def test_a_killed_supervisor_ends_the_run_with_a_reason_and_the_next_start_clear
     finally:
         scene.close()
     assert report.problems == []
-    assert report.sessions["stopped"] == 1
-    assert "ended" in report.reasons[0] or "went away" in report.reasons[0]
+    assert (report.sessions["parked"], report.sessions["stopped"], report.sessions["ended"]) == (1, 1, 1)
+    full, gone = report.reasons
+    assert full.startswith("parked: ")
+    assert "cannot be written" in full
+    assert "ended" in gone or "went away" in gone

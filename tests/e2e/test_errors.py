@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, orchestrator
+from workplace import Workplace, finish, orchestrator, start
 
 WRONG = [
     ({"POPULATION_SIZE": "-1"}, "CONFIG_POPULATION_SIZE"),
@@ -41,6 +41,15 @@ def test_deltas_of_other_clusters_are_refused(workplace: Workplace, tmp_path: Pa
     done = workplace.run(INITIAL_DELTAS_PATH=str(deltas))
     assert done.returncode == 1
     assert "CONFIG_INITIAL_DELTAS_PATH" in done.stdout
+    assert not workplace.farm.exists()
+
+
+def test_a_disk_without_room_is_told_in_one_line(workplace: Workplace) -> None:
+    # No file may have more than 1,000 bytes: the nearest thing to a full disk that needs no disk
+    done = finish(start(["prlimit", "--fsize=1000", *workplace.command()]))
+    assert done.returncode == 2, done.stdout
+    [line] = [line for line in done.stdout.splitlines() if line]
+    assert "make room on the disk" in line
     assert not workplace.farm.exists()
 
 
