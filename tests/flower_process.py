@@ -22,7 +22,7 @@ from workers.app import create_app
 from workers.process import ChildProcess, Command
 from workers.queues import worker_command
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 USER, PASSWORD = "somebody", "a long password"
 DIMENSIONS = 12
 
@@ -30,14 +30,15 @@ DIMENSIONS = 12
 class Flower:
     """`orchestrator flower` on a port of its own; `client` is logged in."""
 
-    def __init__(self, redis_url: str, folder: Path) -> None:
-        self.redis_url, self.folder = redis_url, folder
+    def __init__(self, redis_url: str, folder: Path, outputs: Path | None = None) -> None:
+        self.redis_url, self.folder, self.outputs = redis_url, folder, outputs or folder / "outputs"
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [*command(), "--port", "0", "--outputs", str(self.folder / "outputs"), "--data", str(self.folder / "data")],
+            [*command(), "--port", "0", "--outputs", str(self.outputs), "--data", str(self.folder / "data")],
             env={**environment(), "WHETSTONE_REDIS_URL": self.redis_url, "FLOWER_BASIC_AUTH": f"{USER}:{PASSWORD}"},
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
         )

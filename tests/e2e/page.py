@@ -1,0 +1,47 @@
+"""Flower's pages in a headless Chromium, as a person uses them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_MS = 120_000
+
+
+def chromium() -> str | None:
+    """A browser that is installed here."""
+    return os.environ.get("WHETSTONE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@contextmanager
+def browsing(url: str, user: str, password: str) -> Iterator[Any]:
+    """A page that is logged in at `url`.  Skips the test where there is no browser to drive."""
+    driver = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' (docs/flower.md)")
+    found = chromium()
+    if found is None:
+        pytest.skip("no Chromium here: apt-get install chromium (docs/flower.md)")
+    with driver.sync_playwright() as playwright:
+        # Chromium's own sandbox does not work for root, and the only pages here are ours.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        try:
+            page = browser.new_page(
+                base_url=url,
+                http_credentials={"username": user, "password": password},
+                viewport={"width": 1440, "height": 800},
+            )
+            page.set_default_timeout(PATIENCE_MS)
+            yield page
+        finally:
+            browser.close()
+
+
+def picture(page: Any, name: str, folder: Path) -> None:
+    """Keep what is to be seen now, as a PNG; in WHETSTONE_PICTURES where that is set."""
+    kept = Path(os.environ.get("WHETSTONE_PICTURES") or folder)
+    page.screenshot(path=kept / f"{name}.png")
