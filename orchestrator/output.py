@@ -7,10 +7,13 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
 
 class OutputError(Exception):
@@ -70,7 +73,7 @@ class OutputFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("a+")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(self._lock)
         except BlockingIOError:
             raise OutputError(f"{self.path} is in use by another run; wait for it, or give another --output") from None
         except OSError as error:
@@ -113,6 +116,19 @@ class OutputFolder:
 
     def write_history(self, generations: Iterable[dict[str, Any]]) -> None:
         self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
+
+
+def _hold(lock: TextIO) -> None:
+    """Raises: BlockingIOError when another process holds it, and is not only looking whether somebody does."""
+    until = time.monotonic() + LOOKING_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOKING_S / 20)
 
 
 def run_id_of(folder: Path) -> str:

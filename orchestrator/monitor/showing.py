@@ -60,6 +60,7 @@ class Row:
     calls: str
     tokens: str
     cost: str
+    reason: str
     failed: tuple[Failed, ...]
     may_retry: bool
     retry: RetryView | None
@@ -77,6 +78,7 @@ def row(view: RunView, monitor: Monitor) -> Row:
         calls=f"{view.calls:,}",
         tokens=f"{view.tokens:,}",
         cost=_cost(view),
+        reason=standing.reason if standing and standing.state == "parked" and not view.failed else "",
         failed=view.failed,
         may_retry=monitor.may_retry(view.run),
         retry=monitor.retries.view(view.run),
@@ -95,6 +97,8 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
         "calls": view.calls,
         "target_tokens": view.tokens,
         "cost_usd": round(view.cost_usd, 6),
+        "budget_usd": standing and standing.budget_usd,
+        "reason": standing and standing.reason,
         "failed": [vars(failed) for failed in view.failed],
         "may_retry": monitor.may_retry(view.run),
         "retry": retry and vars(retry),
@@ -102,7 +106,8 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
 
 
 def _cost(view: RunView) -> str:
-    return f"${view.cost_usd:,.4f}"
+    budget = view.standing.budget_usd if view.standing else 0.0
+    return f"${view.cost_usd:,.4f}" + (f" of ${budget:,.2f}" if budget else "")
 
 
 def _number(value: float | None, form: str) -> str:

@@ -13,7 +13,7 @@ from orchestrator.output import OutputError, run_id_of
 from orchestrator.runs.standing import Standing, find_runs, is_held, standing_of
 from tasks.store import Store
 
-_FILES = ("config", "history.jsonl", "answers.json", "parked.json")  # what a standing is read from
+_FILES = ("config", "history.jsonl", "answers.json", "parked.json", "usage.json")  # what a standing is read from
 
 
 @dataclass(frozen=True)

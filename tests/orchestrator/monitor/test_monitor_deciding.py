@@ -16,7 +16,7 @@ FAILED = Failed("g2_child", 2, 3, "g2_child3_mut", "reflect", "CallError: 500", 
 
 
 def view(state: Literal["running", "stopped", "parked", "finished"] = "parked", *failed: Failed) -> RunView:
-    standing = Standing("demo", "outputs/demo", state, 2, 8, 0.5, 0.6, 20.0, 0.9, 1000, 40, 0.5, "", ())
+    standing = Standing("demo", "outputs/demo", state, 2, 8, 0.5, 0.6, 20.0, 0.9, 1000, 40, 0.5, 0.0, 0.0, "", ())
     return RunView("demo", standing, 40, 1000, 0.5, failed)
 
 
