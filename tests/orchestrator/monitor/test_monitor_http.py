@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ import psutil
 import pytest
 from flower_process import Flower, cpu_worker, eventually, failing_score, parked_run
 
-from tasks.redis_url import store_url
+from tasks.redis_url import queues_url, store_url
 from tasks.store import Store, connect
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Two parked runs, a task of each that failed, and a Flower that has seen both."""
+    """Parked runs, one of them with its folder elsewhere, a failed task of each, and a Flower that has seen them."""
 
     flower: Flower
     store: Store
@@ -34,8 +35,8 @@ def scene(valkey_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     flower = Flower(valkey_url, folder)
     try:
         tasks = {}
-        for run in ("first", "second"):
-            parked_run(folder / "outputs", store, valkey_url, run)
+        for run in ("first", "second", "distant"):
+            parked_run(folder / ("elsewhere" if run == "distant" else "outputs"), store, valkey_url, run)
             tasks[run] = failing_score(store, valkey_url, run)
         for run, task in tasks.items():
             eventually(lambda run=run: flower.run(run)["failed"], f"the task of {run} has failed")
@@ -144,6 +145,21 @@ def test_retry_goes_on_with_the_run_and_sends_no_message_again(scene: Scene) -> 
     flower.start()
     assert state(flower, task) == "FAILURE"
     assert flower.run("first")["state"] in ("parked", "stopped")
+
+
+def test_a_run_that_is_driven_elsewhere_finds_its_failed_member_dispatched(scene: Scene, valkey_url: str) -> None:
+    flower, task = scene.flower, scene.tasks["distant"]
+    assert flower.run("distant")["state"] == "elsewhere"
+    assert flower.client.post(f"/api/task/retry/{task}").status_code == 202
+    [message] = [json.loads(text)["headers"] for text in connect(queues_url(valkey_url)).lrange("gpu", 0, -1)[-1:]]
+    assert message["task"] == "gpu.answer", "all that the member misses, from its first stage on"
+    assert message["argsrepr"] == "run=distant generation=0 individual=0 phase=pre dispatch=1"
+    again = flower.client.post(f"/api/task/retry/{task}")
+    assert (again.status_code, again.text) == (
+        409,
+        f"task {task} has been retried already; run distant has gone on since",
+    )
+    assert flower.row(task)["retry"] == "retried since"
 
 
 def test_a_button_shows_the_runs(scene: Scene) -> None:
