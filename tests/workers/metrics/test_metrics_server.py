@@ -1,0 +1,69 @@
+"""The exporter as a process, beside a real worker: what it serves, and that it outlives a restart of the broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from farm_bench import Bench, until
+from prometheus_client.parser import text_string_to_metric_families
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    try:
+        bench.start_valkey()
+        bench.start_worker("cpu", 1)
+        yield bench
+    finally:
+        bench.close()
+
+
+@pytest.fixture
+def address(farm: Bench) -> Iterator[str]:
+    command = [sys.executable, "-m", "workers.metrics", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=farm.environment) as exporter:
+        assert exporter.stdout is not None
+        yield exporter.stdout.readline().split()[-1]
+        exporter.terminate()
+
+
+def read(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(address, timeout=10) as reply:
+        families = text_string_to_metric_families(reply.read().decode())
+    return {f"{s.name}{sorted(s.labels.values())}": s.value for family in families for s in family.samples}
+
+
+def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Bench, address: str) -> None:
+    gathered = "whetstone_tasks_total['cpu.gather', 'succeeded']"
+    # given an exporter that listens: what is sent is told sooner or later, so more is sent until it is
+    until(lambda: farm.app.send_task("cpu.gather", ("run", "g0_pop", 1)) and read(address).get(gathered))
+    found = read(address)
+    assert found["whetstone_task_seconds_count['cpu.gather']"] == found[gathered]
+    assert (found["whetstone_workers['cpu']"], found["whetstone_workers['gpu']"]) == (1, 0)
+    # when a task fails, it is counted among the failed
+    farm.app.send_task("cpu.plot", ("nobody", "fitness.png"))
+    until(lambda: read(address).get("whetstone_tasks_total['cpu.plot', 'failed']"))
+    # when the broker goes away, the exporter says so and stays
+    farm.valkey.stop(2)
+    until(lambda: read(address) and read(address)["whetstone_up[]"] == 0)
+    # and when it is back, so are the figures and the events
+    farm.start_valkey()
+    before = read(address)[gathered]
+    until(lambda: farm.app.send_task("cpu.gather", ("run", "g0_pop", 1)) and read(address)[gathered] > before)
+    assert read(address)["whetstone_up[]"] == 1
+
+
+def test_an_address_that_is_none_is_told_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.metrics", "--port", "0"],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "WHETSTONE_REDIS_URL": "http://nowhere"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("workers.metrics: ")

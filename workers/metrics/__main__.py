@@ -1,0 +1,78 @@
+"""`python -m workers.metrics [--host HOST] [--port PORT]`: the farm's numbers at http://HOST:PORT/metrics.
+
+Like a worker it needs the address of the broker (WHETSTONE_REDIS_URL), and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from typing import Any
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+
+from tasks.redis_url import queues_url, redacted, redis_url_of, store_url
+from tasks.store import Store
+from workers.metrics.events import TaskEvents
+from workers.metrics.figures import FarmFigures
+
+PORT = 9100
+PATIENCE_S = 2.0  # with a server that does not answer: whoever scrapes waits, and not for long
+PAUSE_S = 1.0  # before listening again
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    try:
+        url = redis_url_of(os.environ)
+        addresses = queues_url(url), store_url(url)
+        # It makes an application of its own when it is imported, and so wants a sound address.
+        from workers.app import create_app
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(FarmFigures(_client(addresses[0]), Store(_client(addresses[1]))))
+        ProcessCollector(registry=registry)
+        events = TaskEvents(registry)
+        server, _ = start_http_server(options.port, options.host, registry)
+    except (ValueError, OSError) as error:
+        sys.exit(f"workers.metrics: {error}")
+    print(f"metrics of {redacted(url)} at http://{options.host}:{server.server_port}/metrics", flush=True)
+    try:
+        listen(create_app(dict(os.environ)), events, threading.Event())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
+    """Give Celery's events to `events` until `stop` is set, over every restart of the broker."""
+    while not stop.is_set():
+        try:
+            with app.connection() as connection:
+                receiver = app.events.Receiver(connection, handlers={"*": events.handle})
+                for _ in receiver.itercapture(limit=None, timeout=None, wakeup=False):
+                    if stop.is_set():
+                        return
+        except (OperationalError, redis.RedisError, OSError):
+            stop.wait(PAUSE_S)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workers.metrics", description="The farm's numbers for Prometheus.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; 0.0.0.0 in a container)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"port ({PORT}; 0 takes a free one)")
+    return parser.parse_args(argv)
+
+
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(
+        url, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, health_check_interval=10
+    )
+
+
+if __name__ == "__main__":
+    main()
