@@ -17,7 +17,7 @@ STAMP  := $(VENV)/.whetstone
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos secrets up down k8s clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos secrets up down walk k8s clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -91,6 +91,9 @@ up: secrets      ## start a farm in containers (PROFILE=cpu, gpu, gpu-2 ...)
 
 down:            ## stop it; runs, history and models stay
 	@$(COMPOSE) --profile $(PROFILE) down
+
+walk:            ## run every command of docs/operations.md, in containers (a quarter of an hour)
+	@$(PYTHON) ops/walk.py
 
 k8s: $(STAMP)    ## check the Kubernetes manifests against the schemas of Kubernetes and KEDA
 	@$(BIN)/python -c 'import kubernetes_validate' 2>/dev/null || \
