@@ -31,7 +31,7 @@ def test_it_is_for_the_old_compose_as_well() -> None:
 
 
 def test_a_secret_is_a_file_that_make_secrets_makes() -> None:
-    assert {Path(secret["file"]).name for secret in COMPOSE["secrets"].values()} == set(COMPOSE["secrets"]) <= MADE
+    assert {Path(secret["file"]).name for secret in COMPOSE["secrets"].values()} == set(COMPOSE["secrets"]) == MADE
     assert {name for service in SERVICES.values() for name in service.get("secrets", [])} <= MADE
 
 

@@ -31,6 +31,6 @@ def test_the_page_names_services_profiles_and_targets_that_are_there() -> None:
     said = set(re.findall(r"docker compose .*?\b(worker-[a-z0-9-]+|orchestrator|flower|valkey)\b", PAGE))
     assert said and said <= set(services)
     profiles = {profile for service in services.values() for profile in service.get("profiles", [])}
-    assert set(re.findall(r"--profile (\S+)", PAGE)) <= profiles | {"eyes"}
+    assert set(re.findall(r"--profile (\S+)", PAGE)) <= profiles
     made = set(re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)) | {"menuconfig"}
     assert set(re.findall(r"`make (\w+)", PAGE)) | set(re.findall(r"^make (\w+)", PAGE, re.MULTILINE)) <= made
