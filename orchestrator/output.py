@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
@@ -38,16 +38,23 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
     Raises: Unwritable; the old content is left, and nothing of the new.
     """
+    with open_atomic(path) as out:
+        out.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """As `write_atomic`, for content that is written piece by piece; after any exception the old content is left."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as out:
-                out.write(data.encode() if isinstance(data, str) else data)
+                yield out
                 out.flush()
                 os.fsync(out.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:
             temporary.unlink(missing_ok=True)
             raise
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputFolder, Unwritable
 from orchestrator.phase0.making import FarmOptions
 from orchestrator.phase0.rules import EMBEDDED
 from orchestrator.phase0.settings import CollectSettings
@@ -80,6 +83,18 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
         raise SettingsError(problems)
 
 
+def check_output_path(path: Path) -> None:
+    """Whether the output can be written at the end, when all that it costs has been spent.  Raises: SettingsError."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise SettingsError([f"phase0.output_path: {path}: {error.strerror}"]) from None
+
+
 def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) -> int:
     """Collect, and return the exit status.  Raises: SettingsError, OutputError, FarmUnavailable."""
     from orchestrator.phase0 import session
@@ -89,6 +104,7 @@ def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) ->
     parts = session.choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
     output.open()
+    check_output_path(Path(settings.phase0.output_path))
     _log_to(output.path / "collect.log", settings.log_level)
     raise_on_sigterm()
     go_on = "go on with the same command and --resume"
@@ -96,6 +112,8 @@ def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) ->
         path = session.collect(settings, options, parts, resume=resume)
     except CollectionFailed as failed:
         return common.fail(common.BROKEN, str(failed), go_on)
+    except Unwritable as error:
+        return common.fail(common.BROKEN, str(error), f"make room, then {go_on}")
     except DocumentError as error:
         return common.fail(common.BROKEN, f"the output is not what its schema says: {error}")
     except KeyboardInterrupt:
@@ -117,6 +135,7 @@ def _count(text: str) -> int:
 
 def _log_to(path: Path, level: str) -> None:
     """What is logged goes to a file beside the checkpoints, and to standard error."""
+    logging.raiseExceptions = False  # a full disk is told once, by the command, and not for each line of the log
     handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8"), logging.StreamHandler(sys.stderr)]
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=level, format=form, handlers=handlers, force=True)

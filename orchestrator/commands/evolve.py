@@ -58,8 +58,10 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
     from orchestrator.report.view import open_view
     from orchestrator.runs.farm import open_farm
     from orchestrator.runs.parking import Parking, clear_parking, write_parking
+    from orchestrator.runs.prepare import choose_examples
     from orchestrator.runs.session import Session, check_resumable
 
+    examples = choose_examples(settings)
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.set_aside()):
         print(f"the earlier run is now in {aside}")
@@ -71,7 +73,7 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
     view = open_view(sys.stdout, force="plain" if plain else None)
     go_on = f"orchestrator retry {output.path}"
     try:
-        report = Session(settings, output, view, open_farm, tuple(only)).run()
+        report = Session(settings, examples, output, view, open_farm, tuple(only)).run()
         text = final_report(report, random.Random(f"report {settings.seed}"))
         output.write("report.txt", text + "\n")
     except KeyboardInterrupt:

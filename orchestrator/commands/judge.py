@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shutil
 import sys
+import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from orchestrator.commands import common
+from orchestrator.output import open_atomic
 from orchestrator.settings import judging_settings
 from orchestrator.signals import Terminated, raise_on_sigterm
 from tasks.dataset import DatasetError
-from tasks.judging.rows import Row, read_rows
+from tasks.judging.rows import Row, check_rows, read_rows
 from tasks.records import Verdict
 from tasks.run import Endpoint, Judge
 
@@ -27,6 +34,9 @@ EPILOG = """\
 examples:
   orchestrator judge answers.jsonl --stage 1
   orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl"""
+
+
+PROGRESS_S = 5.0
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -47,24 +57,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judge(arguments: argparse.Namespace) -> int:
     """Raises: SettingsError, OutputError."""
-    try:
-        rows = read_rows(arguments.file)
-    except DatasetError as error:
-        return common.fail(common.WRONG, str(error))
     settings, endpoint = judging_settings(arguments.config)
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
     raise_on_sigterm()
     try:
-        verdicts = _by_rule(rows, settings) if arguments.stage == 1 else _by_all(rows, settings, endpoint)
+        with _regular(arguments.file) as path, _open_output(arguments.output) as out:
+            total = check_rows(path)
+            rows = _with_progress(read_rows(path), total)
+            found = _by_rule(rows, settings) if arguments.stage == 1 else _by_all(rows, settings, endpoint)
+            summary = _write(found, out)
+    except DatasetError as error:
+        return common.fail(common.WRONG, str(error))
     except KeyboardInterrupt:
         return common.fail(common.INTERRUPTED, "interrupted; nothing was written")
     except Terminated:
         return common.fail(common.TERMINATED, "terminated; nothing was written")
     except _Failed as error:
         return common.fail(common.BROKEN, f"{error}; nothing was written")
-    _write(verdicts, arguments.output)
-    _say(_summary(verdicts))
+    _say(summary)
     return common.DONE
 
 
@@ -72,13 +83,13 @@ class _Failed(Exception):
     """A call failed for good."""
 
 
-def _by_rule(rows: list[Row], settings: Judge) -> list[Verdict | None]:
+def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
     from orchestrator.runs.judging import judge_rows
 
-    return judge_rows(rows, settings, None, lambda done, total: None)
+    return judge_rows(rows, settings, None)
 
 
-def _by_all(rows: list[Row], settings: Judge, endpoint: Endpoint) -> list[Verdict | None]:
+def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterator[Verdict | None]:
     # Here, because the SDK and what goes with it take a second to import.
     from orchestrator.runs.endpoint import judge_asker, open_endpoint
     from orchestrator.runs.judging import judge_rows
@@ -92,47 +103,65 @@ def _by_all(rows: list[Row], settings: Judge, endpoint: Endpoint) -> list[Verdic
     try:
         with open_endpoint(endpoint, _say) as there:
             purse = LocalPurse(there)
-            asker = judge_asker(there, settings, purse, answerers.add)
-            verdicts = judge_rows(rows, settings, asker, _Tenths())
+            yield from judge_rows(rows, settings, judge_asker(there, settings, purse, answerers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
     if answerers:
         _say(f"judged by {listed(answerers)}")
     used = purse.used
     _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars")
-    return verdicts
 
 
-class _Tenths:
-    """Progress as a line whenever another tenth is done."""
-
-    def __init__(self) -> None:
-        self._told = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        if (tenth := 10 * done // total) != self._told:
-            self._told = tenth
-            _say(f"judged {done} of {total} answers that differ")
+def _with_progress(rows: Iterator[Row], total: int) -> Iterator[Row]:
+    """A line whenever some seconds have passed: few files take as long, and those who wait want to know."""
+    told = time.monotonic()
+    for number, row in enumerate(rows):
+        if time.monotonic() - told >= PROGRESS_S:
+            told = time.monotonic()
+            _say(f"judged about {number:,} of {total:,} rows")
+        yield row
 
 
-def _write(verdicts: list[Verdict | None], output: Path | None) -> None:
-    from orchestrator.output import write_atomic
+@contextmanager
+def _regular(path: Path) -> Iterator[Path]:
+    """The file itself, or a copy of what can be read once alone, such as a pipe.  Raises: DatasetError."""
+    if path.is_file() or not path.exists() or path.is_dir():
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as copy, path.open("rb") as once:
+        shutil.copyfileobj(once, copy)
+        copy.flush()
+        yield Path(copy.name)
+
+
+@contextmanager
+def _open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Where verdicts are written before anybody sees one: all of them appear at the end.  Raises: Unwritable."""
+    if path is None:
+        with tempfile.TemporaryFile() as out:
+            yield out
+            out.seek(0)
+            shutil.copyfileobj(out, sys.stdout.buffer)
+        return
+    with open_atomic(path) as out:
+        yield out
+
+
+def _write(verdicts: Iterator[Verdict | None], out: BinaryIO) -> str:
+    """Write a line for each; returns how many there were of each kind."""
     from orchestrator.runs.judging import verdict_row
     from tasks.openai.quoting import one_line
 
-    text = "".join(one_line(verdict_row(verdict)) + "\n" for verdict in verdicts)
-    if output is None:
-        print(text, end="")
-        return
-    write_atomic(output, text)
-
-
-def _summary(verdicts: list[Verdict | None]) -> str:
-    said = Counter("left open" if v is None else "correct" if v.is_correct else "wrong" for v in verdicts)
-    stages = Counter(v.stage for v in verdicts if v is not None)
+    said: Counter[str] = Counter()
+    stages: Counter[int] = Counter()
+    for verdict in verdicts:
+        out.write(one_line(verdict_row(verdict)).encode() + b"\n")
+        said["left open" if verdict is None else "correct" if verdict.is_correct else "wrong"] += 1
+        if verdict is not None:
+            stages[verdict.stage] += 1
     counted = ", ".join(f"{said[word]} {word}" for word in ("correct", "wrong", "left open") if said[word])
     by_stage = ", ".join(f"{stages[stage]} by stage {stage}" for stage in sorted(stages))
-    return f"{len(verdicts)} rows: {counted}" + (f" ({by_stage})" if by_stage else "")
+    return f"{said.total()} rows: {counted}" + (f" ({by_stage})" if by_stage else "")
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.output import OutputError
+from orchestrator.output import OutputError, writing
 
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
 
@@ -42,11 +42,13 @@ class Checkpoint:
                 os.fsync(file.fileno())
 
     def set_aside(self) -> Path | None:
-        """Move an earlier file out of the way, to `<name>.old`; returns where it is, None when there was none."""
+        """Move an earlier file to `<name>.1`, `<name>.2`, ...; returns where it is, None when there was none."""
         self.lines = {}
         if not self.path.exists():
             return None
-        aside = self.path.with_name(f"{self.path.name}.old")
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
         self.path.replace(aside)
         return aside
 
@@ -55,8 +57,11 @@ class Checkpoint:
         return example in self.lines and self.lines[example]["key"] == fingerprint
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add one example; when this returns, a power cut does not take it away."""
-        with self.path.open("ab") as file:
+        """Add one example; when this returns, a power cut does not take it away.
+
+        Raises: Unwritable; a line that was cut short is dropped by the next `load`.
+        """
+        with writing(self.path), self.path.open("ab") as file:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

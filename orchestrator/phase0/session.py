@@ -10,13 +10,14 @@ import dataclasses
 import datetime
 import json
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from orchestrator.output import write_atomic
+from orchestrator.output import OutputFolder, write_atomic
 from orchestrator.phase0 import making
 from orchestrator.phase0.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.phase0.rules import EMBEDDED
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TOP = 20
+POLL_S, DRAWING_S = 0.1, 60.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,9 @@ def work(
     keys = sorted({key for _, *both in pairs for key in both})
     ids = {key: value["ids"] for key, value in store.shared(run_id, keys).items()}
     counts = count(farm.app, store, run_id, pairs, farm.check)
-    return Counted(gathered, ids, _select(farm, settings, collection, counts))
+    selection = _select(farm, settings, collection, counts)
+    _draw(farm, settings, run_id, selection)
+    return Counted(gathered, ids, selection)
 
 
 def options_want_rules(settings: CollectSettings) -> bool:
@@ -164,6 +168,19 @@ def _select(farm: OpenFarm, settings: CollectSettings, collection: Collection, c
     _tell_top(found.order[:TOP], found.delta, tokenizer)
     filters = Filters(**dataclasses.asdict(settings.phase0.filters))
     return choose(found, tokenizer, settings.phase0.k, filters).to_json()
+
+
+def _draw(farm: OpenFarm, settings: CollectSettings, run_id: str, selection: dict[str, Any]) -> None:
+    """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
+    from orchestrator.runs.studio import Studio
+
+    def pause() -> None:
+        farm.check()
+        farm.store.wait(run_id, POLL_S)
+
+    studio = Studio(farm.app, farm.store, run_id, OutputFolder(Path(settings.output_dir)))
+    studio.draw_wasted(selection["v_steer"])
+    studio.wait(pause, time.monotonic() + DRAWING_S, time.monotonic)
 
 
 def _tell_top(order: Sequence[int], delta: Any, tokenizer: StoredTokenizer) -> None:

@@ -62,7 +62,7 @@ def judge_asker(endpoint: Endpoint, settings: Judge, purse: Purse, answered: Cal
     client = OpenAIClient(endpoint, limiter, purse)
 
     def ask_for(row: Row) -> Ask:
-        call_id = f"judge-{verdict_key(row.question, row.gold, row.answer, settings)}"
-        return ask_judge(client, settings, call_id, answered)
+        key = verdict_key(row.question, row.gold, row.answer, settings, endpoint.base_url)
+        return ask_judge(client, settings, f"judge-{key}", answered)
 
     return ask_for

@@ -1,12 +1,20 @@
-"""Judging a file of answers: each text once, by rule alone or with a model for what the rules leave open."""
+"""Judging rows one after the other: by rule alone, or with a model for what the rule leaves open.
+
+Rows come and verdicts go as they are asked for; what is held is a window of rows, however many there are.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from tasks.context import content_hash
 from tasks.judging.rows import Row
 from tasks.judging.verdict import Ask, judge
 from tasks.records import Verdict
@@ -15,8 +23,7 @@ from tasks.run import Judge
 AskFor = Callable[[Row], Ask]
 """Makes the call to the judge for a row."""
 
-Progress = Callable[[int, int], None]
-"""Called as (done, total), in rows that differ."""
+WINDOW = 1024  # rows that are being judged, or wait for one before them
 
 
 class _LeftOpen(Exception):
@@ -35,47 +42,24 @@ def by_rule(row: Row, settings: Judge) -> Verdict | None:
         return None
 
 
-def judge_rows(
-    rows: Sequence[Row], settings: Judge, ask_for: AskFor | None, progress: Progress
-) -> list[Verdict | None]:
+def judge_rows(rows: Iterable[Row], settings: Judge, ask_for: AskFor | None) -> Iterator[Verdict | None]:
     """A verdict for each row, in order; without `ask_for`, None where stage 1 decides nothing.
 
-    Raises: what a call raises, as soon as one fails; calls under way are awaited, and no more are made.
+    Equal rows are asked once.  Raises: what a call raises; calls under way are awaited then, and no more are made.
     """
-    different = list(dict.fromkeys(rows))
-    found: dict[Row, Verdict | None] = {row: by_rule(row, settings) for row in different}
-    left = [row for row in different if found[row] is None] if ask_for is not None else []
-    done = len(different) - len(left)
-    progress(done, len(different))
-    if ask_for is not None and left:
-        found.update(_asked(left, settings, ask_for, lambda more: progress(done + more, len(different))))
-    return [found[row] for row in rows]
-
-
-def _asked(
-    rows: Sequence[Row], settings: Judge, ask_for: AskFor, progress: Callable[[int], None]
-) -> dict[Row, Verdict]:
-    stopped = threading.Event()
-
-    def one(row: Row) -> Verdict | None:
-        if stopped.is_set():
-            return None
-        return judge(row.question, row.gold, row.answer, settings, ask_for(row))
-
-    found: dict[Row, Verdict] = {}
-    with ThreadPoolExecutor(settings.concurrency) as pool:
-        futures = {pool.submit(one, row): row for row in rows}
-        try:
-            for future in as_completed(futures):
-                verdict = future.result()
-                assert verdict is not None  # only after `stopped`, and then nobody looks
-                found[futures[future]] = verdict
-                progress(len(found))
-        except BaseException:
-            stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return found
+    if ask_for is None:
+        yield from (by_rule(row, settings) for row in rows)
+        return
+    calls = _Calls(settings, ask_for)
+    waiting: deque[Verdict | Future[Verdict]] = deque()
+    with calls:
+        for row in rows:
+            calls.check()
+            waiting.append(by_rule(row, settings) or calls.verdict(row))
+            while waiting and (len(waiting) > WINDOW or _is_there(waiting[0])):
+                yield calls.await_(waiting.popleft())
+        while waiting:
+            yield calls.await_(waiting.popleft())
 
 
 def verdict_row(verdict: Verdict | None) -> dict[str, Any]:
@@ -83,3 +67,76 @@ def verdict_row(verdict: Verdict | None) -> dict[str, Any]:
     if verdict is None:
         return {"is_correct": None, "stage": 1, "reasoning": "Stage 1 decides nothing here."}
     return {"is_correct": verdict.is_correct, "stage": verdict.stage, "reasoning": verdict.reasoning}
+
+
+class _Calls:
+    """Calls to the judge, `concurrency` at a time, each row's once.
+
+    The verdicts lie in a database that SQLite keeps in a file of its own and deletes: so millions take no memory.
+    """
+
+    def __init__(self, settings: Judge, ask_for: AskFor) -> None:
+        self._settings, self._ask_for = settings, ask_for
+        self._pool = ThreadPoolExecutor(settings.concurrency)
+        self._flying: dict[str, Future[Verdict]] = {}
+        self._failed = threading.Event()
+        self._failures: list[BaseException] = []
+        self._verdicts = sqlite3.connect("")
+        self._verdicts.execute("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        self._failed.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._verdicts.close()
+
+    def check(self) -> None:
+        """Raises: what the first call that failed has raised."""
+        if self._failures:
+            raise self._failures[0]
+
+    def verdict(self, row: Row) -> Verdict | Future[Verdict]:
+        """The verdict on a row, or the one that it is going to have."""
+        key = content_hash(dataclasses.astuple(row))
+        if key in self._flying:
+            return self._flying[key]
+        found = self._verdicts.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
+        if found:
+            return Verdict(**json.loads(found[0]))
+        self._keep_finished()
+        self._flying[key] = self._pool.submit(self._ask, row)
+        return self._flying[key]
+
+    def await_(self, verdict: Verdict | Future[Verdict]) -> Verdict:
+        """Raises: what a call has raised, this one or another."""
+        if isinstance(verdict, Verdict):
+            return verdict
+        try:
+            return verdict.result()
+        finally:
+            self.check()  # the first failure is the reason; others only followed
+
+    def _keep_finished(self) -> None:
+        if len(self._flying) < WINDOW:
+            return
+        done = {key: call.result() for key, call in self._flying.items() if call.done() and not call.exception()}
+        lines = [(key, json.dumps(dataclasses.asdict(verdict))) for key, verdict in done.items()]
+        self._verdicts.executemany("INSERT INTO verdicts VALUES (?, ?)", lines)
+        for key in done:
+            del self._flying[key]
+
+    def _ask(self, row: Row) -> Verdict:
+        if self._failed.is_set():
+            raise RuntimeError("another call has failed")
+        try:
+            return judge(row.question, row.gold, row.answer, self._settings, self._ask_for(row))
+        except BaseException as error:
+            self._failures.append(error)
+            self._failed.set()
+            raise
+
+
+def _is_there(verdict: Verdict | Future[Verdict]) -> bool:
+    return isinstance(verdict, Verdict) or verdict.done()

@@ -89,6 +89,7 @@ class Session:
     """A run at work.  `run` gives the closing report; what it raises says how the run ended."""
 
     settings: Settings
+    examples: prepare.Examples
     output: OutputFolder
     view: View
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[OpenFarm]]
@@ -97,23 +98,20 @@ class Session:
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmError, Parked, KeyboardInterrupt."""
         genetics = genetics_of(self.settings)
-        examples = prepare.choose_examples(self.settings)
         state = load_state(self.output, genetics)
         run_id = self.output.run_id()
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
         with self.open_farm(self.settings, self.view.line) as farm:
-            return self._evolve(farm, run_id, genetics, examples, state)
+            return self._evolve(farm, run_id, genetics, state)
 
-    def _evolve(
-        self, farm: OpenFarm, run_id: str, genetics: Genetics, examples: prepare.Examples, state: State
-    ) -> FinalReport:
+    def _evolve(self, farm: OpenFarm, run_id: str, genetics: Genetics, state: State) -> FinalReport:
         from orchestrator.settings import make_run
 
         store, settings = farm.store, self.settings
         store.put_run(make_run(settings, run_id))
         store.welcome(run_id, code_version(), settings.target_model)
-        prepare.put_examples(store, run_id, examples)
+        prepare.put_examples(store, run_id, self.examples)
         studio = Studio(farm.app, store, run_id, self.output)
         bulletin = Bulletin(run_id, store, self.output, genetics.generations, settings.budget_usd)
         watcher = Watcher(run_id, genetics, store, self.output, self.view, studio, farm.queues, farm.check, bulletin)
@@ -123,7 +121,7 @@ class Session:
         watcher.standing.generation = state.generation
         watcher.standing.follow(recorder.history)
         with bulletin.until_the_end():
-            return self._generations(farm, watcher, recorder, genetics, examples, state)
+            return self._generations(farm, watcher, recorder, genetics, state)
 
     def _generations(
         self,
@@ -131,7 +129,6 @@ class Session:
         watcher: Watcher,
         recorder: Recorder,
         genetics: Genetics,
-        examples: prepare.Examples,
         state: State,
     ) -> FinalReport:
         from orchestrator.dispatch.evaluator import FarmEvaluator
@@ -155,7 +152,7 @@ class Session:
             store.forget_plans(run_id, plan_names(generation.generation))
             watcher.standing.follow(recorder.history)
             started, state = time.monotonic(), generation.state
-        return self._finish(farm, evaluate, watcher, recorder, genetics, examples, state)
+        return self._finish(farm, evaluate, watcher, recorder, genetics, state)
 
     def _finish(
         self,
@@ -164,7 +161,6 @@ class Session:
         watcher: Watcher,
         recorder: Recorder,
         genetics: Genetics,
-        examples: prepare.Examples,
         state: State,
     ) -> FinalReport:
         from orchestrator.dispatch.results import delete_results
@@ -172,8 +168,8 @@ class Session:
 
         if state.best is None:
             raise OutputError(f"{self.output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        plan = final_plan(state.best, state.generation, validation=bool(examples["validation"]))
-        comparisons = compare(evaluate, plan, examples)
+        plan = final_plan(state.best, state.generation, validation=bool(self.examples["validation"]))
+        comparisons = compare(evaluate, plan, self.examples)
         self.output.write_json("answers.json", to_json(comparisons))
         deltas: Mapping[str, float] = list_to_deltas(state.best.deltas, genetics.cluster_ids)
         until = time.monotonic() + FINISHING_S

@@ -15,7 +15,7 @@ from celery import Celery
 
 from orchestrator.dispatch.single import send, task_end
 from orchestrator.output import OutputFolder
-from tasks.cpu.plot import DATA, PICTURES
+from tasks.cpu.plot import DATA, PICTURES, WASTED
 from tasks.store import Store
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,11 @@ class Studio:
         self.store.put_file(self.run_id, DATA, json.dumps(data).encode())
         for name in PICTURES:
             self._want(name, "cpu.plot", [self.run_id, name])
+
+    def draw_wasted(self, v_steer: Sequence[dict[str, Any]]) -> None:
+        """Have Phase 0's picture drawn."""
+        self.store.put_file(self.run_id, DATA, json.dumps({"v_steer": list(v_steer)}).encode())
+        self._want(WASTED, "cpu.plot", [self.run_id, WASTED])
 
     def processor(self, name: str, deltas: Sequence[float]) -> None:
         """Have a processor file made for these deltas (in canonical order)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,24 +19,37 @@ class Row:
     answer: str
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Every row of a JSONL file, in order; blank lines are passed over, other fields of a row ignored.
+def check_rows(path: Path) -> int:
+    """How many rows a JSONL file has; blank lines are passed over, other fields of a row ignored.
 
     Raises: DatasetError, once, with all malformed rows by line: bad JSON, invalid UTF-8, a question or gold that is
     missing or empty, an answer that is missing or no text (it may be empty); or when the file cannot be read.
     """
-    rows: list[Row] = []
+    count = 0
     faults: list[str] = []
     for number, line in read_lines(path):
         try:
-            rows.append(parse_row(line))
+            parse_row(line)
+            count += 1
         except DatasetError as error:
             faults.append(f"line {number}: {error}")
     if faults:
         raise malformed(path, faults)
-    if not rows:
+    if not count:
         raise DatasetError(f"{path}: no rows")
-    return rows
+    return count
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a file that `check_rows` has found good, in order, one at a time.
+
+    Raises: DatasetError when it is another file by now.
+    """
+    for number, line in read_lines(path):
+        try:
+            yield parse_row(line)
+        except DatasetError as error:
+            raise malformed(path, [f"line {number}: {error}"]) from None
 
 
 def parse_row(line: bytes) -> Row:

@@ -40,18 +40,19 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
     return _checked_arithmetic(_verdict(reply), reply, settings.tolerance)
 
 
-def verdict_key(question: str, gold: str, answer: str, settings: Judge) -> str:
+def verdict_key(question: str, gold: str, answer: str, settings: Judge, address: str) -> str:
     """The content hash (sha256, hex) of a verdict: equal for all that the verdict is equal for.
 
-    It covers the texts, every setting of the judge but how many calls are in flight, the messages' wording and the
-    rule's version, so that a verdict made by other words or another rule is never taken for this one.
+    It covers the texts, every setting of the judge but how many calls are in flight, where the judge is asked
+    (`address`), the messages' wording and the rule's version, so that a verdict made by other words, another rule or
+    another judge of the same name is never taken for this one.
     """
     values = dataclasses.asdict(settings)
     del values["concurrency"]
     values["tolerance"], values["temperature"] = float(settings.tolerance), float(settings.temperature)
     values["top_p"] = float(settings.top_p)
     system = prompt.system_message(settings.tolerance, settings.forgiving)
-    parts = [question, gold, answer, values, system, prompt.SCHEMA, rule.VERSION]
+    parts = [question, gold, answer, values, address, system, prompt.SCHEMA, rule.VERSION]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

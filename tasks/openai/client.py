@@ -7,7 +7,6 @@ time that grows.  Every try passes the limiter first and is paid from the purse.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tenacity
 
 from tasks.openai import errors
+from tasks.openai.address import url_of
 from tasks.openai.answerer import answerer
 from tasks.openai.schema import Schema, mismatch
 from tasks.openai.usage import Usage, estimate_tokens
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tasks.openai.limits import Limiter
     from tasks.openai.purse import Purse
-
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,7 @@ class OpenAIClient:
             raise errors.MissingKeyError(str(error)) from None
         if not key:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
-        url = self._endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        return key, _sdk(key, url, self._endpoint.timeout_s)
+        return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s)
 
 
 @lru_cache(maxsize=4)

@@ -13,6 +13,7 @@ from tasks import context
 from tasks.judging.verdict import Ask, judge, verdict_key
 from tasks.once import claim
 from tasks.openai import calling
+from tasks.openai.address import name_of
 from tasks.openai.client import OpenAIClient
 from tasks.plan import Phase
 from tasks.records import Example
@@ -84,8 +85,10 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     texts = [found[a["key"]]["text"] for a in answers]
     examples = context.examples(stage.run.id, stage.member.examples)
     settings = stage.run.judge
+    address = name_of(stage.run.endpoint)
     keys = [
-        "verdict:" + verdict_key(e.question, e.gold, text, settings) for e, text in zip(examples, texts, strict=True)
+        "verdict:" + verdict_key(e.question, e.gold, text, settings, address)
+        for e, text in zip(examples, texts, strict=True)
     ]
     with claim(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
         judged = judge_missing(stage, examples, texts, keys)

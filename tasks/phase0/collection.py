@@ -11,6 +11,7 @@ from typing import Any
 from tasks.context import content_hash
 from tasks.judging.verdict import verdict_key
 from tasks.openai import compressing
+from tasks.openai.address import EMBEDDED
 from tasks.records import Example
 from tasks.run import Endpoint, Judge, Reflector, Sampling, Target, build
 
@@ -65,7 +66,8 @@ class Collection:
         return "compression:" + content_hash(asked, messages)
 
     def verdict_key(self, example: Example, compressed: str) -> str:
-        return "verdict:" + verdict_key(example.question, example.gold, compressed, self.judge)
+        address = self.judge_endpoint.base_url or EMBEDDED
+        return "verdict:" + verdict_key(example.question, example.gold, compressed, self.judge, address)
 
     def tokenizer_key(self) -> str:
         return "tokenizer:" + content_hash(self.target.model)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from collecting import Collecting
 from workplace import Workplace
 
 
@@ -25,3 +26,23 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]
     assert place.processes() == []
     yield place
     place.clear()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Collecting]:
+    found = Collecting(tmp_path)
+    found.configure()
+    yield found
+    found.clear()
+
+
+@pytest.fixture(scope="session")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collecting]:
+    """A collection that nothing happened to; what it said is in said.txt."""
+    found = Collecting(tmp_path_factory.mktemp("collected"))
+    found.configure()
+    done = found.run()
+    assert done.returncode == 0, done.stdout
+    (found.folder / "said.txt").write_text(done.stdout)
+    yield found
+    found.clear()

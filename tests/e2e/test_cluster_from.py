@@ -1,4 +1,4 @@
-"""Clusters of discovered tokens on the real farm: made by `cluster --from`, found again and steered by `evolve`."""
+"""The pipeline on the real farm: `collect` finds tokens, `cluster --from` clusters them, `evolve` steers them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from collecting import Collecting
 from workplace import ROOT, Workplace, cache_folder, finish, start
 
-from workers.embedded.models import embedded_model
-
 CLUSTERS = 4
-WORDS = [" the", " of", " is", " provided", " information", " based", " answer", " company", " following", " total",
-         " statement", " financial", " year", " report", " this", " and", "\n", "."]  # fmt: skip
 
 pytestmark = pytest.mark.long
-
-
-def discovered() -> list[int]:
-    """Token ids of words that long answers have many of."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
-    ids = [tokenizer.encode(word, add_special_tokens=False) for word in WORDS]
-    return [found[0] for found in ids if len(found) == 1]
 
 
 def cluster(place: Workplace, data: Path, clusters_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -44,11 +32,10 @@ def cluster(place: Workplace, data: Path, clusters_dir: Path) -> subprocess.Comp
     return finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets, "--from", str(data)]))
 
 
-def test_what_was_discovered_is_what_evolution_steers(workplace: Workplace) -> None:
-    # given Phase 0's output
-    ids = discovered()
-    data = workplace.folder / "phase0_data.json"
-    data.write_text(json.dumps({"token_selection": {"v_steer_token_ids": ids}}))
+def test_what_was_collected_is_what_evolution_steers(collected: Collecting, workplace: Workplace) -> None:
+    # given what a collection has written
+    data = collected.data
+    ids = collected.document()["token_selection"]["v_steer_token_ids"]
     # when the vocabulary is clustered from it
     done = cluster(workplace, data, cache_folder() / "clusters")
     assert done.returncode == 0, done.stdout

@@ -76,9 +76,13 @@ class Workplace:
 
     def answered(self, log: str) -> list[str]:
         """What names each call that a server of the farm has answered, in order."""
+        return [call for call, _ in self.answer_times(log)]
+
+    def answer_times(self, log: str) -> list[tuple[str, float]]:
+        """Each answered call, and when it was answered, in seconds since 1970."""
         found = sorted((self.farm / "logs").glob(log))
         calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
-        return [call.get("call_id") or call["sha256"] for call in calls if call.get("status", 200) == 200]
+        return [(call.get("call_id") or call["sha256"], call["at"]) for call in calls if call.get("status", 200) == 200]
 
     def processes(self) -> list[psutil.Process]:
         """What still runs for this workplace: its folder is in the command line, in the environment, or its own."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder, Unwritable, write_atomic
+from orchestrator.output import OutputFolder, Unwritable, open_atomic, write_atomic
 
 
 @contextmanager
@@ -36,3 +36,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unwritable, match=r"file/report\.txt cannot be written"):
         OutputFolder(tmp_path / "file").write("report.txt", "text")
+
+
+def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "verdicts.jsonl"
+    with open_atomic(path) as out:
+        out.write(b"one\n")
+        assert not path.exists()
+        out.write(b"two\n")
+    assert path.read_text() == "one\ntwo\n"
+    with pytest.raises(KeyboardInterrupt), open_atomic(path) as out:
+        out.write(b"three\n")
+        raise KeyboardInterrupt
+    assert path.read_text() == "one\ntwo\n"
+    assert list(path.parent.iterdir()) == [path]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.openai.address import EMBEDDED, NAME_VARIABLE
 from tasks.redis_url import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.process import Command
 from workers.queues import QueueName, worker_command
@@ -164,5 +165,5 @@ def _worker_environment(
     if spec.offline:
         own["HF_HUB_OFFLINE"] = "1"
     if addresses.endpoint_url:
-        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": EMBEDDED_KEY}
+        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": EMBEDDED_KEY, NAME_VARIABLE: EMBEDDED}
     return {**environment, **own}

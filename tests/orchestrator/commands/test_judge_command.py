@@ -88,7 +88,7 @@ def test_the_same_texts_are_asked_once_and_every_row_has_its_verdict(tmp_path: P
         *[(True, 2), (False, 2), (False, 1)],
     ]
     assert len(log.read_text().splitlines()) == 2
-    assert "judged 4 of 4 answers that differ" in done.stderr
+    assert "7 rows: 4 correct, 3 wrong (2 by stage 1, 5 by stage 2)" in done.stderr
 
 
 def test_without_a_key_the_embedded_endpoint_judges_and_goes(tmp_path: Path) -> None:

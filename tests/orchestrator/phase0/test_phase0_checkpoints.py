@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.output import OutputError
+from orchestrator.output import OutputError, Unwritable
 from orchestrator.phase0.checkpoints import Checkpoint
 
 
@@ -43,6 +44,23 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines_and_can_be_appended_to(tmp_pa
     assert list(again.lines) == [*(f"e{i}" for i in range(whole[:cut].count(b"\n"))), "new"]
 
 
+def test_a_line_for_which_there_is_no_room_is_told_and_those_before_are_kept(tmp_path):
+    path = tmp_path / "c.jsonl"
+    checkpoint = Checkpoint(path)
+    checkpoint.append(line("a"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, before[1]))  # room for five bytes more
+    try:
+        with pytest.raises(Unwritable, match=r"c\.jsonl cannot be written"):
+            checkpoint.append(line("b"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes().count(b"\n") == 1
+    again = Checkpoint(path)
+    again.load()
+    assert list(again.lines) == ["a"]
+
+
 def test_zeros_at_the_end_are_dropped_and_a_broken_line_before_is_named(tmp_path):
     path = tmp_path / "c.jsonl"
     good = json.dumps(line("a")).encode() + b"\n"
@@ -56,11 +74,13 @@ def test_zeros_at_the_end_are_dropped_and_a_broken_line_before_is_named(tmp_path
         checkpoint.load()
 
 
-def test_a_start_without_resume_sets_the_file_aside(tmp_path):
+def test_each_start_without_resume_sets_the_file_aside_and_loses_nothing(tmp_path):
     path = tmp_path / "c.jsonl"
-    path.write_text(json.dumps(line("a")) + "\n")
-    aside = Checkpoint(path).set_aside()
-    assert aside is not None
-    assert json.loads(aside.read_text())["example_id"] == "a"
-    assert not path.exists()
+    for example in ("a", "b"):
+        path.write_text(json.dumps(line(example)) + "\n")
+        aside = Checkpoint(path).set_aside()
+        assert aside is not None
+        assert json.loads(aside.read_text())["example_id"] == example
+        assert not path.exists()
+    assert len(list(tmp_path.iterdir())) == 2
     assert Checkpoint(path).set_aside() is None

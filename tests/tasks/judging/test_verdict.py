@@ -12,6 +12,7 @@ from tasks.judging import prompt
 from tasks.judging.verdict import JudgeReplyError, judge, verdict_key
 from tasks.run import Judge
 
+HERE = "https://judge.example/v1"
 SETTINGS = Judge("rules", 0.15, True, 0.0, 1.0, 512, 42, 4)
 REPLY = {
     "reasoning": "Both say so.",
@@ -158,14 +159,14 @@ def test_forgiving_and_strict_are_different_instructions() -> None:
     ],
 )
 def test_every_setting_that_can_change_a_verdict_changes_its_key(changes: dict[str, Any]) -> None:
-    key = verdict_key("Q", "G", "A", SETTINGS)
+    key = verdict_key("Q", "G", "A", SETTINGS, HERE)
 
-    assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, **changes)) != key
+    assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, **changes), HERE) != key
 
 
 def test_the_key_is_of_the_content_alone() -> None:
-    key = verdict_key("Q", "G", "A", SETTINGS)
+    key = verdict_key("Q", "G", "A", SETTINGS, HERE)
 
     assert len(key) == 64
-    assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, concurrency=9, top_p=1)) == key
-    assert len({key, verdict_key("QG", "", "A", SETTINGS), verdict_key("Q", "A", "G", SETTINGS)}) == 3
+    assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, concurrency=9, top_p=1), HERE) == key
+    assert len({key, verdict_key("QG", "", "A", SETTINGS, HERE), verdict_key("Q", "A", "G", SETTINGS, HERE)}) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ class Call:
 
 
 class Calls:
-    """Counts calls, and appends each to a file that is flushed before the reply leaves."""
+    """Counts calls, and appends each to a file, with seconds since 1970, that is flushed before the reply leaves."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = None
@@ -41,7 +42,8 @@ class Calls:
         if call.status == 200 and call.call_id:
             self._answered[call.call_id] += 1
         if self._file is not None:
-            self._file.write(json.dumps(asdict(call), ensure_ascii=False) + "\n")
+            line = asdict(call) | {"at": time.time()}
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
 
     def summary(self) -> dict[str, Any]:

@@ -168,7 +168,8 @@ async def _gone(call: Call) -> None:
 
 def _count(answered: TextIO | None, asked: Request, finished: Finished) -> None:
     if answered is not None:
-        line = {"rid": asked.rid, "sha256": asked.digest, "completion_tokens": len(finished.output_ids)}
+        tokens = len(finished.output_ids)
+        line = {"rid": asked.rid, "sha256": asked.digest, "completion_tokens": tokens, "at": time.time()}
         answered.write(json.dumps(line) + "\n")
         answered.flush()
 

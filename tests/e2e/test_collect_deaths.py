@@ -1,0 +1,75 @@
+"""Phase 0 while parts of it are killed: the output is the undisturbed one, and no call that was kept is made again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from collecting import Collecting
+from workplace import finish, victim, wait_until
+
+pytestmark = pytest.mark.long
+# How many moments are tried of each: a few by default, ten with `make faults`.
+MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "2"))
+PARTS = ("gpu", "openai", "cpu", "pool child", "target", "valkey", "endpoint", "supervisor")
+# With few moments every part is killed once, all of them in one collection.
+KILLS = [(part,) * MOMENTS for part in PARTS] if MOMENTS > 2 else [PARTS]
+# Whoever has an answer in hand, or is about to hand it over, takes it along.  The others hold none.
+HOLDERS = ("gpu", "openai", "target", "endpoint", "supervisor")
+PATIENCE_S = 300.0
+
+
+def test_killed_at_many_moments_it_resumes_and_repeats_nothing(collected: Collecting, place: Collecting) -> None:
+    total = collected.answers()
+    for moment in range(MOMENTS):
+        wanted = total * (moment + 1) // (MOMENTS + 1)
+        process = place.start(*(["--resume"] if moment else []))
+        wait_until(lambda w=wanted, p=process: place.answers() >= w or p.poll() is not None, "answers")
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not place.processes(), "the killed command's farm to go away", 30)
+    assert not place.data.exists()
+    done = place.run("--resume")
+    assert done.returncode == 0, done.stdout
+    assert place.lasting() == collected.lasting()
+    assert place.repeated() == []
+    assert place.processes() == []
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("parts", KILLS, ids=lambda parts: "-".join(dict.fromkeys(parts)).replace(" ", "_"))
+def test_no_death_on_the_farm_changes_the_output(
+    collected: Collecting, place: Collecting, parts: tuple[str, ...]
+) -> None:
+    total, deaths = collected.answers(), []
+    process = place.start()
+    for moment, part in enumerate(parts):
+        wanted = total * (moment + 1) // (len(parts) + 1)
+        wait_until(lambda w=wanted, p=process: place.answers() >= w or p.poll() is not None, "answers", PATIENCE_S)
+        process = going_on(place, process)
+        wait_until(lambda k=part: victim(place, k), f"a {part} to kill", PATIENCE_S)
+        chosen = victim(place, part)
+        assert chosen is not None
+        chosen.send_signal(signal.SIGKILL)
+        if part in HOLDERS:
+            deaths.append(time.time())
+    done = finish(process, PATIENCE_S)
+    if done.returncode == 2:
+        done = place.run("--resume", timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout
+    assert place.lasting() == collected.lasting()
+    assert place.repeated(deaths) == []
+    assert place.processes() == []
+
+
+def going_on(place: Collecting, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """The command, started again where the farm gave up: a part that dies again and again is not kept up for ever."""
+    if process.poll() is None:
+        return process
+    done = finish(process)
+    assert done.returncode == 2, f"it ended before all was killed:\n{done.stdout}"
+    assert "Traceback" not in done.stdout
+    return place.start("--resume")
