@@ -47,6 +47,30 @@ def test_a_farm_that_stays_is_used_and_left_and_answers_no_question_twice(
     assert place.processes() == []
 
 
+def test_a_judge_that_cannot_be_reached_is_no_verdict(collected: Collecting, place: Collecting) -> None:
+    # given a farm whose judge never answers
+    farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={place.farm}"]
+    assert orchestrator("farm", "up", *farm, "--set", "EMBEDDED_FAULTS=verdict:quota:*").returncode == 0
+    try:
+        failed = place.run()
+    finally:
+        assert orchestrator("farm", "down", *farm).returncode == 0
+    # then the collection ends with the reason, and no pair counts as discarded for it
+    assert failed.returncode == 2, failed.stdout
+    assert "openai.verdict" in failed.stdout
+    assert "Traceback" not in failed.stdout
+    pairs = place.output / "phase0_pairs.jsonl"
+    for line in pairs.read_text().splitlines() if pairs.exists() else ():
+        for pair in json.loads(line)["pairs"]:
+            by_rule = pair["correctness"]["is_correct"] or not pair["compressed_answer"].strip()
+            assert by_rule, "only what the rule decides has a verdict"
+    # and with a judge that answers it goes on, and is as if nothing had happened
+    done = place.run("--resume")
+    assert done.returncode == 0, done.stdout
+    assert place.lasting() == collected.lasting()
+    assert place.repeated() == []
+
+
 def test_workers_that_were_started_by_hand_do_it_as_well(collected: Collecting, place: Collecting) -> None:
     with by_hand(place) as (redis_url, endpoint_url):
         here = {"api_base": endpoint_url, "api_key_env": KEY_VARIABLE}

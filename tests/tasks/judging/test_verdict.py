@@ -164,6 +164,12 @@ def test_every_setting_that_can_change_a_verdict_changes_its_key(changes: dict[s
     assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, **changes), HERE) != key
 
 
+def test_another_judge_of_the_same_name_has_another_key() -> None:
+    elsewhere = verdict_key("Q", "G", "A", SETTINGS, "https://elsewhere.example/v1")
+
+    assert elsewhere != verdict_key("Q", "G", "A", SETTINGS, HERE)
+
+
 def test_the_key_is_of_the_content_alone() -> None:
     key = verdict_key("Q", "G", "A", SETTINGS, HERE)
 
