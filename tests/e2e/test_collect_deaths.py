@@ -50,9 +50,9 @@ def test_no_death_on_the_farm_changes_the_output(
         wanted = total * (moment + 1) // (len(parts) + 1)
         wait_until(lambda w=wanted, p=process: place.answers() >= w or p.poll() is not None, "answers", PATIENCE_S)
         process = going_on(place, process)
-        wait_until(lambda k=part: victim(place, k), f"a {part} to kill", PATIENCE_S)
+        wait_until(lambda k=part, p=process: victim(place, k) or p.poll() is not None, f"a {part} to kill", PATIENCE_S)
         chosen = victim(place, part)
-        assert chosen is not None
+        assert chosen is not None, f"it ended before the {part} was killed"
         chosen.send_signal(signal.SIGKILL)
         if part in HOLDERS:
             deaths.append(time.time())
