@@ -1,0 +1,181 @@
+"""What the GPU benchmarks share: their options, a run in a real store, and what was measured on which card.
+
+`--engine embedded --model embedded` runs any of them against the embedded server on a CPU: the same path, but for the
+server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from benchmarks import figures
+from tasks.context import content_hash
+from tasks.dataset import load_examples
+from tasks.gpu import labels
+from tasks.gpu.clustering.arithmetic import number_tokens
+from tasks.gpu.clustering.ends import end_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.gpu.prompt import load_tokenizer
+from tasks.plan import Member, Plan
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store import Store, connect
+from workers.embedded import models, valkey
+
+CLUSTERS = 12
+DELTA = 0.3  # standard deviation of an individual's deltas: enough to change answers, and none turns to babble
+SYSTEM_PROMPT = "Answer the question using the provided context."
+TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
+SGLANG = f"{sys.executable} -m sglang.launch_server"
+ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.8"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The model, the questions, and how the server is started."""
+    parser.add_argument("--model", required=True, help="a folder, or embedded")
+    parser.add_argument("--data", type=Path, required=True, help="questions in FinanceBench's format")
+    parser.add_argument("--rows", type=int, default=100, help="how many of them, from the first on")
+    parser.add_argument("--cap", type=int, default=512, help="new tokens of an answer at most")
+    parser.add_argument("--engine", choices=["sglang", "embedded"], default="sglang")
+    parser.add_argument("--command", default=SGLANG, help="what starts SGLang")
+    parser.add_argument("--args", default=None, help=f"further arguments of the server (SGLang: {ARGUMENTS!r})")
+    parser.add_argument("--folder", type=Path, required=True, help="takes logs and data; emptied first")
+
+
+def fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder.resolve()
+
+
+def server_arguments(options: argparse.Namespace) -> str:
+    return str(options.args) if options.args is not None else ARGUMENTS if options.engine == "sglang" else ""
+
+
+def model_folder(options: argparse.Namespace) -> str:
+    return str(models.embedded_model() if options.model == "embedded" else Path(options.model).resolve())
+
+
+def target_of(options: argparse.Namespace, concurrency: int, lifecycle: str = "resident") -> Target:
+    return Target(
+        model=options.model if options.model == "embedded" else model_folder(options),
+        engine=options.engine,
+        lifecycle=lifecycle,  # type: ignore[arg-type]
+        url="",
+        command=options.command,
+        args=server_arguments(options),
+        device="cuda" if options.engine == "sglang" else "cpu",
+        dtype="auto",
+        ready_timeout_s=400,
+        request_timeout_s=300,
+        concurrency=concurrency,
+        system_prompt=SYSTEM_PROMPT,
+        prompt_template=TEMPLATE,
+        sampling=Sampling(options.cap, 0.0, 1.0, 42),
+    )
+
+
+def run_of(name: str, target: Target, folder: Path) -> Run:
+    """A run that only answers: its judge and reflector are never asked, and no answer is taken from a cache."""
+    return Run(
+        name, 1, target,
+        Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
+        Fitness(0.4, 0.6, 50), Clusters(str(folder), "m", 1, 1, 1, 1, "cpu"), evaluation_cache=False,
+    )  # fmt: skip
+
+
+def labels_for(model: str, seed: int = 7) -> Any:
+    """A cluster for each token [V] uint8: ends in 0, numbers in 1, the others anywhere from 2 on.
+
+    Steering costs the same whichever cluster a token is in, so no embedding of the vocabulary is waited for.
+    """
+    tokenizer = load_tokenizer(model)
+    vocabulary, ends = decode_vocabulary(tokenizer), end_tokens(tokenizer)
+    found = np.random.default_rng(seed).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
+    found[sorted(number_tokens(vocabulary, without=ends))] = 1
+    found[sorted(ends)] = 0
+    return found
+
+
+def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
+    """Have a run in the store, with its questions and a clustering.  Returns the number of questions."""
+    chosen = load_examples(data)[:rows]
+    found = labels_for(model)
+    clustering = content_hash(found.tolist())[:32]
+    described = [{"id": k, "description": f"cluster {k}"} for k in range(CLUSTERS)]
+    store.put_run(run)
+    store.put_examples(run.id, {"training": [dataclasses.asdict(e) for e in chosen], "validation": []})
+    store.put_clustering(run.id, clustering, labels.pack(found), json.dumps(described))
+    store.put_fact(run.id, "clustering", clustering)
+    return len(chosen)
+
+
+def population(name: str, size: int, seed: int) -> Plan:
+    """Individuals of their own, each with deltas that no other has."""
+    drawn = np.random.default_rng(seed).normal(0, DELTA, (size, CLUSTERS))
+    return Plan(name, 0, tuple(Member(i, tuple(map(float, deltas))) for i, deltas in enumerate(drawn)))
+
+
+@contextmanager
+def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
+    """A Valkey of our own: its address, which is also in this process's environment, and the store in it."""
+    socket = valkey.socket_path(folder)
+    server, url = valkey.valkey_process(folder, socket, None), valkey.redis_url(socket)
+    server.start()
+    try:
+        server.wait_ready(lambda: valkey.answers(socket), valkey.READY_S)
+        os.environ[ENVIRONMENT_VARIABLE] = url
+        yield url, Store(connect(store_url(url)))
+    finally:
+        server.stop(3)
+        valkey.remove_socket(folder)
+
+
+def server_version(url: str, headers: dict[str, str]) -> str:
+    """The SGLang behind an address; the embedded server has no version of its own."""
+    with httpx.Client(trust_env=False, headers=headers) as http:
+        return str(http.get(f"{url}/server_info", timeout=30).json().get("version", "embedded"))
+
+
+def cards() -> list[str]:
+    """Name and driver of each card; none where there is no nvidia-smi."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+
+
+def write(name: str, options: argparse.Namespace, version: str, **found: Any) -> None:
+    """benchmarks/results/gpu_<name>.json: the figures, the versions, the card and the command."""
+    figures.write(
+        f"gpu_{name}",
+        {
+            "command": " ".join(["python", *sys.argv]),
+            "cards": cards(),
+            "engine": options.engine,
+            "sglang": version,
+            "arguments": server_arguments(options),
+            "model": Path(options.model).name,
+            "rows": options.rows,
+            "cap": options.cap,
+            **found,
+        },
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return figures.table(head, rows)

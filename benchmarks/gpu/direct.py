@@ -1,0 +1,93 @@
+"""The requests of a finished run, sent straight to the server: no farm, no store, all at once from a few processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.context import content_hash
+from tasks.gpu.answer import questions, requests_for
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient
+from tasks.plan import Plan, steps
+from tasks.stage import Stage
+from tasks.store import PREFIX, Store
+
+PROCESSES = 4
+IN_FLIGHT = 1024  # of all processes together
+START_S = 120.0
+
+
+@dataclass(frozen=True)
+class Driven:
+    """`seconds` from the first request to the last answer; `tokens` generated, without those that ended an answer."""
+
+    seconds: float
+    tokens: int
+
+
+def requests_of(store: Store, model: str) -> list[GenerateRequest]:
+    """Each request that a run has sent, once, in the order of its plans."""
+    [run_id] = store.run_ids()
+    run, clustering = store.run(run_id), store.fact(run_id, "clustering")
+    assert clustering is not None
+    examples = store.examples(run_id)
+    found: dict[str, GenerateRequest] = {}
+    for plan in plans_of(store, run_id):
+        for member in plan.members:
+            asked = questions(
+                model,
+                run.target.system_prompt,
+                run.target.prompt_template,
+                tuple((e["id"], e["context"], e["question"]) for e in examples[member.examples]),
+            )
+            for step in steps(member):
+                stage = Stage(store, run, plan, member, step.phase, 0)
+                if step.stage != "answer" or stage.need("answer").get("skipped"):
+                    continue
+                deltas = stage.deltas()
+                rids = dict.fromkeys(range(len(asked.ids)), "")
+                for request in requests_for(run.target, clustering, deltas, asked, rids):
+                    found.setdefault(content_hash(list(request.input_ids), list(deltas)), request)
+    return list(found.values())
+
+
+def plans_of(store: Store, run_id: str) -> list[Plan]:
+    prefix = f"{PREFIX}run:{run_id}:plan:"
+    names = [key.decode().removeprefix(prefix) for key in store.redis.scan_iter(match=prefix + "*", count=1000)]
+    return sorted(
+        (store.plan(run_id, name) for name in names),
+        key=lambda plan: (plan.generation, plan.name != f"g{plan.generation}_pop"),
+    )
+
+
+def drive(url: str, requests: Sequence[GenerateRequest]) -> Driven:
+    """Send all requests, each process its share of them."""
+    context = multiprocessing.get_context("spawn")
+    ready, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
+    shares = [list(requests[n::PROCESSES]) for n in range(PROCESSES)]
+    senders = [context.Process(target=_send, args=(url, share, ready, results), daemon=True) for share in shares]
+    for sender in senders:
+        sender.start()
+    ready.wait(START_S)
+    started = time.perf_counter()
+    tokens = sum(results.get() for _ in senders)
+    seconds = time.perf_counter() - started
+    for sender in senders:
+        sender.join()
+    return Driven(seconds, tokens)
+
+
+def _send(url: str, requests: list[GenerateRequest], ready: Any, results: Any) -> None:
+    tokens = 0
+
+    def count(index: int, generated: Generated) -> None:
+        nonlocal tokens
+        tokens += generated.completion_tokens
+
+    client = TargetClient(url, timeout_s=600, concurrency=IN_FLIGHT // PROCESSES)
+    ready.wait(START_S)
+    client.generate_many(requests, count)
+    results.put(tokens)

@@ -1,0 +1,181 @@
+"""A whole `orchestrator evolve` on one card, with 1, 4 and 8 individuals in flight: is the card ever left waiting?
+
+Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
+server answers for all of them.  While a run goes on, the server is asked what it has in flight, and the store whose
+turn it is to be answered.  Afterwards the very same requests go straight to the server, from processes that do nothing
+else, all at once.
+
+- share: of the time in which at least one evaluation waits for answers, how much has requests in flight.
+- rate: tokens a second of the run, from its first evaluation to its last score, against the direct requests.
+
+`python benchmarks/gpu/farm.py --model FOLDER --data FILE --folder WORK [--slots 1 4 8]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.gpu import common, direct
+from benchmarks.gpu.watching import Sample, Watching
+from tasks.redis_url import store_url
+from tasks.store import Store, connect
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+from workers.target_host import LocalTargetHost
+
+WANTED_SHARE, WANTED_RATE = 0.9, 0.85
+HERE = Path(__file__).parent
+CONFIG = HERE.parent.parent / "configs" / "gpu.config"
+IMAGE = HERE.parent.parent / "docs" / "images" / "gpu_farm.png"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    common.add_options(parser)
+    parser.add_argument("--slots", type=int, nargs="+", default=[8, 4, 1])
+    parser.add_argument("--population", type=int, default=24)
+    parser.add_argument("--generations", type=int, default=2)
+    parser.add_argument("--concurrency", type=int, default=128, help="requests in flight for one evaluation")
+    parser.add_argument("--openai-workers", type=int, default=max(1, (os.cpu_count() or 1) // 4))
+    parser.add_argument("--embedder", required=True, help="sentence-transformers folder, or embedded")
+    parser.add_argument("--image", type=Path, default=IMAGE)
+    options = parser.parse_args()
+    options.folder = common.fresh(options.folder)
+    target = common.target_of(options, options.concurrency)
+    host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
+    try:
+        started = time.perf_counter()
+        url = host.serve(target)
+        print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
+        found: list[dict[str, Any]] = []
+        for slots in options.slots:
+            found.append(one_run(options, url, slots))
+            report(options, common.server_version(url, {}), found)
+    finally:
+        host.close()
+    tuned = max(found, key=lambda run: run["rate"])
+    return 0 if tuned["share"] >= WANTED_SHARE and tuned["rate"] >= WANTED_RATE else 1
+
+
+def one_run(options: argparse.Namespace, url: str, slots: int) -> dict[str, Any]:
+    """A run on a farm of its own, watched, and its requests sent once more without the farm."""
+    flush(url)
+    spec = FarmSpec(
+        folder=str(options.folder / "farm"),
+        gpu_slots=slots,
+        openai_workers=options.openai_workers,
+        openai_threads=8,
+        cpu_workers=2,
+        log_level="WARNING",
+    )
+    with control.start(spec) as farm:
+        store = Store(connect(store_url(farm.redis_url)))
+        store.redis.flushall()
+        with Watching(store, url) as watching:
+            evolve(options, farm.redis_url, url, slots)
+        requests = direct.requests_of(store, common.model_folder(options))
+    flush(url)
+    alone = direct.drive(url, requests)
+    return figures_of(slots, watching, requests, alone)
+
+
+def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) -> None:
+    """The command itself, on the farm that runs.  Raises: CalledProcessError."""
+    settings = {
+        "FARM": "external",
+        "REDIS_URL": redis_url,
+        "FINANCEBENCH_PATH": options.data.resolve(),
+        "FINANCEBENCH_POOL_INDICES": f"0-{options.rows - 1}",
+        "VALIDATION_INDICES": "",
+        "TARGET_MODEL": options.model if options.model == "embedded" else common.model_folder(options),
+        "TARGET_ENGINE": options.engine,
+        "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
+        "SGLANG_URL": url,
+        "TARGET_CONCURRENCY": options.concurrency,
+        "TARGET_MAX_NEW_TOKENS": options.cap,
+        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all the runs
+        "EMBEDDER_MODEL": options.embedder,
+        "POPULATION_SIZE": options.population,
+        "NGEN": options.generations,
+        "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
+        "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
+        "OPENAI_PRICE_PROMPT": 0,
+        "OPENAI_PRICE_CACHED": 0,
+        "OPENAI_PRICE_COMPLETION": 0,
+        "BUDGET_USD": 0,
+    }
+    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    output = ["--output", str(options.folder / f"slots{slots}"), "--plain"]
+    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), *sets, *output]
+    with (options.folder / f"slots{slots}.log").open("w") as log:
+        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        sys.exit(f"evolve ended with {done.returncode}:\n" + (options.folder / f"slots{slots}.log").read_text()[-3000:])
+
+
+def flush(url: str) -> None:
+    """Forget all prompts, so that no run finds those of the one before it."""
+    httpx.post(f"{url}/flush_cache", timeout=30, trust_env=False).raise_for_status()
+
+
+def figures_of(slots: int, watching: Watching, requests: list[Any], alone: direct.Driven) -> dict[str, Any]:
+    samples = watching.samples
+    seconds = watching.ended - watching.began
+    pending = share(samples, lambda s: s.pending > 0)
+    return {
+        "slots": slots,
+        "seconds": seconds,
+        "requests": len(requests),
+        "tokens": watching.tokens,
+        "tokens_a_second": watching.tokens / seconds,
+        "direct_seconds": alone.seconds,
+        "direct_tokens_a_second": alone.tokens / alone.seconds,
+        "rate": (watching.tokens / seconds) / (alone.tokens / alone.seconds),
+        "share": pending,
+        "share_of_run": share(samples, lambda s: watching.began <= s.at <= watching.ended),
+        "mean_in_flight": mean_in_flight(samples, watching),
+        "samples": [dataclasses.asdict(sample) for sample in samples],
+    }
+
+
+def share(samples: list[Sample], wanted: Any) -> float:
+    """Of the time for which `wanted` holds, the part with requests in flight."""
+    spans = [(b.at - a.at, a.in_flight > 0) for a, b in zip(samples, samples[1:], strict=False) if wanted(a)]
+    total = sum(span for span, _ in spans)
+    return sum(span for span, busy in spans if busy) / total if total else 0.0
+
+
+def mean_in_flight(samples: list[Sample], watching: Watching) -> float:
+    inside = [s.in_flight for s in samples if watching.began <= s.at <= watching.ended]
+    return sum(inside) / max(1, len(inside))
+
+
+def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]]) -> None:
+    from benchmarks.gpu.chart import draw
+
+    names = ("slots", "seconds", "requests", "tokens_a_second", "direct_tokens_a_second", "rate", "share")
+    names += ("share_of_run", "mean_in_flight")
+    rows = [[str(f[n]) if isinstance(f[n], int) else f"{f[n]:.3g}" if f[n] < 100 else f"{f[n]:.0f}" for n in names]
+            for f in found]  # fmt: skip
+    print(common.table([name.replace("_", " ") for name in names], rows), flush=True)
+    print(f"wanted with slots tuned: share {WANTED_SHARE:g}, rate {WANTED_RATE:g}", flush=True)
+    draw(found, options.image)
+    kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
+    common.write(
+        "farm", options, version,
+        population=options.population, generations=options.generations, concurrency=options.concurrency,
+        openai_workers=options.openai_workers, runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

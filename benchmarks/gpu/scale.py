@@ -1,0 +1,131 @@
+"""Several cards: one gpu worker a card on one Valkey, evaluations a minute against one worker alone.
+
+Real workers take real tasks from one queue and answer with servers of their own.  The same workers are measured alone
+and together, with an equal number of individuals a card, after each has started its server and seen the questions.
+`python benchmarks/gpu/scale.py --model FOLDER --data FILE --folder WORK --cards 4 [--population 32] [--slots 8]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from celery import Celery
+
+from benchmarks.gpu import common
+from tasks.plan import Plan
+from tasks.store import Store
+from workers.app import create_app
+from workers.embedded.farm import FARM_VARIABLE
+from workers.process import ChildProcess, Command
+from workers.queues import worker_command, worker_environment
+from workers.target_host import CARD_VARIABLE
+from workers.worker_ping import worker_answers
+
+WANTED = 0.9
+STARTED_S = 60.0
+POLL_S = 0.02
+
+
+def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
+    """A gpu worker that owns one card."""
+    name = f"gpu{number}"
+    environment = {**os.environ, **worker_environment("gpu"), FARM_VARIABLE: str(folder), CARD_VARIABLE: str(number)}
+    command = Command(name, tuple(worker_command("gpu", name, slots)), folder / "logs" / f"{name}.log", environment)
+    process = ChildProcess(command)
+    process.start()
+    process.wait_ready(lambda: worker_answers(url, name), STARTED_S)
+    return process
+
+
+def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:
+    """All members' answers through the gpu queue.  Returns seconds and generated tokens.
+
+    Raises: RuntimeError when one has failed, or nothing has come of it in time.
+    """
+    store.put_plan(run, plan)
+    dispatch = store.next_dispatch(run, plan.name)
+    before = store.usage(run).get("target", 0.0)
+    started = time.perf_counter()
+    for member in plan.members:
+        app.send_task("gpu.answer", args=(run, plan.name, member.index, "pre", dispatch))
+    known: dict[str, dict[str, object]] = {}
+    pause = threading.Event()
+    while len(known) < len(plan.members):
+        known.update(store.stages(run, plan.name, known))
+        if failed := [record for field, record in known.items() if field.endswith(":failed")]:
+            raise RuntimeError(f"{plan.name}: {failed[0]['error']}")
+        if time.perf_counter() - started > limit_s:
+            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.members)} after {limit_s:g} s")
+        pause.wait(POLL_S)
+    return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    common.add_options(parser)
+    parser.add_argument("--cards", type=int, required=True)
+    parser.add_argument("--population", type=int, default=32, help="individuals a card")
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--concurrency", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    options.folder = common.fresh(options.folder)
+    with common.open_valkey(options.folder) as (url, store):
+        return measure(url, store, options)
+
+
+def measure(url: str, store: Store, options: argparse.Namespace) -> int:
+    app = create_app(dict(os.environ))
+    run = common.run_of("scale", common.target_of(options, options.concurrency), options.folder)
+    common.put_run(store, run, common.model_folder(options), options.data, options.rows)
+    workers: list[ChildProcess] = []
+    found: dict[int, list[tuple[float, int]]] = {}
+    try:
+        for number in sorted({1, options.cards}):
+            while len(workers) < number:
+                workers.append(worker(options.folder, url, len(workers), options.slots))
+            # So many at once that no worker can take them all before the others have come for theirs.
+            warm = common.population(f"warm{number}_pop", 2 * number * options.slots, 1000 + number)
+            seconds, _ = evaluate(app, store, run.id, warm, 550)
+            print(f"{number} workers are warm after {seconds:.1f} s", flush=True)
+            found[number] = []
+            for n in range(options.rounds):
+                plan = common.population(f"g{number}x{n}_pop", number * options.population, 10 * number + n)
+                found[number].append(evaluate(app, store, run.id, plan, 550))
+                print(f"{number} workers: {found[number][-1]}", flush=True)
+        version = common.server_version(_any_server(options.folder), {}) if options.engine == "sglang" else "embedded"
+    finally:
+        for process in workers:
+            process.ask_to_stop()
+        for process in workers:
+            process.wait_end(15)
+            process.stop(0)
+    return report(options, version, found)
+
+
+def report(options: argparse.Namespace, version: str, found: dict[int, list[tuple[float, int]]]) -> int:
+    rate, tokens = {}, {}
+    for number, rounds in found.items():
+        total = sum(seconds for seconds, _ in rounds)
+        rate[number] = 60 * number * options.population * len(rounds) / total
+        tokens[number] = sum(count for _, count in rounds) / total
+    linear = {number: rate[number] / (number * rate[1]) for number in rate}
+    rows = [[str(n), f"{rate[n]:.1f}", f"{tokens[n]:.0f}", f"{linear[n]:.3f}"] for n in rate]
+    print(common.table(["cards", "evaluations a minute", "tokens a second", "of linear"], rows))
+    print(f"wanted: at least {WANTED:g} of linear; {options.population} individuals a card, {options.slots} slots")
+    common.write(
+        "scale", options, version,
+        population_a_card=options.population, slots=options.slots, concurrency=options.concurrency,
+        rounds={str(n): rounds for n, rounds in found.items()}, evaluations_a_minute=rate, of_linear=linear,
+        wanted=WANTED,
+    )  # fmt: skip
+    return 0 if linear[max(linear)] >= WANTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

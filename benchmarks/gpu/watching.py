@@ -1,0 +1,131 @@
+"""Watching a run from outside: what the server has in flight, whose turn it is, and how busy the card is."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+import redis
+
+from tasks.plan import Plan, steps
+from tasks.store import PREFIX, Store
+
+PERIOD_S = 0.1
+CARD_QUERY = "--query-gpu=utilization.gpu,memory.used"
+CARD_PERIOD_MS = 200
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One moment. `at` in seconds of the monotonic clock; `pending` counts individuals whose next stage is to answer;
+    `utilization` in percent and `memory` in MiB are the card's own, None where there is none."""
+
+    at: float
+    in_flight: int
+    pending: int
+    utilization: float | None
+    memory: float | None
+
+
+class Card:
+    """What nvidia-smi says of the first card, read as it comes."""
+
+    def __init__(self) -> None:
+        self.now: tuple[float | None, float | None] = (None, None)
+        command = ["nvidia-smi", "-i", "0", CARD_QUERY, "--format=csv,noheader,nounits", "-lms", str(CARD_PERIOD_MS)]
+        self._process: subprocess.Popen[str] | None = None
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            threading.Thread(target=self._read, name="nvidia-smi", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError):
+                busy, memory = line.split(",")
+                self.now = (float(busy), float(memory))
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+class Watching:
+    """Samples while the block runs.  `began` and `ended` are the first evaluation's turn and the last stage's end."""
+
+    def __init__(self, store: Store, url: str) -> None:
+        self.samples: list[Sample] = []
+        self.began = self.ended = 0.0
+        self.tokens = 0
+        self._store = store
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
+        self._records: dict[str, dict[str, Any]] = {}
+        self._plans: dict[str, Plan] = {}
+        self._run = ""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watching", daemon=True)
+
+    def __enter__(self) -> Watching:
+        self._card = Card()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._card.close()
+        self._http.close()
+        self.tokens = int(self._store.usage(self._run).get("target", 0))
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(PERIOD_S):
+            with contextlib.suppress(httpx.HTTPError, redis.RedisError):
+                pending = self._pending()
+                self.samples.append(Sample(time.monotonic(), self._in_flight(), pending, *self._card.now))
+
+    def _in_flight(self) -> int:
+        """Requests that the server has, running or waiting inside it."""
+        answer = self._http.get("/v1/loads", params={"include": "core"})
+        loads = answer.json()["loads"] if answer.status_code == 200 else [self._http.get("/server_info").json()]
+        return sum(int(load["num_running_reqs"]) + int(load["num_waiting_reqs"]) for load in loads)
+
+    def _pending(self) -> int:
+        """Individuals whose next stage is to answer: queued, or being answered."""
+        self._run = self._run or next(iter(self._store.run_ids()), "")
+        pending = 0
+        for name in self._plan_names():
+            known = self._records.setdefault(name, {})
+            new = self._store.stages(self._run, name, known)
+            known.update(new)
+            if new:
+                self.ended = time.monotonic()
+            plan = self._plans[name]
+            open_steps = (next((s for s in steps(m) if s.field not in known), None) for m in plan.members)
+            pending += sum(1 for step in open_steps if step is not None and step.stage == "answer")
+        if pending and not self.began:
+            self.began = time.monotonic()
+        return pending
+
+    def _plan_names(self) -> list[str]:
+        """The plans that are not finished yet."""
+        if not self._run:
+            return []
+        prefix = f"{PREFIX}run:{self._run}:plan:"
+        for key in self._store.redis.scan_iter(match=prefix + "*", count=1000):
+            name = key.decode().removeprefix(prefix)
+            if name not in self._plans:
+                self._plans[name] = self._store.plan(self._run, name)
+        return [
+            name
+            for name, plan in self._plans.items()
+            if any(s.field not in self._records.get(name, {}) for m in plan.members for s in steps(m))
+        ]
