@@ -220,10 +220,19 @@ class Store:
             self.redis.sadd(_run(run_id, "shared"), *(PREFIX + k for k in found))
         return found
 
-    def put_shared(self, run_id: str, key: str, value: Mapping[str, Any]) -> None:
-        """Keep a result under its content key; the first one stands, so that all readers see one and the same."""
-        self.redis.sadd(_run(run_id, "shared"), PREFIX + key)
-        self.redis.set(PREFIX + key, json.dumps(value), nx=True)
+    def put_shared(
+        self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
+    ) -> None:
+        """Keep a result under its content key; the first one stands, so that all readers see one and the same.
+
+        `usage` is counted for the run in the same trip: hundreds of answers come in a second.
+        """
+        pipe = self.redis.pipeline()
+        pipe.sadd(_run(run_id, "shared"), PREFIX + key)
+        pipe.set(PREFIX + key, json.dumps(value), nx=True)
+        for name, count in (usage or {}).items():
+            pipe.hincrbyfloat(_run(run_id, "usage"), name, count)
+        pipe.execute()
 
     def put_clustering(self, run_id: str, clustering: str, labels: bytes, descriptions: str) -> None:
         key = f"{PREFIX}clustering:{clustering}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def figures_of(slots: int, watching: Watching, requests: list[Any], alone: direc
 
 def share(samples: list[Sample], wanted: Any) -> float:
     """Of the time for which `wanted` holds, the part with requests in flight."""
-    spans = [(b.at - a.at, a.in_flight > 0) for a, b in zip(samples, samples[1:], strict=False) if wanted(a)]
+    spans = [(b.at - a.at, a.in_flight > 0) for a, b in itertools.pairwise(samples) if wanted(a)]
     total = sum(span for span, _ in spans)
     return sum(span for span, busy in spans if busy) / total if total else 0.0
 

@@ -96,8 +96,8 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
         nonlocal progress
         position = todo[index]
         answer = Answer(asked.ids[position], generated.text, generated.completion_tokens, generated.finish)
-        stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer))
-        stage.store.add_usage(stage.run.id, {"target": generated.completion_tokens})
+        usage = {"target": generated.completion_tokens}
+        stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), usage)
         requests.pop(position)
         progress = time.monotonic()
         go_on(stage.store, stage.run.id)

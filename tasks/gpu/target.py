@@ -1,6 +1,7 @@
 """The one client of SGLang's /generate: SGLang on a GPU and the embedded server answer it alike.
 
-Many single requests at once, because a batched body answers only when its slowest item ends.
+Many single requests at once, because a batched body answers only when its slowest item ends.  A client with a hundred
+connections spends its time on them, so it is one that finds a free connection without looking at all others.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
+import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from tasks.gpu.traffic import TRAFFIC
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
@@ -89,24 +92,28 @@ class TargetClient:
 
     async def _all(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
         free = asyncio.Semaphore(self.concurrency)
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        limits = httpx.Limits(max_connections=self.concurrency)
         # A proxy of the environment is meant for the world outside, not for a server beside us.
         async with (
-            httpx.AsyncClient(
-                base_url=self.base_url, headers=headers, timeout=self.timeout_s, limits=limits, trust_env=False
+            aiohttp.ClientSession(
+                headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else {},
+                timeout=aiohttp.ClientTimeout(total=self.timeout_s),
+                connector=aiohttp.TCPConnector(limit=self.concurrency),
+                trust_env=False,
             ) as http,
             asyncio.TaskGroup() as group,
         ):
 
             async def one(index: int, request: GenerateRequest) -> None:
                 async with free:
-                    on_answer(index, await self._persistent(http, request))
+                    with TRAFFIC.request():
+                        answer = await self._persistent(http, request)
+                    TRAFFIC.answered(answer.completion_tokens)
+                    on_answer(index, answer)
 
             for index, request in enumerate(requests):
                 group.create_task(one(index, request))
 
-    async def _persistent(self, http: httpx.AsyncClient, request: GenerateRequest) -> Generated:
+    async def _persistent(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
         tries = AsyncRetrying(
             retry=retry_if_exception_type(TargetDown),
             stop=stop_after_delay(self.retry_s),
@@ -122,17 +129,19 @@ class TargetClient:
                 )
         raise AssertionError("tenacity either returns or raises")
 
-    async def _once(self, http: httpx.AsyncClient, request: GenerateRequest, rid: str) -> Generated:
+    async def _once(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
+        url = f"{self.base_url}/generate"
         try:
-            response = await http.post("/generate", json=body(request, rid))
-        except httpx.TransportError as error:
+            async with http.post(url, json=body(request, rid), allow_redirects=False) as response:
+                status, text = response.status, await response.text()
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
-        if response.status_code >= 500:
-            raise TargetDown(f"{self.base_url}: HTTP {response.status_code}: {_message(response)}")
-        if response.status_code != 200:
-            raise TargetRefused(f"{self.base_url}: HTTP {response.status_code}: {_message(response)}")
+        if status >= 500:
+            raise TargetDown(f"{self.base_url}: HTTP {status}: {_message(text)}")
+        if status != 200:
+            raise TargetRefused(f"{self.base_url}: HTTP {status}: {_message(text)}")
         try:
-            return generated(response.json(), request.stop_token_ids)
+            return generated(json.loads(text), request.stop_token_ids)
         except (ValueError, KeyError, TypeError) as error:
             raise TargetRefused(f"{self.base_url} does not answer as /generate does: {error!r}") from error
 
@@ -180,9 +189,9 @@ def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated
     )
 
 
-def _message(response: httpx.Response) -> str:
+def _message(text: str) -> str:
     """What the server said, from SGLang's {"error": {"message"}} or else as it came."""
     try:
-        return str(response.json()["error"]["message"])
+        return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return response.text[:500]
+        return text[:500]
