@@ -7,13 +7,12 @@ ends.  So one thread of the host's own, which lives as long as the worker, start
 from __future__ import annotations
 
 import os
-import shlex
-import sys
+import resource
+import secrets
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +20,25 @@ from celery import bootsteps
 
 from tasks.gpu import host as installed
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.traffic import TRAFFIC
 from tasks.run import Target
-from workers import steering_path
+from tasks.secret import secret
+from workers import cards, report, steering_path
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
-from workers.loopback import free_port, is_healthy
+from workers.loopback import is_healthy
 from workers.pid_records import PidRecords
-from workers.process import ChildProcess, Command, ProcessFailed
+from workers.target_server import HEALTH_S, STOP_GRACE_S, Launch, Place, TargetServer, launch_of
 
 EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
-STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
 RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
-# After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
-HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
+FREE_CARD_S = 15.0  # how long the server of a killed worker may still hold its card
 PAUSE_S = 0.2
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a server is started with, but for its port: an equal one need not be started again."""
-
-    argv: tuple[str, ...]
-    grace_s: float
-    health_s: float
+FAILURE_STANDS_S = 10.0  # the other tasks that wait for a server that did not start need not try in vain one by one
+OPEN_FILES = 65_536  # a connection for each request in flight
 
 
 class LocalTargetHost:
@@ -63,9 +55,11 @@ class LocalTargetHost:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server: ChildProcess | None = None
-        self._launch: Launch | None = None
-        self._url = ""
+        self._api_key = secrets.token_urlsafe(32)
+        self._claim: cards.Claim | None = None
+        self._server: TargetServer | None = None
+        self._starts = 0
+        self._failure: tuple[Launch, float, TargetUnavailable] | None = None
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def clear_leftovers(self) -> list[str]:
@@ -75,14 +69,25 @@ class LocalTargetHost:
     def serve(self, target: Target) -> str:
         if target.url:
             return self._running_elsewhere(target)
-        launch = self._launch_of(target)
+        model, dtype = self.model_folder(target), self._dtype(target)
+        requests_log = self._folder / "logs" / "target_requests.jsonl"
+        launch = launch_of(target, model, self.labels_folder(), dtype, requests_log)
         with self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
-            if launch != self._launch or not self._serves():
+            if self._server is None or self._server.launch != launch or not self._server.serves:
                 self._stop_server()
-                self._start_server(launch, target.ready_timeout_s)
-            return self._url
+                self._server = self._started(launch, target)
+            return self._server.url
+
+    def api_key(self, target: Target) -> str | None:
+        return secret(target.api_key_env, self._environment) or None if target.url else self._api_key
+
+    def environment(self, device: str) -> Mapping[str, str]:
+        if not device.startswith("cuda") or self._environment.get(cards.CARD_VARIABLE) == cards.SHARED:
+            return {}
+        with self._lock:
+            return self._owned().card.environment()
 
     def labels_folder(self) -> Path:
         folder = self._folder / "labels"
@@ -103,10 +108,27 @@ class LocalTargetHost:
             self._stop_server()
 
     def close(self) -> None:
-        """Stop the server for good, also one that is just becoming ready."""
+        """Stop the server for good, also one that is just becoming ready, and give the card back."""
         self._closing.set()
         self.stop()
         self._starter.shutdown()
+        if self._claim is not None:
+            self._claim.release()
+
+    def describe(self) -> dict[str, Any]:
+        """What a worker's report says of its target: from what is known, without asking the server.
+
+        Memory is the card's, in bytes, whoever uses it; tokens a second are those of the last ten seconds.
+        """
+        server, claim = self._server, self._claim
+        found: dict[str, Any] = {"in_flight": TRAFFIC.in_flight, "tokens_a_second": round(TRAFFIC.tokens_a_second(), 1)}
+        if server is not None:
+            found |= {"engine": server.launch.engine, "version": server.version, "url": server.url}
+            found |= {"model": server.launch.model, "starts": self._starts}
+        if claim is not None:
+            used, total = claim.card.memory()
+            found["card"] = {"index": claim.card.index, "name": claim.card.name, "used": used, "total": total}
+        return found
 
     def _running_elsewhere(self, target: Target) -> str:
         deadline = time.monotonic() + RUNNING_SERVER_S
@@ -115,56 +137,63 @@ class LocalTargetHost:
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
         return target.url.rstrip("/")
 
-    def _launch_of(self, target: Target) -> Launch:
-        model = self.model_folder(target)
-        if target.engine == "embedded":
-            options = ["--model", model, "--labels", str(self.labels_folder())]
-            options += ["--dtype", self._dtype(target)]
-            options += ["--requests-log", str(self._folder / "logs" / "target_requests.jsonl")]
-            start = [sys.executable, "-m", "workers.embedded.target", *options]
-        else:
-            start = [*shlex.split(target.command), "--model-path", model]
-        return Launch((*start, *shlex.split(target.args)), STOP_GRACE_S[target.engine], HEALTH_S[target.engine])
-
     def _dtype(self, target: Target) -> str:
         # "auto" is left to the farm, and then to the server.
         return self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
 
-    def _start_server(self, launch: Launch, ready_timeout_s: float) -> None:
-        port = free_port()
-        url = f"http://127.0.0.1:{port}"
+    def _started(self, launch: Launch, target: Target) -> TargetServer:
+        if self._failure is not None:
+            failed, at, error = self._failure
+            if failed == launch and time.monotonic() - at < FAILURE_STANDS_S:
+                raise TargetUnavailable(str(error))
         log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
-        argv = (*launch.argv, "--host", "127.0.0.1", "--port", str(port))
-        server = ChildProcess(Command("target", argv, log, self._server_environment()), self._records)
+        server = TargetServer(launch, Place(log, self._records, self._folder / f"key-{self._name}.yaml"), self._api_key)
         try:
-            self._starter.submit(server.start).result()
-            server.wait_ready(lambda: is_healthy(url, launch.health_s), ready_timeout_s, self._closing)
-        except (ProcessFailed, OSError) as error:
-            server.stop(launch.grace_s)
-            raise TargetUnavailable(f"the target server did not start: {error}") from error
-        except BaseException:
-            server.stop(launch.grace_s)
-            raise
-        self._server, self._launch, self._url = server, launch, url
-
-    def _serves(self) -> bool:
-        # A server may have lost the part of it that computes and still be there.
-        if self._server is None or self._launch is None or not self._server.alive:
-            return False
-        return is_healthy(self._url, self._launch.health_s)
+            environment, lock = self._server_environment(target)
+            self._starter.submit(server.start, environment, lock).result()
+            server.wait_ready(target.ready_timeout_s, self._closing)
+        except (TargetUnavailable, OSError) as error:
+            unavailable = TargetUnavailable(str(error))
+            self._failure = (launch, time.monotonic(), unavailable)
+            raise unavailable from error
+        self._starts += 1
+        return server
 
     def _stop_server(self) -> None:
-        if self._server is not None and self._launch is not None:
-            self._server.stop(self._launch.grace_s)
-        self._server = self._launch = None
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
 
-    def _server_environment(self) -> dict[str, str]:
+    def _server_environment(self, target: Target) -> tuple[dict[str, str], tuple[int, ...]]:
+        """The server's whole environment, and the lock of its card for it to hold as well."""
+        card: Mapping[str, str] = {}
+        locks: tuple[int, ...] = ()
+        if target.device.startswith("cuda") and self._environment.get(cards.CARD_VARIABLE) != cards.SHARED:
+            claim = self._owned()
+            card, locks = claim.card.environment(), (claim.lock.fileno(),)
         path = [str(steering_path.make(self._folder / "path")), self._environment.get("PYTHONPATH")]
         return {
             **self._environment,
+            **card,
             LABELS_VARIABLE: str(self.labels_folder()),
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
-        }
+        }, locks
+
+    def _owned(self) -> cards.Claim:
+        """This worker's card, claimed when it is first needed.  Raises: TargetUnavailable."""
+        try:
+            here = None if self._claim else cards.eligible(cards.cards_here(), self._environment)
+        except cards.NoCard as error:
+            raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
+        deadline = time.monotonic() + FREE_CARD_S
+        while self._claim is None and here is not None:
+            try:
+                self._claim = cards.claim(here)
+            except cards.NoCard as error:
+                if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
+                    raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
+        assert self._claim is not None
+        return self._claim
 
 
 class TargetHostStep(bootsteps.StartStopStep):
@@ -177,14 +206,17 @@ class TargetHostStep(bootsteps.StartStopStep):
         super().__init__(worker, **options)
 
     def start(self, worker: Any) -> None:
+        allow_open_files()
         farm = os.environ.get(FARM_VARIABLE)
         folder = Path(farm) if farm else models.cache_folder() / "workers"
         name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
         self.host = LocalTargetHost(folder, name, dict(os.environ))
         self.host.clear_leftovers()
         installed.install(self.host)
+        report.contribute("target", self.host.describe)
 
     def stop(self, worker: Any) -> None:
+        report.contribute("target", None)
         installed.install(None)
         if self.host is not None:
             self.host.close()
@@ -192,3 +224,11 @@ class TargetHostStep(bootsteps.StartStopStep):
 
     def terminate(self, worker: Any) -> None:
         self.stop(worker)
+
+
+def allow_open_files() -> None:
+    """As many open files as the machine lets us have: eight individuals at once are a thousand connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

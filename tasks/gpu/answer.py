@@ -103,8 +103,13 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
         go_on(stage.store, stage.run.id)
 
     while requests:
-        url = host.current().serve(target)
-        client = TargetClient(url, timeout_s=target.request_timeout_s, concurrency=target.concurrency, retry_s=RETRY_S)
+        client = TargetClient(
+            host.current().serve(target),
+            timeout_s=target.request_timeout_s,
+            concurrency=target.concurrency,
+            api_key=host.current().api_key(target),
+            retry_s=RETRY_S,
+        )
         todo = list(requests)
         try:
             client.generate_many([requests[p] for p in todo], partial(keep, todo))

@@ -34,6 +34,7 @@ def cluster_task(run: str) -> str:
             clusters,
             here.embedder(settings.clusters.embedder),
             progress,
+            here.environment(settings.clusters.device),
         )
         clustering = load_clustering(folder)
         packed = labels.pack(clustering.labels)

@@ -5,6 +5,7 @@ The worker installs its host when it starts (`workers/target_host.py`); tasks kn
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,18 @@ class TargetHost(Protocol):
         one server at a time.  A target with an `url` is only asked for its health.
 
         Raises: TargetUnavailable; ModelUnavailable of the embedded models.
+        """
+
+    def api_key(self, target: Target) -> str | None:
+        """What a client must send to the server of `target` as its bearer token; None where it asks for nothing.
+
+        The same for the whole life of the host.  Raises: SecretError.
+        """
+
+    def environment(self, device: str) -> Mapping[str, str]:
+        """What a process that computes on `device` has in its environment: on "cuda", the card of this worker alone.
+
+        Raises: TargetUnavailable when there is no card for it.
         """
 
     def labels_folder(self) -> Path:

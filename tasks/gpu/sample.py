@@ -41,7 +41,11 @@ def ask(job: Job) -> dict[str, Any]:
 
     def attempt() -> None:
         client = TargetClient(
-            host.current().serve(target), timeout_s=target.request_timeout_s, concurrency=1, retry_s=0.0
+            host.current().serve(target),
+            timeout_s=target.request_timeout_s,
+            concurrency=1,
+            api_key=host.current().api_key(target),
+            retry_s=0.0,
         )
         client.generate_many([made], lambda _, generated: answers.append(generated))
 

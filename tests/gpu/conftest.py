@@ -23,6 +23,7 @@ from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.gpu.prompt import load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.run import Sampling, Target
+from workers.cards import CARD_VARIABLE, SHARED
 from workers.target_host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
@@ -46,6 +47,10 @@ class Server:
     def url(self) -> str:
         return self.host.serve(self.target)
 
+    @property
+    def key(self) -> str | None:
+        return self.host.api_key(self.target)
+
     def request(self, prompt: int, deltas: Sequence[float] | None, new: int = 64, **given: Any) -> GenerateRequest:
         steered = {} if deltas is None else {"deltas": tuple(deltas), "clustering": CLUSTERING}
         options = {"temperature": 0.0, "top_p": 1.0, "seed": 1, "stop_token_ids": self.ends, **steered, **given}
@@ -54,7 +59,7 @@ class Server:
     def answers(self, requests: Sequence[GenerateRequest]) -> list[Generated]:
         """All of them in flight at once."""
         found: dict[int, Generated] = {}
-        TargetClient(self.url, 120, len(requests)).generate_many(requests, found.__setitem__)
+        TargetClient(self.url, 120, len(requests), api_key=self.key).generate_many(requests, found.__setitem__)
         return [found[index] for index in range(len(requests))]
 
 
@@ -77,8 +82,14 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     template = "Context:\n{context}\n\nQuestion:\n{query}"
     prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
 
+<<<<<<< HEAD
     def start(folder: Path, arguments: str) -> Server:
         host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
+=======
+    def start(name: str, arguments: str) -> Server:
+        folder = tmp_path_factory.mktemp(name)
+        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", CARD_VARIABLE: SHARED})
+>>>>>>> 1720096 (A worker owns a card and a key, and says what its server does)
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
         target = Target(
             model, "sglang", "resident", "", f"{sys.executable} -m sglang.launch_server", f"{ARGUMENTS} {arguments}",

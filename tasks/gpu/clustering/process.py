@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -22,16 +23,22 @@ _GRACE_S = 5.0
 
 
 def run_clustering(
-    tokenizer: str | Path, clusters: Clusters, embedder: str | Path, on_progress: Progress = silent
+    tokenizer: str | Path,
+    clusters: Clusters,
+    embedder: str | Path,
+    on_progress: Progress = silent,
+    environment: Mapping[str, str] | None = None,
 ) -> Path:
     """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
+
+    `environment` comes on top of this process's own.
 
     The process dies with its parent (on Linux, even with one that is killed) and is stopped when this call is
     interrupted, also by `on_progress` raising.  Call it from a thread that lives until it returns.
     Raises: ClusteringError with the process's own sentence.
     """
     with tempfile.TemporaryFile() as errors:
-        process = _start(tokenizer, clusters, embedder, errors)
+        process = _start(tokenizer, clusters, embedder, errors, environment or {})
         try:
             folder = _follow(process, on_progress)
             code = process.wait()
@@ -42,7 +49,13 @@ def run_clustering(
     return folder
 
 
-def _start(tokenizer: str | Path, clusters: Clusters, embedder: str | Path, errors: IO[bytes]) -> subprocess.Popen[str]:
+def _start(
+    tokenizer: str | Path,
+    clusters: Clusters,
+    embedder: str | Path,
+    errors: IO[bytes],
+    environment: Mapping[str, str],
+) -> subprocess.Popen[str]:
     options = {
         "tokenizer": tokenizer,
         "embedder": embedder,
@@ -69,7 +82,7 @@ def _start(tokenizer: str | Path, clusters: Clusters, embedder: str | Path, erro
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, **environment, "PYTHONPATH": path},
         # Ctrl+C in a terminal reaches the parent alone, which then stops the child once and quietly.
         start_new_session=True,
     )

@@ -76,10 +76,10 @@ def count(names: list[str]) -> int:
 
 
 @shared_task(name="gpu.serve")
-def serve(command: str) -> str:
-    """Have the worker's host serve a target with this command; the URL that it answers at."""
-    from server_target import server_target
+def serve(command: str) -> dict[str, object]:
+    """Have the worker's host serve a target with this command; what the server tells of itself."""
+    from server_target import server_target, told
 
     from tasks.gpu import host
 
-    return host.current().serve(server_target(command))
+    return told(host.current(), server_target(command))

@@ -3,9 +3,19 @@
 import sys
 from pathlib import Path
 
+import httpx
+
+from tasks.gpu.host import TargetHost
 from tasks.run import Sampling, Target
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
+
+
+def told(host: TargetHost, target: Target, path: str = "/server_info") -> dict[str, object]:
+    """What the server of a target tells of itself, asked with its key."""
+    headers = {"Authorization": f"Bearer {host.api_key(target)}"}
+    answer: dict[str, object] = httpx.get(host.serve(target) + path, headers=headers, trust_env=False).json()
+    return answer
 
 
 def server_target(command: str = TINY_SERVER, args: str = "", url: str = "", ready_timeout_s: float = 30) -> Target:

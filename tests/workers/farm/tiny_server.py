@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--fail")
@@ -14,17 +15,25 @@ parser.add_argument("--model-path", required=True)
 parser.add_argument("--host", required=True)
 parser.add_argument("--port", type=int, required=True)
 parser.add_argument("--size", type=int)
+parser.add_argument("--config", type=Path, required=True)
 arguments = parser.parse_args()
+# As SGLang has it: YAML of one entry, and all of it in the log.
+API_KEY = arguments.config.read_text().removeprefix("api-key:").strip()
+print(f"{arguments.config.stat().st_mode & 0o777:o} api_key={API_KEY}", flush=True)
 if arguments.fail:
     raise SystemExit(arguments.fail)
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path != "/health" and self.headers["Authorization"] != f"Bearer {API_KEY}":
+            self.send_error(401)
+            return
         from whetstone_steering import parameters  # as the real server must be able to
 
-        known = {**vars(arguments), "pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"]}
-        body = json.dumps({**known, "steering": parameters.__name__}).encode()
+        known = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": parameters.__name__}
+        told = {**known, "model_path": arguments.model_path, "size": arguments.size, "version": "0.0.tiny"}
+        body = json.dumps(told).encode()
         if self.path == "/fall-sick":
             self.server.sick = True
         sick = self.path == "/health" and getattr(self.server, "sick", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import signal
 import sys
 import threading
@@ -82,7 +83,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=16, help="answers decoded at once")
     parser.add_argument("--cache-mb", type=int, default=1024, help="bound of the finished prompts that are kept")
     parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")
-    parser.add_argument("--api-key", help="what clients must send as their bearer token")
+    parser.add_argument(
+        "--api-key",
+        default=os.environ.get("WHETSTONE_TARGET_KEY"),
+        help="what clients must send as their bearer token (default: WHETSTONE_TARGET_KEY, which nobody else can read)",
+    )
     return parser.parse_args(arguments)
 
 

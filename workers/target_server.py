@@ -1,0 +1,143 @@
+"""One target server as a process: what it is started with, how it is made ready, and how its key stays a secret."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shlex
+import sys
+import threading
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.gpu.host import TargetUnavailable
+from tasks.run import Target
+from workers.loopback import free_port, is_healthy
+from workers.pid_records import PidRecords
+from workers.process import ChildProcess, Command, ProcessFailed
+
+STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
+# After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
+HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
+INFO_S = 5.0
+EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a server is started with, but for its port: an equal one need not be started again."""
+
+    argv: tuple[str, ...]
+    engine: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server leaves its traces: its log, and the record of its pid; `key_file` is there while it starts."""
+
+    log: Path
+    records: PidRecords
+    key_file: Path
+
+
+class TargetServer:
+    """A server of ours, from its start to its end.  `start` is called once, from a thread that outlives the server."""
+
+    def __init__(self, launch: Launch, place: Place, api_key: str) -> None:
+        self.launch = launch
+        self.url = ""
+        self.version = ""
+        self._place = place
+        self._api_key = api_key
+        self._process: ChildProcess | None = None
+
+    def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
+        """Start the process; it is not ready then.  Raises: OSError."""
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        key_options, key_environment = self._key()
+        argv = (*self.launch.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
+        command = Command("target", argv, self._place.log, {**environment, **key_environment}, pass_fds=pass_fds)
+        self._process = ChildProcess(command, self._place.records)
+        self._process.start()
+
+    def wait_ready(self, deadline_s: float, give_up: threading.Event) -> None:
+        """Until it answers.  Raises: TargetUnavailable, with the last lines of its log; it is stopped then."""
+        assert self._process is not None
+        try:
+            self._process.wait_ready(self._in_health, deadline_s, give_up)
+            self.version = self._told_version()
+        except ProcessFailed as error:
+            self.stop()
+            raise TargetUnavailable(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            self._place.key_file.unlink(missing_ok=True)
+            blot_out(self._place.log, self._api_key)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it lives and is in health: one may have lost the part of it that computes and still be there."""
+        return self._process is not None and self._process.alive and self._in_health()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop(STOP_GRACE_S[self.launch.engine])
+
+    def _in_health(self) -> bool:
+        return is_healthy(self.url, HEALTH_S[self.launch.engine])
+
+    def _key(self) -> tuple[list[str], dict[str, str]]:
+        """How the server is told its key: never on the command line, where every user of the machine reads it."""
+        if self.launch.engine == "embedded":
+            return [], {EMBEDDED_KEY_VARIABLE: self._api_key}
+        self._place.key_file.unlink(missing_ok=True)
+        os.close(os.open(self._place.key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self._place.key_file.write_text(f"api-key: {self._api_key}\n")
+        return ["--config", str(self._place.key_file)], {}
+
+    def _told_version(self) -> str:
+        """What the server says of its version; "" where it says nothing."""
+        headers = {"Authorization": f"Bearer {self._api_key}"}
+        request = urllib.request.Request(f"{self.url}/server_info", headers=headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=INFO_S) as reply:
+                return str(json.load(reply).get("version", ""))
+        except (OSError, ValueError, http.client.HTTPException):
+            return ""
+
+
+def launch_of(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> Launch:
+    """The command that starts the server of `target`; `model` is a folder or an id of Hugging Face."""
+    if target.engine == "embedded":
+        options = ["--model", model, "--labels", str(labels), "--dtype", dtype, "--requests-log", str(requests_log)]
+        start = [sys.executable, "-m", "workers.embedded.target", *options]
+    else:
+        start = [*shlex.split(target.command), "--model-path", model]
+    return Launch((*start, *shlex.split(target.args)), target.engine, target.model)
+
+
+def blot_out(log: Path, secret: str) -> None:
+    """Write over a secret in a log that a living server is still writing to: SGLang logs all that it was told."""
+    if not secret:
+        return
+    raw = secret.encode()
+    with contextlib.suppress(FileNotFoundError), log.open("r+b") as file:
+        text = file.read()
+        at = text.find(raw)
+        while at >= 0:
+            file.seek(at)
+            file.write(b"*" * len(raw))
+            at = text.find(raw, at + len(raw))
