@@ -25,6 +25,14 @@ Findings = Iterator[tuple[str, str]]
 
 _PLACES = ("context", "query")
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
+_OUR_ARGUMENTS = {
+    "--model-path": "is TARGET_MODEL",
+    "--host": "is Whetstone's own: a server that a worker starts listens on 127.0.0.1",
+    "--port": "is Whetstone's own: a server that a worker starts takes a free one",
+    "--api-key": "is Whetstone's own: a server that a worker starts gets a key that nobody else knows",
+    "--config": "is Whetstone's own: write what the file says as arguments",
+    "--speculative-algorithm": "samples where no delta reaches",
+}
 
 
 def check_selection(values: Values) -> Findings:
@@ -70,18 +78,27 @@ def check_addresses(values: Values) -> Findings:
 
 
 def check_commands(values: Values) -> Findings:
-    """Commands and their arguments can be split as a shell would."""
+    """Commands and their arguments can be split as a shell would, and leave to Whetstone what it adds itself."""
     for option in ("sglang_command", "sglang_args"):
         try:
-            shlex.split(values.get(option, ""))
+            words = shlex.split(values.get(option, ""))
         except ValueError as error:
             yield option.upper(), f"cannot be split as a shell would: {error}"
-    name = values.get("openai_api_key_env", "NAME")
-    if not (name.isascii() and name.isidentifier()):
-        yield (
-            "OPENAI_API_KEY_ENV",
-            "is not the name of an environment variable (put the key into the environment, its name here)",
-        )
+            continue
+        names = [word.partition("=")[0] for word in words]
+        if taken := next((name for name in names if name in _OUR_ARGUMENTS), None):
+            yield option.upper(), f"{taken} {_OUR_ARGUMENTS[taken]}"
+
+
+def check_secrets(values: Values) -> Findings:
+    """Where a secret is wanted, its name stands and not the secret."""
+    for option in ("sglang_api_key_env", "openai_api_key_env"):
+        name = values.get(option, "NAME")
+        if not (name.isascii() and name.isidentifier()):
+            yield (
+                option.upper(),
+                "is not the name of an environment variable (put the key into the environment, its name here)",
+            )
 
 
 def check_models(values: Values) -> Findings:
@@ -169,6 +186,7 @@ CHECKS = (
     check_template,
     check_addresses,
     check_commands,
+    check_secrets,
     check_models,
     check_limits,
     check_faults,

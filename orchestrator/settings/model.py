@@ -48,6 +48,7 @@ class Settings:
     device: Literal["cpu", "cuda"]
     sglang_lifecycle: Literal["resident", "restart"]
     sglang_url: str
+    sglang_api_key_env: Annotated[str, text(filled=True)]
     sglang_command: Annotated[str, text(filled=True)]
     sglang_args: str
     sglang_ready_timeout_s: Annotated[int, whole(1, 7200, "seconds")]

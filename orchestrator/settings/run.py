@@ -67,6 +67,7 @@ def _target(s: Settings) -> Target:
         system_prompt=s.target_system_prompt,
         prompt_template=s.target_prompt_template,
         sampling=Sampling(s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed),
+        api_key_env=s.sglang_api_key_env,
     )
 
 

@@ -82,14 +82,8 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     template = "Context:\n{context}\n\nQuestion:\n{query}"
     prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
 
-<<<<<<< HEAD
     def start(folder: Path, arguments: str) -> Server:
-        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0"})
-=======
-    def start(name: str, arguments: str) -> Server:
-        folder = tmp_path_factory.mktemp(name)
         host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", CARD_VARIABLE: SHARED})
->>>>>>> 1720096 (A worker owns a card and a key, and says what its server does)
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
         target = Target(
             model, "sglang", "resident", "", f"{sys.executable} -m sglang.launch_server", f"{ARGUMENTS} {arguments}",

@@ -233,10 +233,18 @@ def test_a_command_can_be_split(problems: Any, name: str) -> None:
     assert line.startswith(f"CONFIG_{name}: cannot be split as a shell would")
 
 
-def test_a_key_in_the_place_of_its_variable_is_refused_and_not_told(problems: Any) -> None:
-    (line,) = problems("OPENAI_API_KEY_ENV=sk-secret")
+@pytest.mark.parametrize("argument", ["--port 30000", "--api-key=sesame", "--speculative-algorithm EAGLE"])
+def test_the_server_s_arguments_leave_to_whetstone_what_is_its_own(problems: Any, argument: str) -> None:
+    (line,) = problems(f"SGLANG_ARGS=--mem-fraction-static 0.8 {argument}")
 
-    assert line.startswith("CONFIG_OPENAI_API_KEY_ENV: ") and "secret" not in line
+    assert line.startswith(f"CONFIG_SGLANG_ARGS: {argument.replace('=', ' ').split()[0]} ") and "sesame" not in line
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY_ENV", "SGLANG_API_KEY_ENV"])
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_told(problems: Any, name: str) -> None:
+    (line,) = problems(f"{name}=sk-secret")
+
+    assert line.startswith(f"CONFIG_{name}: ") and "secret" not in line
 
 
 def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
