@@ -144,10 +144,15 @@ def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
         valkey.remove_socket(folder)
 
 
-def server_version(url: str, headers: dict[str, str]) -> str:
+def client(url: str, api_key: str | None) -> httpx.Client:
+    """For the server's other routes."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+
+def server_version(http: httpx.Client) -> str:
     """The SGLang behind an address; the embedded server has no version of its own."""
-    with httpx.Client(trust_env=False, headers=headers) as http:
-        return str(http.get(f"{url}/server_info", timeout=30).json().get("version", "embedded"))
+    return str(http.get("/server_info").json().get("version", "embedded"))
 
 
 def cards() -> list[str]:

@@ -63,12 +63,14 @@ def plans_of(store: Store, run_id: str) -> list[Plan]:
     )
 
 
-def drive(url: str, requests: Sequence[GenerateRequest]) -> Driven:
+def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest]) -> Driven:
     """Send all requests, each process its share of them."""
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
     shares = [list(requests[n::PROCESSES]) for n in range(PROCESSES)]
-    senders = [context.Process(target=_send, args=(url, share, ready, results), daemon=True) for share in shares]
+    senders = [
+        context.Process(target=_send, args=(url, api_key, share, ready, results), daemon=True) for share in shares
+    ]
     for sender in senders:
         sender.start()
     ready.wait(START_S)
@@ -80,14 +82,14 @@ def drive(url: str, requests: Sequence[GenerateRequest]) -> Driven:
     return Driven(seconds, tokens)
 
 
-def _send(url: str, requests: list[GenerateRequest], ready: Any, results: Any) -> None:
+def _send(url: str, api_key: str | None, requests: list[GenerateRequest], ready: Any, results: Any) -> None:
     tokens = 0
 
     def count(index: int, generated: Generated) -> None:
         nonlocal tokens
         tokens += generated.completion_tokens
 
-    client = TargetClient(url, timeout_s=600, concurrency=IN_FLIGHT // PROCESSES)
+    client = TargetClient(url, timeout_s=600, concurrency=IN_FLIGHT // PROCESSES, api_key=api_key)
     ready.wait(START_S)
     client.generate_many(requests, count)
     results.put(tokens)

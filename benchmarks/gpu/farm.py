@@ -58,18 +58,21 @@ def main() -> int:
         url = host.serve(target)
         print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
         found: list[dict[str, Any]] = []
-        for slots in options.slots:
-            found.append(one_run(options, url, slots))
-            report(options, common.server_version(url, {}), found)
+        key = host.api_key(target)
+        os.environ[target.api_key_env] = str(key)  # the farm's workers are its clients, and not its owner
+        with common.client(url, key) as http:
+            for slots in options.slots:
+                found.append(one_run(options, url, key, http, slots))
+                report(options, common.server_version(http), found)
     finally:
         host.close()
     tuned = max(found, key=lambda run: run["rate"])
     return 0 if tuned["share"] >= WANTED_SHARE and tuned["rate"] >= WANTED_RATE else 1
 
 
-def one_run(options: argparse.Namespace, url: str, slots: int) -> dict[str, Any]:
+def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.Client, slots: int) -> dict[str, Any]:
     """A run on a farm of its own, watched, and its requests sent once more without the farm."""
-    flush(url)
+    flush(http)
     spec = FarmSpec(
         folder=str(options.folder / "farm"),
         gpu_slots=slots,
@@ -81,11 +84,11 @@ def one_run(options: argparse.Namespace, url: str, slots: int) -> dict[str, Any]
     with control.start(spec) as farm:
         store = Store(connect(store_url(farm.redis_url)))
         store.redis.flushall()
-        with Watching(store, url) as watching:
+        with Watching(store, http) as watching:
             evolve(options, farm.redis_url, url, slots)
         requests = direct.requests_of(store, common.model_folder(options))
-    flush(url)
-    alone = direct.drive(url, requests)
+    flush(http)
+    alone = direct.drive(url, key, requests)
     return figures_of(slots, watching, requests, alone)
 
 
@@ -123,9 +126,9 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
         sys.exit(f"evolve ended with {done.returncode}:\n" + (options.folder / f"slots{slots}.log").read_text()[-3000:])
 
 
-def flush(url: str) -> None:
+def flush(http: httpx.Client) -> None:
     """Forget all prompts, so that no run finds those of the one before it."""
-    httpx.post(f"{url}/flush_cache", timeout=30, trust_env=False).raise_for_status()
+    http.post("/flush_cache").raise_for_status()
 
 
 def figures_of(slots: int, watching: Watching, requests: list[Any], alone: direct.Driven) -> dict[str, Any]:

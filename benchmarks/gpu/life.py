@@ -90,13 +90,15 @@ def main() -> int:
 
 
 def measure(store: Store, options: argparse.Namespace) -> int:
+    target = common.target_of(options, options.concurrency)
     host = LocalTargetHost(options.folder, "life", dict(os.environ))
     installed.install(host)
     try:
         started = time.perf_counter()
-        url = host.serve(common.target_of(options, options.concurrency))
+        url = host.serve(target)
         start_s = time.perf_counter() - started
-        version = common.server_version(url, {})
+        with common.client(url, host.api_key(target)) as http:
+            version = common.server_version(http)
         print(f"server ready in {start_s:.1f} s", flush=True)
         stays = []
         for slots in options.slots:

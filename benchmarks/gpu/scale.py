@@ -18,12 +18,13 @@ from celery import Celery
 
 from benchmarks.gpu import common
 from tasks.plan import Plan
+from tasks.roster import Roster
 from tasks.store import Store
 from workers.app import create_app
+from workers.cards import CARD_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE
 from workers.process import ChildProcess, Command
 from workers.queues import worker_command, worker_environment
-from workers.target_host import CARD_VARIABLE
 from workers.worker_ping import worker_answers
 
 WANTED = 0.9
@@ -98,7 +99,7 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
                 plan = common.population(f"g{number}x{n}_pop", number * options.population, 10 * number + n)
                 found[number].append(evaluate(app, store, run.id, plan, 550))
                 print(f"{number} workers: {found[number][-1]}", flush=True)
-        version = common.server_version(_any_server(options.folder), {}) if options.engine == "sglang" else "embedded"
+        version = told_version(store)
     finally:
         for process in workers:
             process.ask_to_stop()
@@ -106,6 +107,12 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
             process.wait_end(15)
             process.stop(0)
     return report(options, version, found)
+
+
+def told_version(store: Store) -> str:
+    """The version of the servers, as their workers report it."""
+    found = [worker["target"] for worker in Roster(store.redis).workers() if worker.get("target")]
+    return ", ".join(sorted({target["version"] or target["engine"] for target in found if "version" in target}))
 
 
 def report(options: argparse.Namespace, version: str, found: dict[int, list[tuple[float, int]]]) -> int:

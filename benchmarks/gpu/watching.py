@@ -60,12 +60,12 @@ class Card:
 class Watching:
     """Samples while the block runs.  `began` and `ended` are the first evaluation's turn and the last stage's end."""
 
-    def __init__(self, store: Store, url: str) -> None:
+    def __init__(self, store: Store, http: httpx.Client) -> None:
         self.samples: list[Sample] = []
         self.began = self.ended = 0.0
         self.tokens = 0
         self._store = store
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
+        self._http = http
         self._records: dict[str, dict[str, Any]] = {}
         self._plans: dict[str, Plan] = {}
         self._run = ""
@@ -83,7 +83,6 @@ class Watching:
         self._stopping.set()
         self._thread.join()
         self._card.close()
-        self._http.close()
         self.tokens = int(self._store.usage(self._run).get("target", 0))
 
     def _watch(self) -> None:
