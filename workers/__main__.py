@@ -1,4 +1,4 @@
-"""One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--log-level LEVEL]`.
+"""One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--card N] [--log-level LEVEL]`.
 
 It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to:
 after a cold shutdown Python would still wait for the threads whose tasks were given back.
@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 
+from workers.cards import CARD_VARIABLE
 from workers.queues import QUEUES, celery_arguments, worker_environment
 
 
@@ -18,6 +19,8 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     # Celery reads some of this when it is imported, so the imports come after it.
     os.environ.update(worker_environment(arguments.queue))
+    if arguments.card is not None:
+        os.environ[CARD_VARIABLE] = arguments.card
     from celery.worker import state
 
     try:
@@ -40,6 +43,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("queue", choices=list(QUEUES))
     parser.add_argument("--name", help="unique among the workers of one broker (default: the queue's name)")
     parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
+    parser.add_argument(
+        "--card",
+        help=f"of a gpu worker: the number of its card, or shared (default: {CARD_VARIABLE}, or the first free one)",
+    )
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args(argv)
     arguments.name = arguments.name or arguments.queue

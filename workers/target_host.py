@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import tenacity
 from celery import bootsteps
 
 from tasks.gpu import host as installed
@@ -181,18 +182,21 @@ class LocalTargetHost:
 
     def _owned(self) -> cards.Claim:
         """This worker's card, claimed when it is first needed.  Raises: TargetUnavailable."""
-        try:
-            here = None if self._claim else cards.eligible(cards.cards_here(), self._environment)
-        except cards.NoCard as error:
-            raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
-        deadline = time.monotonic() + FREE_CARD_S
-        while self._claim is None and here is not None:
+        if self._claim is None:
+            patiently = tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(cards.NoCard),
+                stop=tenacity.stop_any(
+                    tenacity.stop_after_delay(FREE_CARD_S), tenacity.stop_when_event_set(self._closing)
+                ),
+                wait=tenacity.wait_fixed(PAUSE_S),
+                sleep=tenacity.sleep_using_event(self._closing),
+                reraise=True,
+            )
             try:
-                self._claim = cards.claim(here)
+                mine = cards.eligible(cards.cards_here(), self._environment)
+                self._claim = patiently(cards.claim, mine)
             except cards.NoCard as error:
-                if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
-                    raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
-        assert self._claim is not None
+                raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
         return self._claim
 
 
