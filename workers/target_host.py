@@ -91,7 +91,7 @@ class LocalTargetHost:
             return self._owned().card.environment()
 
     def labels_folder(self) -> Path:
-        folder = self._folder / "labels"
+        folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

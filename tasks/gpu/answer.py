@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -24,6 +26,7 @@ from tasks.stage import Stage, StageTask, run_stage
 from tasks.task import go_on
 
 log = logging.getLogger(__name__)
+ALONE = threading.Lock()  # held by an individual that has a server of its own
 GIVE_UP_AFTER_S = 300.0  # of a server that keeps dying without one answer in between
 RETRY_S = 1.0  # with the same server; after that the worker is asked whether it lives
 
@@ -127,8 +130,6 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     labels.place(stage.store.labels(clustering), clustering, host.current().labels_folder())
     examples = context.examples(stage.run.id, stage.member.examples)
     target = stage.run.target
-    if target.lifecycle == "restart":
-        _restart(stage, clustering)
     with TOKENIZER:
         asked = questions(
             host.current().model_folder(target),
@@ -138,7 +139,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
         )
     salt = "" if stage.run.evaluation_cache else stage.node
     keys = answer_keys(stage.run, clustering, stage.deltas(), asked, salt)
-    with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"):
+    with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _life(stage):
         generated = answer_missing(stage, clustering, asked, keys)
     found = stage.store.shared(stage.run.id, keys)
     answers: list[Mapping[str, Any]] = [
@@ -147,12 +148,19 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     return {"answers": answers, "generated": generated}
 
 
-def _restart(stage: Stage, clustering: str) -> None:
-    """The life that the specification gives a server: stop, generate the processor, start (section 5)."""
+@contextmanager
+def _life(stage: Stage) -> Iterator[None]:
+    """The server's life around an evaluation: nothing for one that stays.  Or the one that the specification gives it
+    (section 5): stop, generate the processor, and start when the first question comes, for one individual at a time."""
+    if stage.run.target.lifecycle == "resident":
+        yield
+        return
     from tasks.gpu.generate import generate
 
-    host.current().stop()
-    generate(stage.store, stage.run.id, "processor.py", stage.deltas())
+    with ALONE:
+        host.current().stop()
+        generate(stage.store, stage.run.id, "processor.py", stage.deltas())
+        yield
 
 
 @shared_task(name="gpu.answer", base=StageTask)

@@ -134,12 +134,12 @@ def test_a_card_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_host_describes_its_target(host: LocalTargetHost) -> None:
-    assert host.describe() == {"in_flight": 0, "tokens_a_second": 0.0}
+    assert host.describe().keys() == {"in_flight", "tokens_a_second"}
     server = told(host, server_target())
     os.kill(int(str(server["pid"])), signal.SIGKILL)
     url = host.serve(server_target())
     known = {"engine": "sglang", "version": "0.0.tiny", "url": url, "model": "some/model", "starts": 2}
-    assert host.describe() == {"in_flight": 0, "tokens_a_second": 0.0, **known}
+    assert host.describe().items() >= known.items()
 
 
 def test_a_server_that_is_not_ready_in_time_is_stopped(host: LocalTargetHost, tmp_path: Path) -> None:

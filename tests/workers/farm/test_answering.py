@@ -1,0 +1,112 @@
+"""Answers of individuals on a server that is started, killed and restarted: real tasks, host, store and HTTP."""
+
+import dataclasses
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from farm_bench import Bench
+from server_target import TINY_SERVER, server_target
+
+from tasks import context
+from tasks.context import content_hash
+from tasks.gpu import host as installed
+from tasks.gpu import labels
+from tasks.gpu.answer import answer_stage
+from tasks.plan import Member, Plan
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run
+from tasks.stage import run_stage
+from tasks.store import Store, connect
+from workers.embedded.models import embedded_model
+from workers.target_host import LocalTargetHost
+
+QUESTIONS = 8
+CLUSTERS = 3
+
+
+@pytest.fixture
+def store(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store that the tasks of this process find, and a host that they find too."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
+    context.store.cache_clear()
+    host = LocalTargetHost(tmp_path / "host", "gpu", {**os.environ, "PYTHONPATH": ""})
+    installed.install(host)
+    yield Store(connect(store_url(bench.url)))
+    installed.install(None)
+    host.close()
+    context.store.cache_clear()
+
+
+def put_run(store: Store, **target: Any) -> None:
+    changed = {"model": str(embedded_model()), "concurrency": 4, "request_timeout_s": 20, **target}
+    run = Run(
+        "run", 1, dataclasses.replace(server_target(), **changed), Judge("m", 0.01, True, 0, 1, 1, 1, 1),
+        Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0), Fitness(0.4, 0.6, 50),
+        Clusters("", "m", 1, 1, 1, 1, "cpu"), evaluation_cache=True,
+    )  # fmt: skip
+    found = np.arange(50) % CLUSTERS
+    clustering = content_hash(found.tolist())[:32]
+    asked = [{"id": str(n), "context": "word " * n, "question": "?", "gold": ""} for n in range(QUESTIONS)]
+    store.put_run(run)
+    store.put_examples("run", {"training": asked, "validation": []})
+    described = [{"id": n, "description": str(n)} for n in range(CLUSTERS)]
+    store.put_clustering("run", clustering, labels.pack(found), json.dumps(described))
+    store.put_fact("run", "clustering", clustering)
+
+
+def evaluate(store: Store, individuals: int) -> list[Sequence[Mapping[str, Any]]]:
+    """The stored answers of each individual, all of them evaluated at the same time."""
+    plan = Plan("g0_pop", 0, tuple(Member(n, (float(n),) * CLUSTERS) for n in range(individuals)))
+    store.put_plan("run", plan)
+    dispatch = store.next_dispatch("run", plan.name)
+    with ThreadPoolExecutor(individuals) as slots:
+        tasks = [
+            slots.submit(run_stage, "answer", ("run", plan.name, n, "pre", dispatch), answer_stage)
+            for n in range(individuals)
+        ]
+        for task in tasks:
+            task.result()
+    records = [store.stage("run", plan.name, f"{n}:pre:answer") for n in range(individuals)]
+    keys = [[answer["key"] for answer in record["answers"]] for record in records if record is not None]
+    return [[store.shared("run", one)[key] for key in one] for one in keys]
+
+
+def servers_of(answers: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The pids of the servers that gave these answers."""
+    return {str(answer["text"]).split()[1] for answer in answers}
+
+
+def test_a_server_killed_in_mid_batch_costs_nothing_that_was_answered(store: Store, tmp_path: Path) -> None:
+    # Given a server that dies when it has given three answers
+    put_run(store, command=f"{TINY_SERVER} --die-once {shlex.quote(str(tmp_path / 'died'))}")
+    # When two individuals are evaluated on it
+    answers = evaluate(store, 2)
+    # Then it died, a second one gave the rest, and each question has one answer, counted once
+    together = [answer for individual in answers for answer in individual]
+    assert (tmp_path / "died").exists()
+    assert len(together) == 2 * QUESTIONS
+    assert len(servers_of(together)) == 2
+    assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
+
+
+def test_individuals_share_a_resident_server(store: Store) -> None:
+    put_run(store)
+    first, second = evaluate(store, 2)
+    assert servers_of(first) == servers_of(second) and len(servers_of(first)) == 1
+
+
+def test_restart_gives_each_individual_a_server_of_its_own(store: Store) -> None:
+    # Given tasks that run at the same time, when each individual has a life of its own
+    put_run(store, lifecycle="restart")
+    first, second, third = evaluate(store, 3)
+    # Then no two share a server, none has taken another's away, and the last one's processor is there
+    assert [len(servers_of(one)) for one in (first, second, third)] == [1, 1, 1]
+    assert len(servers_of(first) | servers_of(second) | servers_of(third)) == 3
+    assert b"class DeltaProcessor" in (store.file("run", "processor.py") or b"")
