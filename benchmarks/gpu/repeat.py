@@ -1,0 +1,116 @@
+"""How far a run repeats on a card: the same individual's answers in different company, token for token.
+
+Each server answers all questions for one individual three times: alone, and twice among others, each time in another
+order.  Once started as it comes and once with `--enable-deterministic-inference`, whose price is measured as well.
+`python benchmarks/gpu/repeat.py --model FOLDER --data FILE --folder WORK`
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+
+from benchmarks.gpu import common
+from tasks.context import content_hash
+from tasks.dataset import load_examples
+from tasks.gpu.answer import Questions, questions, requests_for
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient
+from tasks.run import Target
+from workers.target_host import LocalTargetHost
+
+WAYS = {"as it comes": "", "deterministic": "--enable-deterministic-inference"}
+WATCHED = 0  # the individual whose answers are compared
+
+
+def requests_of(target: Target, asked: Questions, clustering: str, people: int) -> list[list[GenerateRequest]]:
+    """The requests of each individual."""
+    plan = common.population("repeat", people, 5)
+    rids = dict.fromkeys(range(len(asked.ids)), "")
+    return [requests_for(target, clustering, member.deltas or (), asked, rids) for member in plan.members]
+
+
+def answers(
+    client: TargetClient, people: Sequence[Sequence[GenerateRequest]], seed: int
+) -> tuple[list[tuple[int, ...]], float]:
+    """The token ids of the watched one's answers, all requests in flight in a drawn order; and tokens a second."""
+    order = [(person, question) for person, asked in enumerate(people) for question in range(len(asked))]
+    random.Random(seed).shuffle(order)
+    found: dict[tuple[int, int], Generated] = {}
+    started = time.perf_counter()
+    client.generate_many([people[p][q] for p, q in order], lambda i, answer: found.__setitem__(order[i], answer))
+    seconds = time.perf_counter() - started
+    watched = [found[WATCHED, question].output_ids for question in range(len(people[WATCHED]))]
+    return watched, sum(answer.completion_tokens for answer in found.values()) / seconds
+
+
+def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Questions) -> dict[str, object]:
+    target = common.target_of(options, options.concurrency)
+    target = dataclasses.replace(target, args=f"{target.args} {WAYS[way]}")
+    host = LocalTargetHost(options.folder / way.replace(" ", "-"), "repeat", dict(os.environ))
+    clustering = content_hash(labels.tolist())[:32]
+    np.save(host.labels_folder() / f"{clustering}.npy", labels)
+    try:
+        url = host.serve(target)
+        client = TargetClient(url, 600, options.concurrency, api_key=host.api_key(target))
+        people = requests_of(target, asked, clustering, options.individuals)
+        answers(client, people, 0)  # prompts become known, kernels compile
+        company = [answers(client, people, seed) for seed in range(1, 1 + options.rounds)]
+        alone, _ = answers(client, people[:1], 0)
+        version = common.server_version(url, {"Authorization": f"Bearer {host.api_key(target)}"})
+    finally:
+        host.close()
+    times = [found for found, _ in company]
+    return {
+        "equal_in_company": [equal(a, b) for a, b in combinations(times, 2)],
+        "equal_alone": [equal(alone, found) for found in times],
+        "questions": len(alone),
+        "tokens_a_second": [speed for _, speed in company],
+        "sglang": version,
+    }
+
+
+def equal(first: Sequence[object], second: Sequence[object]) -> int:
+    return sum(a == b for a, b in zip(first, second, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_options(parser)
+    parser.add_argument("--individuals", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3, help="times in company")
+    parser.add_argument("--concurrency", type=int, default=800, help="requests in flight")
+    options = parser.parse_args()
+    options.folder = common.fresh(options.folder)
+    model = common.model_folder(options)
+    examples = tuple((e.id, e.context, e.question) for e in load_examples(options.data)[: options.rows])
+    asked = questions(model, common.SYSTEM_PROMPT, common.TEMPLATE, examples)
+    labels = common.labels_for(model)
+    ways = {way: measure(options, way, labels, asked) for way in WAYS if options.engine == "sglang" or not WAYS[way]}
+    rows = [
+        [way, spread(found["equal_in_company"]), spread(found["equal_alone"]), str(found["questions"]),
+         f"{statistics.median(found['tokens_a_second']):,.0f}"]  # type: ignore[type-var]
+        for way, found in ways.items()
+    ]  # fmt: skip
+    print(common.table(["server", "equal, other company", "equal, alone", "of", "tokens/s"], rows))
+    common.write("repeat", options, str(next(iter(ways.values()))["sglang"]), ways=ways)
+
+
+def spread(numbers: object) -> str:
+    found = list(numbers)  # type: ignore[call-overload]
+    return f"{min(found)} to {max(found)}" if len(set(found)) > 1 else str(found[0])
+
+
+if __name__ == "__main__":
+    main()
