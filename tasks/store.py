@@ -5,7 +5,7 @@
     whetstone:run:<id>:examples            {"training": [...], "validation": [...]}
     whetstone:run:<id>:plan:<name>         hash: "plan", "dispatch", and one field a finished stage
     whetstone:run:<id>:prompts             hash: file name -> text of one call
-    whetstone:run:<id>:tries               hash: record:name:task -> how often that failed, in all dispatches
+    whetstone:run:<id>:tries               hash: what was tried -> how often that failed, or its worker died
     whetstone:run:<id>:usage               hash: counters of calls, tokens and money
     whetstone:run:<id>:answerers           set: [role, name], who answered for the reflector and the judge
     whetstone:run:<id>:calls               hash: calls begun and not settled, and what each may cost (tasks/ledger.py)
@@ -38,6 +38,7 @@ from tasks.run import Run
 PREFIX = "whetstone:"
 STANDING = "standing"  # the fact in which the driver tells where its run stands
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # facts of a run by which a worker knows whether to work for it
+LIMIT = "stage_limit_s"  # the fact that holds the hard time limit of a stage, in seconds
 
 
 def connect(url: str) -> redis.Redis:
@@ -103,6 +104,11 @@ class Store:
         pipe.hset(_run(run_id, "facts"), mapping={CODE: code, MODEL: model})
         pipe.hdel(_run(run_id, "facts"), CANCELLED)
         pipe.execute()
+
+    def stage_limit(self, run_id: str) -> float | None:
+        """How long a stage of the run may take, in seconds; None where nobody has said."""
+        text = self.fact(run_id, LIMIT)
+        return None if text is None else float(text)
 
     def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
         self.redis.set(_run(run_id, "examples"), json.dumps(examples))

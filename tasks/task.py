@@ -15,12 +15,29 @@ from tasks import context
 from tasks.store import CANCELLED, Store
 
 
+class Poison(Exception):
+    """The worker died each time that it was at this task, as far as anybody can tell of the task's doing."""
+
+
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
-    """A task whose worker dies is tried again, soon, and not without end."""
+    """A task whose worker dies is tried again, soon, and not without end.
+
+    Celery counts the deaths of a pool's process.  When the whole worker dies its messages come back by themselves, and
+    nobody would count: so a task that comes back is counted when it begins, and taken off when a worker that leaves in
+    order gives it back (`workers/lease.py`).
+    """
 
     abstract = True
     max_retries = 5
     default_retry_delay = 1  # seconds
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        """Raises: Poison."""
+        if not (args and (self.request.delivery_info or {}).get("redelivered")):
+            return
+        deaths = context.store().count_failure(str(args[0]), task_id, 1)
+        if deaths > self.max_retries:
+            raise Poison(f"{deaths} times the worker died or was lost while it was at this")
 
 
 class Cancelled(Ignore):

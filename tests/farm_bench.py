@@ -49,12 +49,17 @@ class Bench:
 
     def start_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
         """A worker that answers; its name is its queue's unless it is given one."""
+        worker = self.launch_worker(queue, concurrency, name, **environment)
+        worker.wait_ready(lambda: worker_answers(self.url, name or queue), 30)
+        return worker
+
+    def launch_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
+        """A worker that has just been started."""
         name = name or queue
         argv = tuple(worker_command(queue, name, concurrency))
         worker = ChildProcess(Command(name, argv, self.log(name), {**self.environment, **environment}))
         self.workers.append(worker)
         worker.start()
-        worker.wait_ready(lambda: worker_answers(self.url, name), 30)
         return worker
 
     def log(self, name: str) -> Path:

@@ -1,7 +1,7 @@
 """One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--card N] [--log-level LEVEL]`.
 
-It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to:
-after a cold shutdown Python would still wait for the threads whose tasks were given back.
+It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to: Python
+would still wait for threads whose tasks were given back, or are over their time limit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ def main() -> None:
     os.environ.update(worker_environment(arguments.queue))
     if arguments.card is not None:
         os.environ[CARD_VARIABLE] = arguments.card
-    from celery.worker import state
-
     try:
         from workers.app import app
     except ValueError as error:  # of an address or a secret that is of no use
@@ -33,9 +31,7 @@ def main() -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    if state.should_terminate:
-        os._exit(status)
-    sys.exit(status)
+    os._exit(status)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -26,7 +26,9 @@ VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
 SOFT_SHUTDOWN_S = 2.0
 THREE_DAYS_S = 3 * 24 * 3600
-HARD_TIME_LIMIT_S = 1800  # a hung child keeps its lease for ever, so it may not hang for ever
+# A hung task keeps its lease for ever, so it may not hang for ever.  Stages have a limit of their own, which their
+# messages carry; this one is for what takes its time, such as a large vocabulary that is clustered.
+HARD_TIME_LIMIT_S = 6 * 3600
 
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:

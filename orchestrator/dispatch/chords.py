@@ -16,14 +16,20 @@ from tasks.plan import QUEUE_OF, Member, Step, steps
 
 
 def send(
-    app: Celery, run_id: str, plan_name: str, members: Sequence[Member], recorded: Container[str], dispatch: int
+    app: Celery,
+    run_id: str,
+    plan_name: str,
+    members: Sequence[Member],
+    recorded: Container[str],
+    dispatch: int,
+    limit_s: float | None = None,
 ) -> None:
-    """Send the missing stages of `members` to the farm, as one chord."""
+    """Send the missing stages of `members` to the farm, as one chord; `limit_s` is the hard limit of each stage."""
 
     def signature(step: Step) -> Signature:
         queue = QUEUE_OF[step.stage]
         arguments = (run_id, plan_name, step.index, step.phase, dispatch)
-        return app.signature(f"{queue}.{step.stage}", args=arguments, immutable=True)
+        return app.signature(f"{queue}.{step.stage}", args=arguments, immutable=True, time_limit=limit_s)
 
     missing = [[step for step in steps(member) if step.field not in recorded] for member in members]
     # The longest chain first: one that began last would go on alone, with all cards but one idle.

@@ -68,7 +68,8 @@ class FarmEvaluator:
         missing = [member for member in plan.members if outcome(member, records) is None]
         log.info("run=%s plan=%s members=%d missing=%d", self.run_id, plan.name, len(plan.members), len(missing))
         if sent := [member for member in missing if member.index not in left]:
-            send(self.app, self.run_id, plan.name, sent, records, dispatch)
+            limit = self.store.stage_limit(self.run_id)
+            send(self.app, self.run_id, plan.name, sent, records, dispatch, limit)
         if missing:
             records = self._wait(plan, missing, dispatch)
         found = [outcome(member, records) for member in plan.members]

@@ -29,7 +29,7 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
     for name, group in itertools.groupby(sorted(mine, key=lambda one: one.plan), key=lambda one: one.plan):
         plan, records = store.plan(run_id, name), store.stages(run_id, name)
         members = [plan.member(one.index) for one in group]
-        send(app, run_id, name, members, records, store.dispatch(run_id, name))
+        send(app, run_id, name, members, records, store.dispatch(run_id, name), store.stage_limit(run_id))
     if mine:
         store.wake(run_id)
     return mine

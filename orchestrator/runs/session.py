@@ -27,6 +27,7 @@ from orchestrator.runs.studio import Studio
 from orchestrator.runs.watcher import Watcher
 from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, load_settings, read_deltas, write_config
 from tasks.code_version import code_version
+from tasks.store import LIMIT
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.evaluator import FarmEvaluator
@@ -111,6 +112,7 @@ class Session:
         store, settings = farm.store, self.settings
         store.put_run(make_run(settings, run_id))
         store.welcome(run_id, code_version(), settings.target_model)
+        store.put_fact(run_id, LIMIT, str(settings.stage_timeout_s))
         prepare.put_examples(store, run_id, self.examples)
         studio = Studio(farm.app, store, run_id, self.output)
         bulletin = Bulletin(run_id, store, self.output, genetics.generations, settings.budget_usd)

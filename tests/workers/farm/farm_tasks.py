@@ -83,3 +83,25 @@ def serve(command: str) -> dict[str, object]:
     from tasks.gpu import host
 
     return told(host.current(), server_target(command))
+
+
+@shared_task(name="openai.kill", base=Recorded)
+def kill_whole_worker(name: str) -> None:
+    """A task in a thread that always takes its whole worker with it."""
+    redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE])).rpush(f"{name}:began", os.getpid())
+    os.kill(os.getpid(), 9)
+
+
+class Limited(Recorded):
+    abstract = True
+    time_limit = 1
+
+
+@shared_task(name="openai.hang", base=Limited)
+def hang(name: str) -> str:
+    return hold(name)
+
+
+@shared_task(name="cpu.hang", base=Limited)
+def hang_in_a_process(name: str) -> str:
+    return hold(name)

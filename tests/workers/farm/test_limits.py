@@ -1,0 +1,67 @@
+"""Nothing goes on for ever: not a task that hangs, and not one that kills its worker each time."""
+
+from __future__ import annotations
+
+import pytest
+from farm_bench import Bench, until
+
+from tasks.redis_url import store_url
+from tasks.store import Store, connect
+
+
+def failure(bench: Bench, name: str) -> dict[str, object]:
+    store = Store(connect(store_url(bench.url)))
+    until(lambda: f"{name}:failed" in store.stages("run", "plan"))
+    return store.stages("run", "plan")[f"{name}:failed"]
+
+
+@pytest.mark.parametrize("queue", ["openai", "cpu"])
+def test_a_task_over_its_hard_limit_fails_and_its_place_is_free(bench: Bench, queue: str) -> None:
+    # Given a worker with one place, a task in it that hangs, and one that waits
+    bench.start_worker(queue, 1)  # type: ignore[arg-type]
+    bench.app.send_task(f"{queue}.hang", ("hung",))
+    until(lambda: bench.began("hung"))
+    bench.let_end("next")
+    waiting = bench.app.send_task(f"{queue}.hold", ("next",))
+    # When its second is over, then it has failed, and the other one is done
+    failed = failure(bench, "hung")
+    assert (failed["error"], failed["tries"]) == ("TimeLimitExceeded: TimeLimitExceeded(1,)", 1)
+    assert waiting.get(timeout=20) == "next"
+    # And it is over: it does not come back, and what it would have done is not done
+    until(lambda: bench.broker.hlen("unacked") == 0)
+    assert bench.broker.llen(queue) == 0
+    bench.let_end("hung")
+    assert (bench.began("hung"), bench.ended("hung")) == (1, 0)
+
+
+@pytest.mark.parametrize("bench", [0.5], indirect=True)
+def test_a_task_that_kills_its_whole_worker_each_time_fails_in_the_end(bench: Bench) -> None:
+    # Given a task that takes its worker with it, and somebody who starts another worker each time
+    bench.app.send_task("openai.kill", ("poison",))
+    store = Store(connect(store_url(bench.url)))
+    for _ in range(4):
+        worker = bench.launch_worker("openai", 1)
+        until(lambda w=worker: not w.alive or store.stages("run", "plan"))
+        if worker.alive:
+            break
+    # Then it has been tried as often as it may be (once more than it is retried), and has failed
+    assert "the worker died or was lost" in str(failure(bench, "poison")["error"])
+    assert bench.began("poison") == 2
+    until(lambda: bench.broker.hlen("unacked") == 0)
+    assert bench.broker.llen("openai") == 0
+
+
+@pytest.mark.parametrize("bench", [0.5], indirect=True)
+def test_a_worker_that_leaves_in_order_has_not_died(bench: Bench) -> None:
+    # Given a task that may be retried once, and that two workers give back, one after the other
+    bench.app.send_task("openai.hang", ("patient",), time_limit=60)
+    for times in range(1, 3):
+        worker = bench.launch_worker("openai", 1)
+        until(lambda n=times: bench.began("patient") == n)
+        worker.ask_to_stop()
+        assert worker.wait_end(10)
+    # Then the third one takes it as if nothing had been
+    bench.start_worker("openai", 1)
+    bench.let_end("patient")
+    until(lambda: bench.ended("patient") == 1)
+    assert Store(connect(store_url(bench.url))).stages("run", "plan") == {}
