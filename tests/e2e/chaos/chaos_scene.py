@@ -23,7 +23,7 @@ from workers.embedded.valkey import socket_path
 from workers.loopback import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-PATIENCE = {"TARGET_TIMEOUT_S": "15", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
+PATIENCE = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
 DISK_KB = 4096
 PAUSE_S = 0.05
 
