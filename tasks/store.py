@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import redis
@@ -171,8 +172,7 @@ class Store:
         settings, (plan, dispatch, record), cancelled = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
-        run = Run.from_json(settings.decode())
-        return Situation(run, Plan.from_json(plan.decode()), int(dispatch or 0), record is not None, bool(cancelled))
+        return Situation(_run_from(settings), _plan_from(plan), int(dispatch or 0), record is not None, bool(cancelled))
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
         """Record what a stage of a member came to; the first record stands."""
@@ -307,6 +307,17 @@ class Store:
 
     def file(self, run_id: str, name: str) -> bytes | None:
         return cast("bytes | None", self.redis.hget(_run(run_id, "files"), name))
+
+
+# Every stage asks for both, and a run's many stages for the same: checking its fields takes longer than all the rest.
+@lru_cache(maxsize=8)
+def _run_from(text: bytes) -> Run:
+    return Run.from_json(text.decode())
+
+
+@lru_cache(maxsize=8)
+def _plan_from(text: bytes) -> Plan:
+    return Plan.from_json(text.decode())
 
 
 def _run(run_id: str, what: str) -> str:
