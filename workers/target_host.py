@@ -27,9 +27,8 @@ from tasks.secret import secret
 from workers import cards, report, steering_path
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
-from workers.loopback import is_healthy
 from workers.pid_records import PidRecords
-from workers.target_server import HEALTH_S, STOP_GRACE_S, Launch, Place, TargetServer, launch_of
+from workers.target_server import STOP_GRACE_S, Launch, Place, TargetServer, in_health, launch_of
 
 EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
@@ -132,11 +131,11 @@ class LocalTargetHost:
         return found
 
     def _running_elsewhere(self, target: Target) -> str:
-        deadline = time.monotonic() + RUNNING_SERVER_S
-        while not is_healthy(target.url, HEALTH_S[target.engine]):
+        url, deadline = target.url.rstrip("/"), time.monotonic() + RUNNING_SERVER_S
+        while not in_health(url, target.engine):
             if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
-        return target.url.rstrip("/")
+        return url
 
     def _dtype(self, target: Target) -> str:
         # "auto" is left to the farm, and then to the server.

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import shlex
+import signal
 import sys
 import threading
 import urllib.request
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.traffic import TRAFFIC
 from tasks.run import Target
 from workers.loopback import free_port, is_healthy
 from workers.pid_records import PidRecords
@@ -24,6 +26,7 @@ STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and wou
 # After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
 HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
 INFO_S = 5.0
+TRUST_S = 5.0  # how long a sign of life speaks for a server
 EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
 
@@ -62,7 +65,9 @@ class TargetServer:
         self.url = f"http://127.0.0.1:{port}"
         key_options, key_environment = self._key()
         argv = (*self.launch.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
-        command = Command("target", argv, self._place.log, {**environment, **key_environment}, pass_fds=pass_fds)
+        # Without a worker nobody ends a server that drains without a limit; SGLang's own processes end with the first.
+        death = signal.SIGKILL if self.launch.engine == "sglang" else signal.SIGTERM
+        command = Command("target", argv, self._place.log, {**environment, **key_environment}, death, pass_fds)
         self._process = ChildProcess(command, self._place.records)
         self._process.start()
 
@@ -70,7 +75,7 @@ class TargetServer:
         """Until it answers.  Raises: TargetUnavailable, with the last lines of its log; it is stopped then."""
         assert self._process is not None
         try:
-            self._process.wait_ready(self._in_health, deadline_s, give_up)
+            self._process.wait_ready(lambda: in_health(self.url, self.launch.engine), deadline_s, give_up)
             self.version = self._told_version()
         except ProcessFailed as error:
             self.stop()
@@ -89,14 +94,11 @@ class TargetServer:
     @property
     def serves(self) -> bool:
         """Whether it lives and is in health: one may have lost the part of it that computes and still be there."""
-        return self._process is not None and self._process.alive and self._in_health()
+        return self._process is not None and self._process.alive and in_health(self.url, self.launch.engine)
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop(STOP_GRACE_S[self.launch.engine])
-
-    def _in_health(self) -> bool:
-        return is_healthy(self.url, HEALTH_S[self.launch.engine])
 
     def _key(self) -> tuple[list[str], dict[str, str]]:
         """How the server is told its key: never on the command line, where every user of the machine reads it."""
@@ -117,6 +119,16 @@ class TargetServer:
                 return str(json.load(reply).get("version", ""))
         except (OSError, ValueError, http.client.HTTPException):
             return ""
+
+
+def in_health(url: str, engine: str) -> bool:
+    """Whether a server is in health.  One that answered lately need not be asked: SGLang takes a second to say so."""
+    if TRAFFIC.was_alive(url, TRUST_S):
+        return True
+    healthy = is_healthy(url, HEALTH_S[engine])
+    if healthy:
+        TRAFFIC.alive(url)
+    return healthy
 
 
 def launch_of(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> Launch:

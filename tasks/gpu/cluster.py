@@ -10,6 +10,7 @@ from celery import shared_task
 from tasks import context
 from tasks.gpu import host, labels
 from tasks.gpu.clustering.process import run_clustering
+from tasks.gpu.prompt import load_early
 from tasks.once import claim
 
 
@@ -27,6 +28,7 @@ def cluster_task(run: str) -> str:
         store.put_fact(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
         store.wake(run)
 
+    load_early(here.model_folder(settings.target))  # the questions come next
     clusters = dataclasses.replace(settings.clusters, folder=here.clusters_folder(settings.clusters.folder))
     with claim(store.redis, f"{run}:cluster"):
         folder = run_clustering(

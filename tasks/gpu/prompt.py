@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,17 @@ def load_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model)
+
+
+def load_early(model: str) -> None:
+    """Begin to load a tokenizer beside other work: the import alone takes seconds, for which a card would wait."""
+
+    def load() -> None:
+        # What is wrong with it is said to whoever needs it.
+        with TOKENIZER, suppress(OSError, ValueError):
+            load_tokenizer(model)
+
+    threading.Thread(target=load, name="tokenizer", daemon=True).start()
 
 
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:

@@ -107,7 +107,7 @@ class TargetClient:
                 async with free:
                     with TRAFFIC.request():
                         answer = await self._persistent(http, request)
-                    TRAFFIC.answered(answer.completion_tokens)
+                    TRAFFIC.answered(self.base_url, answer.completion_tokens)
                     on_answer(index, answer)
 
             for index, request in enumerate(requests):
@@ -130,6 +130,13 @@ class TargetClient:
         raise AssertionError("tenacity either returns or raises")
 
     async def _once(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
+        try:
+            return await self._asked(http, request, rid)
+        except TargetDown:
+            TRAFFIC.doubt(self.base_url)
+            raise
+
+    async def _asked(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
         url = f"{self.base_url}/generate"
         try:
             async with http.post(url, json=body(request, rid), allow_redirects=False) as response:

@@ -15,6 +15,7 @@ from farm_bench import Bench, until
 from server_target import TINY_SERVER, server_target, told
 
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.traffic import TRAFFIC
 from workers.target_host import LocalTargetHost
 
 
@@ -54,6 +55,8 @@ def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:
 def test_a_server_that_is_there_but_not_in_health_is_replaced(host: LocalTargetHost) -> None:
     first = told(host, server_target())
     told(host, server_target(), "/fall-sick")
+    # When a request to it has failed, then
+    TRAFFIC.doubt(host.serve(server_target()))
     second = told(host, server_target())
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
 
@@ -137,6 +140,7 @@ def test_a_host_describes_its_target(host: LocalTargetHost) -> None:
     assert host.describe().keys() == {"in_flight", "tokens_a_second"}
     server = told(host, server_target())
     os.kill(int(str(server["pid"])), signal.SIGKILL)
+    until(lambda: not lives(server["pid"]))
     url = host.serve(server_target())
     known = {"engine": "sglang", "version": "0.0.tiny", "url": url, "model": "some/model", "starts": 2}
     assert host.describe().items() >= known.items()
