@@ -36,6 +36,7 @@ COMMANDS = {
     "workers": "who works on the farm, and at what",
     "pause": "have a queue or a worker take no more tasks",
     "resume": "have it take tasks again",
+    "doctor": "check everything that a run needs, and say how to mend it",
     "farm": "start, stop or look at the embedded farm",
     "flower": "watch a farm in a browser, and retry what failed",
 }

@@ -27,8 +27,9 @@ from celery.worker import state
 from celery.worker.control import inspect_command
 
 from tasks.code_version import code_version
-from tasks.redis_url import redis_url_of, store_url
+from tasks.redis_url import redacted, redis_url_of, store_url
 from tasks.roster import Roster
+from tasks.secret import secret
 from workers.queues import QUEUE_VARIABLE
 
 logger = get_logger(__name__)
@@ -73,6 +74,11 @@ def describe(request: Any) -> dict[str, Any]:
     return {"id": request.id, "name": request.name, "arguments": arguments, "since": request.time_start}
 
 
+def endpoint() -> dict[str, Any]:
+    """What an openai worker would call: whether it has a key, never which, and the address, "" for OpenAI's."""
+    return {"key": bool(secret("OPENAI_API_KEY")), "base_url": redacted(os.environ.get("OPENAI_BASE_URL", ""))}
+
+
 def _said(part: str, say: Say) -> Any:
     try:
         return say()
@@ -93,6 +99,8 @@ class ReportStep(bootsteps.StartStopStep):
     def start(self, consumer: Any) -> None:
         consumer.whetstone_report = self
         self.consumer = consumer
+        if os.environ.get(QUEUE_VARIABLE) == "openai":
+            contribute("endpoint", endpoint)
         self.roster = Roster(client(redis_url_of(os.environ)))
         self.timer_entry = consumer.timer.call_repeatedly(EVERY_S, self.tell, priority=10)
         self.tell()

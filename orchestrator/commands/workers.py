@@ -82,5 +82,11 @@ def _row(report: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """What a gpu worker says of its server, as it says it: its words are its own."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in target.items() if value not in (None, ""))
+    """What a gpu worker says of its server and its card."""
+    said = []
+    if target.get("url"):
+        said.append(f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
+    if card := target.get("card"):
+        said.append(f"card {card['index']} {card['name']}, {card['used'] / 1e9:.1f} of {card['total'] / 1e9:.1f} GB")
+    said.append(f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens a second")
+    return "; ".join(said)

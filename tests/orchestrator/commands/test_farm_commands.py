@@ -1,0 +1,132 @@
+"""Looking at a farm and telling it something, from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from farm_bench import Bench, until
+
+from orchestrator.cli import main
+from tasks.code_version import code_version
+from tasks.redis_url import ENVIRONMENT_VARIABLE
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def orchestrator(simulated_farm: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command on the simulated farm; its exit status, and what it said."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, simulated_farm.url)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        said = capsys.readouterr()
+        return int(str(stop.value.code)), said.out + said.err
+
+    return run
+
+
+@pytest.fixture
+def workers(orchestrator: Run) -> Callable[[], dict[str, dict[str, object]]]:
+    def look() -> dict[str, dict[str, object]]:
+        status, said = orchestrator("workers", "--json")
+        assert status == 0
+        return {worker["worker"].partition("@")[0]: worker for worker in json.loads(said)["workers"]}
+
+    return look
+
+
+def test_workers_are_listed_with_what_they_are(
+    orchestrator: Run, workers: Callable[[], dict[str, dict[str, object]]], simulated_farm: Bench
+) -> None:
+    found = workers()
+    assert {name: (w["queue"], w["state"], w["slots"]) for name, w in found.items()} == {
+        "cpu": ("cpu", "ready", 2),
+        "gpu": ("gpu", "ready", 2),
+        "openai": ("openai", "ready", 2),
+    }
+    assert {w["pid"] for w in found.values()} == {worker.pid for worker in simulated_farm.workers}
+    status, said = orchestrator("workers")
+    assert status == 0
+    assert said.splitlines()[0].split() == ["WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE"]
+    assert said.count(code_version()) == 3
+    assert "waiting: 0 on gpu, 0 on openai, 0 on cpu" in said
+
+
+def test_a_queue_is_paused_and_resumed(orchestrator: Run, workers: Callable[[], dict[str, dict[str, object]]]) -> None:
+    status, said = orchestrator("pause", "openai")
+    assert (status, said.split("@")[0], said.rpartition(" ")[2]) == (0, "openai", "paused\n")
+    assert workers()["openai"]["state"] == "paused"
+    status, said = orchestrator("workers")
+    assert "paused: openai, since" in said
+    # The doctor sees it, and says how to mend it
+    status, said = orchestrator("doctor")
+    assert status == 1
+    assert "WRONG  workers of openai" in said
+    assert "mend: orchestrator resume openai" in said
+    status, said = orchestrator("resume", "openai")
+    assert (status, said.rpartition(" ")[2]) == (0, "ready\n")
+    assert workers()["openai"]["state"] == "ready"
+
+
+def test_a_worker_is_named_by_the_beginning_of_its_name(orchestrator: Run) -> None:
+    assert orchestrator("pause", "gpu")[0] == 0  # the queue of that name
+    assert orchestrator("resume", "gpu")[0] == 0
+    status, said = orchestrator("pause", "gpu7")
+    assert status == 1
+    assert said.startswith("orchestrator: no queue and no worker is called 'gpu7'; there are: gpu, openai, cpu, cpu@")
+    status, said = orchestrator("resume", "cpu")
+    assert (status, said) == (1, "orchestrator: cpu is not paused; paused: nothing\n")
+
+
+def test_the_doctor_looks_at_everything(orchestrator: Run) -> None:
+    status, said = orchestrator("doctor", "--json")
+    findings = json.loads(said)
+    by_check = {finding["check"]: finding for finding in findings}
+    wanted = ["disk here", "broker", "kept data", "memory", "clock", "code", "target server"]
+    assert set(wanted) | {f"workers of {queue}" for queue in ("gpu", "openai", "cpu")} <= set(by_check)
+    wrong = [finding for finding in findings if not finding["ok"]]
+    assert [finding["check"].partition("@")[0] for finding in wrong] == ["key of openai"]  # this farm has none
+    assert all(finding["mend"] for finding in wrong)
+    assert status == 1
+
+
+def test_the_doctor_names_settings_that_are_wrong(orchestrator: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text('CONFIG_FARM="external"\nCONFIG_CXPB="2"\n')
+    status, said = orchestrator("doctor", "--config", str(config))
+    assert status == 1
+    assert "CONFIG_CXPB: '2' is out of range" in said
+    assert f"mend: edit {config}" in said
+
+
+def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "unix:///nowhere/valkey.sock?db=0")
+    status, said = orchestrator("doctor")
+    assert status == 1
+    assert "WRONG  broker" in said
+    assert "orchestrator farm up" in said
+    assert orchestrator("workers")[0] == 2
+
+
+def test_a_silent_worker_is_told_from_one_that_answers(
+    workers: Callable[[], dict[str, dict[str, object]]], simulated_farm: Bench
+) -> None:
+    import os
+    import signal
+
+    stopped = simulated_farm.start_worker("cpu", name="stopped")
+    os.kill(stopped.pid or 0, signal.SIGSTOP)
+    try:
+        assert {name: w["state"] for name, w in workers().items()} == {
+            "cpu": "ready", "gpu": "ready", "openai": "ready", "stopped": "silent",
+        }  # fmt: skip
+    finally:
+        os.kill(stopped.pid or 0, signal.SIGCONT)
+        stopped.ask_to_stop()
+        assert stopped.wait_end(10)
+    until(lambda: "stopped" not in workers())
