@@ -1,4 +1,4 @@
-"""The requests of a finished run, sent straight to the server: no farm, no store, all at once from a few processes."""
+"""The requests of a finished run, sent straight to the server: no farm and no store, from a few processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from tasks.stage import Stage
 from tasks.store import PREFIX, Store
 
 PROCESSES = 4
-IN_FLIGHT = 1024  # of all processes together
 START_S = 120.0
 
 
 @dataclass(frozen=True)
 class Driven:
-    """`seconds` from the first request to the last answer; `tokens` generated, without those that ended an answer."""
+    """`seconds` from the first request to the last answer; `tokens` generated, without those that ended an answer.
 
+    `in_flight` requests at most were with the server at once.
+    """
+
+    in_flight: int
     seconds: float
     tokens: int
 
@@ -63,13 +66,14 @@ def plans_of(store: Store, run_id: str) -> list[Plan]:
     )
 
 
-def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest]) -> Driven:
-    """Send all requests, each process its share of them."""
+def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest], in_flight: int) -> Driven:
+    """Send all requests, each process its share of them, `in_flight` at once of all together."""
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
     shares = [list(requests[n::PROCESSES]) for n in range(PROCESSES)]
     senders = [
-        context.Process(target=_send, args=(url, api_key, share, ready, results), daemon=True) for share in shares
+        context.Process(target=_send, args=(url, api_key, share, in_flight // PROCESSES, ready, results), daemon=True)
+        for share in shares
     ]
     for sender in senders:
         sender.start()
@@ -79,17 +83,19 @@ def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest]) ->
     seconds = time.perf_counter() - started
     for sender in senders:
         sender.join()
-    return Driven(seconds, tokens)
+    return Driven(in_flight, seconds, tokens)
 
 
-def _send(url: str, api_key: str | None, requests: list[GenerateRequest], ready: Any, results: Any) -> None:
+def _send(
+    url: str, api_key: str | None, requests: list[GenerateRequest], in_flight: int, ready: Any, results: Any
+) -> None:
     tokens = 0
 
     def count(index: int, generated: Generated) -> None:
         nonlocal tokens
         tokens += generated.completion_tokens
 
-    client = TargetClient(url, timeout_s=600, concurrency=IN_FLIGHT // PROCESSES, api_key=api_key)
+    client = TargetClient(url, timeout_s=600, concurrency=in_flight, api_key=api_key)
     ready.wait(START_S)
     client.generate_many(requests, count)
     results.put(tokens)

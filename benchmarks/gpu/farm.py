@@ -3,12 +3,12 @@
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
 server answers for all of them.  While a run goes on, the server is asked what it has in flight, and the store whose
 turn it is to be answered.  Afterwards the very same requests go straight to the server, from processes that do nothing
-else, all at once.
+else.
 
 - share: of the time in which at least one evaluation waits for answers, how much has requests in flight.
 - rate: tokens a second of the run, from its first evaluation to its last score, against the direct requests.
 
-`python benchmarks/gpu/farm.py --model FOLDER --data FILE --folder WORK [--slots 1 4 8]`
+`python benchmarks/gpu/farm.py --model FOLDER --data FILE --embedder FOLDER --folder WORK [--slots 16 8 4 1]`
 """
 
 from __future__ import annotations
@@ -42,12 +42,20 @@ IMAGE = HERE.parent.parent / "docs" / "images" / "gpu_farm.png"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     common.add_options(parser)
-    parser.add_argument("--slots", type=int, nargs="+", default=[8, 4, 1])
+    parser.add_argument("--slots", type=int, nargs="+", default=[16, 8, 4, 1])
     parser.add_argument("--population", type=int, default=32)
     parser.add_argument("--generations", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=128, help="requests in flight for one evaluation")
     parser.add_argument("--openai-workers", type=int, default=max(1, (os.cpu_count() or 1) // 4))
     parser.add_argument("--embedder", required=True, help="sentence-transformers folder, or embedded")
+    parser.add_argument(
+        "--direct",
+        type=int,
+        nargs="+",
+        default=[512, 1024],
+        help="requests in flight of the direct way; the best counts",
+    )
+    parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
     options.folder = common.fresh(options.folder)
@@ -87,8 +95,10 @@ def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.
         with Watching(store, http) as watching:
             evolve(options, farm.redis_url, url, slots)
         requests = direct.requests_of(store, common.model_folder(options))
-    flush(http)
-    alone = direct.drive(url, key, requests)
+    alone = []
+    for in_flight in options.direct:
+        flush(http)
+        alone.append(direct.drive(url, key, requests, in_flight))
     return figures_of(slots, watching, requests, alone)
 
 
@@ -131,19 +141,20 @@ def flush(http: httpx.Client) -> None:
     http.post("/flush_cache").raise_for_status()
 
 
-def figures_of(slots: int, watching: Watching, requests: list[Any], alone: direct.Driven) -> dict[str, Any]:
+def figures_of(slots: int, watching: Watching, requests: list[Any], alone: list[direct.Driven]) -> dict[str, Any]:
     samples = watching.samples
     seconds = watching.ended - watching.began
     pending = share(samples, lambda s: s.pending > 0)
+    best = max(alone, key=lambda driven: driven.tokens / driven.seconds)
     return {
         "slots": slots,
         "seconds": seconds,
         "requests": len(requests),
         "tokens": watching.tokens,
         "tokens_a_second": watching.tokens / seconds,
-        "direct_seconds": alone.seconds,
-        "direct_tokens_a_second": alone.tokens / alone.seconds,
-        "rate": (watching.tokens / seconds) / (alone.tokens / alone.seconds),
+        "direct": [dataclasses.asdict(driven) for driven in alone],
+        "direct_tokens_a_second": best.tokens / best.seconds,
+        "rate": (watching.tokens / seconds) / (best.tokens / best.seconds),
         "share": pending,
         "share_of_run": share(samples, lambda s: watching.began <= s.at <= watching.ended),
         "mean_in_flight": mean_in_flight(samples, watching),
@@ -167,7 +178,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     from benchmarks.gpu.chart import draw
 
     names = ("slots", "seconds", "requests", "tokens_a_second", "direct_tokens_a_second", "rate", "share")
-    names += ("share_of_run", "mean_in_flight")
+    names = (*names, "share_of_run", "mean_in_flight")
     rows = [[str(f[n]) if isinstance(f[n], int) else f"{f[n]:.3g}" if f[n] < 100 else f"{f[n]:.0f}" for n in names]
             for f in found]  # fmt: skip
     print(common.table([name.replace("_", " ") for name in names], rows), flush=True)
@@ -175,7 +186,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     draw(found, options.image)
     kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
     common.write(
-        "farm", options, version,
+        options.result, options, version,
         population=options.population, generations=options.generations, concurrency=options.concurrency,
         openai_workers=options.openai_workers, runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
     )  # fmt: skip
