@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
+import uuid
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,8 @@ def place(packed: bytes, clustering: str, folder: Path) -> Path:
     """Have `<clustering>.npy` in the server's folder, written whole."""
     path = folder / f"{clustering}.npy"
     if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        # Several tasks of one worker may place the same labels at once.
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         temporary.write_bytes(zlib.decompress(packed))
         temporary.replace(path)
     return path
