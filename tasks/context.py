@@ -8,6 +8,7 @@ import os
 from functools import cache
 from typing import Any
 
+from tasks.message import dropped
 from tasks.records import Example
 from tasks.redis_url import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 from tasks.store import Store, connect
@@ -19,6 +20,13 @@ def store() -> Store:
     if not os.environ.get(ENVIRONMENT_VARIABLE):
         raise RuntimeError(f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey of the farm")
     return Store(connect(store_url(redis_url_of(os.environ))))
+
+
+def store_of(run_id: str) -> Store:
+    """The store, for a task of this run.  Raises: Ignore when the store does not know the run, or does no more."""
+    if not store().knows(run_id):
+        raise dropped(f"no run {run_id!r} in the store")
+    return store()
 
 
 def examples(run_id: str, which: str) -> list[Example]:

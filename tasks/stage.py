@@ -15,8 +15,9 @@ from typing import Any
 from celery.exceptions import Ignore
 
 from tasks import context
+from tasks.message import dropped
 from tasks.once import claim
-from tasks.plan import Member, Phase, Plan, StageName, Step
+from tasks.plan import Member, Phase, Plan, StageName, Step, steps
 from tasks.run import Run
 from tasks.store import Store
 from tasks.task import Cancelled, Place, RecordedTask
@@ -83,8 +84,8 @@ def run_stage(
 ) -> None:
     """Do `work` unless it is done, and record its outcome with the seconds that it took.
 
-    Raises: Ignore when the plan has been dispatched anew since this message was sent, or is not there any more;
-    whatever `work` raises.
+    Raises: Ignore when the plan has been dispatched anew since this message was sent, is not there any more, or
+    has no such stage; whatever `work` raises.
     """
     run_id, plan_name, index, phase, dispatch = args
     store = context.store()
@@ -93,8 +94,9 @@ def run_stage(
         try:
             found = store.situation(run_id, plan_name, field)
         except KeyError as error:
-            log.warning("dropped %s: %s", field, error.args[0])  # the run was deleted; a failure would bring it back
-            raise Ignore(str(error)) from None
+            raise dropped(str(error.args[0])) from None  # the run was deleted; a failure would bring it back
+        if not any(Step(index, stage, phase) in steps(member) for member in found.plan.members):
+            raise dropped(f"plan {plan_name} of {run_id} has no stage {field}")
         if found.done:
             return
         if found.cancelled:

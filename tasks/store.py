@@ -83,6 +83,7 @@ class Store:
         return Run.from_json(cast(bytes, text).decode())
 
     def knows(self, run_id: str) -> bool:
+        """Whether there is such a run or, of Phase 0, such a collection."""
         return bool(self.redis.exists(_run(run_id, "settings"), _run(run_id, "facts")))
 
     def run_ids(self) -> list[str]:

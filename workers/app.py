@@ -16,7 +16,7 @@ from celery import Celery
 
 from tasks.redis_url import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
-from workers import queues
+from workers import queues, transport
 from workers.gate import Gate
 from workers.lease import Lease
 from workers.messages import ReadableMessages
@@ -33,6 +33,7 @@ HARD_TIME_LIMIT_S = 6 * 3600
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
+    transport.register()
     url = redis_url_of(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery(
@@ -52,6 +53,7 @@ def messages() -> dict[str, Any]:
     """What a message may be and where it goes."""
     return {
         "accept_content": ["json"],
+        "worker_consumer": "workers.consumer:Consumer",
         "task_serializer": "json",
         "result_serializer": "json",
         "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in queues.QUEUES],

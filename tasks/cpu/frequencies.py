@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from celery import shared_task
 
 from tasks import context
+from tasks.message import ContentKey, Count, RunId
 from tasks.once import claim
 from tasks.store import Store
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from tasks.phase0.frequencies import ShardCounts
 
-KeyPair = tuple[int, str, str]
+KeyPair = tuple[Count, ContentKey, ContentKey]
 """m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
 
 VERSION = 1  # of the form of the counts
@@ -96,12 +97,12 @@ def _fetched(
 
 
 @shared_task(name="cpu.frequencies")
-def frequencies_task(run: str, pairs: list[KeyPair]) -> str:
+def frequencies_task(run: RunId, pairs: list[KeyPair]) -> str:
     """Count one shard, pairs as [m, key, key]; the key of its counts."""
-    return count_pairs(context.store(), run, [(m, verbose, compressed) for m, verbose, compressed in pairs])
+    return count_pairs(context.store_of(run), run, [(m, verbose, compressed) for m, verbose, compressed in pairs])
 
 
 @shared_task(name="cpu.merge_frequencies")
-def merge_frequencies_task(run: str, keys: list[str]) -> str:
+def merge_frequencies_task(run: RunId, keys: list[ContentKey]) -> str:
     """Merge shards that were counted; the key of the merged counts."""
-    return merge_counts(context.store(), run, keys)
+    return merge_counts(context.store_of(run), run, keys)

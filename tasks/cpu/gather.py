@@ -5,8 +5,9 @@ from __future__ import annotations
 from celery import shared_task
 
 from tasks import context
+from tasks.message import Count, PlanName, RunId
 
 
 @shared_task(name="cpu.gather", ignore_result=True)
-def gather(run: str, plan: str, dispatch: int) -> None:
-    context.store().wake(run)
+def gather(run: RunId, plan: PlanName, dispatch: Count) -> None:
+    context.store_of(run).wake(run)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from celery import shared_task
 
 from tasks import context
+from tasks.message import RunId
 
 PICTURES = ("fitness.png", "evolution_lengths.png", "evolution_tree.png")
 WASTED = "wasted_tokens.png"  # Phase 0's, not a run's
+PictureName = Literal["fitness.png", "evolution_lengths.png", "evolution_tree.png", "wasted_tokens.png"]
 DATA = "plot_data.json"
 
 
@@ -30,9 +32,9 @@ def draw(name: str, data: dict[str, Any]) -> bytes:
 
 
 @shared_task(name="cpu.plot")
-def plot_task(run: str, name: str) -> None:
+def plot_task(run: RunId, name: PictureName) -> None:
     """Draw one picture of the run from what the driver left in the store, and leave it there."""
-    store = context.store()
+    store = context.store_of(run)
     data = store.file(run, DATA)
     if data is None:
         raise LookupError(f"run {run} has left nothing to draw")

@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.message import Count, PlanName, RunId
 from tasks.plan import Phase
 from tasks.records import Score
 from tasks.run import Fitness
@@ -37,5 +38,5 @@ def score_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.score", base=StageTask)
-def score_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("score", (run, plan, index, phase, dispatch), score_stage)

@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.message import Count, RunId
 from tasks.phase0.job import Job, JobTask, run_job
 from tasks.phase0.tokenizer import encode, encoder
 
@@ -26,5 +27,5 @@ def tokenize(job: Job) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.tokenize", base=JobTask)
-def tokenize_task(run: str, index: int, sample: int, dispatch: int) -> None:
+def tokenize_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
     run_job((run, index, sample, dispatch), lambda job: job.collection.tokenized_key(texts_of(job)), tokenize)

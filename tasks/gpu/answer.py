@@ -18,6 +18,7 @@ from tasks import context
 from tasks.gpu import host, labels
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.message import Count, PlanName, RunId
 from tasks.once import claim
 from tasks.plan import Phase
 from tasks.records import Answer
@@ -164,5 +165,5 @@ def _life(stage: Stage) -> Iterator[None]:
 
 
 @shared_task(name="gpu.answer", base=StageTask)
-def answer_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+def answer_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("answer", (run, plan, index, phase, dispatch), answer_stage)

@@ -11,16 +11,17 @@ from tasks import context
 from tasks.gpu import host, labels
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
+from tasks.message import RunId
 from tasks.once import claim
 
 
 @shared_task(name="gpu.cluster")
-def cluster_task(run: str) -> str:
+def cluster_task(run: RunId) -> str:
     """The content hash of the clustering, which is in the store afterwards.  Raises: ClusteringError."""
     # Here: it needs joblib and numpy, and what never clusters need not load them.
     from tasks.gpu.clustering.artifacts import load_clustering
 
-    store = context.store()
+    store = context.store_of(run)
     settings = store.run(run)
     here = host.current()
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from celery import shared_task
 
 from tasks import context
 from tasks.gpu import labels
 from tasks.gpu.processor import render_processor
+from tasks.message import Delta, RunId
 from tasks.store import Store
+
+ProcessorName = Literal["processor.py", "processor_best.py"]
 
 
 def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
@@ -24,5 +28,5 @@ def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> N
 
 
 @shared_task(name="gpu.processor")
-def processor_task(run: str, name: str, deltas: list[float]) -> None:
-    generate(context.store(), run, name, deltas)
+def processor_task(run: RunId, name: ProcessorName, deltas: list[Delta]) -> None:
+    generate(context.store_of(run), run, name, deltas)

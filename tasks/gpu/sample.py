@@ -11,6 +11,7 @@ from celery import shared_task
 from tasks.gpu import host
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.message import Count, RunId
 from tasks.phase0.job import Job, JobTask, run_job
 
 
@@ -86,10 +87,10 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.sample", base=JobTask)
-def sample_task(run: str, index: int, sample: int, dispatch: int) -> None:
+def sample_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
     run_job((run, index, sample, dispatch), lambda job: job.collection.sample_key(job.example, job.sample), ask)
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)
-def tokenizer_task(run: str, index: int, sample: int, dispatch: int) -> None:
+def tokenizer_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
     run_job((run, index, sample, dispatch), lambda job: job.collection.tokenizer_key(), describe_tokenizer)

@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.message import Count, RunId
 from tasks.openai import calling, compressing
 from tasks.phase0.job import Job, JobTask, run_job
 
@@ -37,5 +38,5 @@ def key_of(job: Job) -> str:
 
 
 @shared_task(name="openai.compress", base=JobTask)
-def compress_task(run: str, index: int, sample: int, dispatch: int) -> None:
+def compress_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
     run_job((run, index, sample, dispatch), key_of, compress)

@@ -8,6 +8,7 @@ from typing import Any
 from celery import shared_task
 
 from tasks import context
+from tasks.message import RunId
 from tasks.openai import calling, describing
 from tasks.openai.asking import Invalid, asker
 from tasks.openai.errors import MissingKeyError, NoRuleError
@@ -38,8 +39,8 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
 
 
 @shared_task(name="openai.describe")
-def describe_task(run: str) -> None:
+def describe_task(run: RunId) -> None:
     """Leave what the reflector says of the run's clusters as the run's fact `FACT`, as JSON."""
-    store = context.store()
+    store = context.store_of(run)
     store.put_fact(run, FACT, json.dumps(describe_clusters(store, run), ensure_ascii=False))
     store.wake(run)

@@ -11,6 +11,7 @@ from celery import shared_task
 
 from tasks import context
 from tasks.judging.verdict import Ask, judge, verdict_key
+from tasks.message import Count, PlanName, RunId
 from tasks.once import claim
 from tasks.openai import calling
 from tasks.openai.address import name_of
@@ -99,5 +100,5 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.judge", base=StageTask)
-def judge_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("judge", (run, plan, index, phase, dispatch), judge_stage)

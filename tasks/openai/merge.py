@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.message import Count, PlanName, RunId
 from tasks.openai import calling, merging
 from tasks.openai.asking import asker
 from tasks.openai.merging import Parent
@@ -26,5 +27,5 @@ def merge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.merge", base=StageTask)
-def merge_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+def merge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("merge", (run, plan, index, phase, dispatch), merge_stage)

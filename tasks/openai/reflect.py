@@ -7,6 +7,7 @@ from typing import Any
 from celery import shared_task
 
 from tasks import context
+from tasks.message import Count, PlanName, RunId
 from tasks.openai import calling, reflecting
 from tasks.openai.asking import asker
 from tasks.openai.reflecting import Proposal, Response
@@ -52,5 +53,5 @@ def reflect_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.reflect", base=StageTask)
-def reflect_task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+def reflect_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("reflect", (run, plan, index, phase, dispatch), reflect_stage)

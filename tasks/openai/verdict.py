@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.message import Count, RunId
 from tasks.openai import calling
 from tasks.openai.judge import judged_by
 from tasks.phase0.job import Job, JobTask, run_job
@@ -27,5 +28,5 @@ def key_of(job: Job) -> str:
 
 
 @shared_task(name="openai.verdict", base=JobTask)
-def verdict_task(run: str, index: int, sample: int, dispatch: int) -> None:
+def verdict_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
     run_job((run, index, sample, dispatch), key_of, decide)

@@ -16,6 +16,7 @@ from typing import Any
 from celery.exceptions import Ignore
 
 from tasks import context
+from tasks.message import dropped
 from tasks.once import claim
 from tasks.phase0.collection import EXAMPLES, FACT, RECORD, Collection
 from tasks.records import Example
@@ -72,13 +73,16 @@ class JobTask(RecordedTask):
 def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job], Mapping[str, Any]]) -> None:
     """Do `work` unless its result is there, and keep what it gives under the content key that `key_of` names.
 
-    Raises: Ignore when the command has been started anew since this message was sent; whatever `work` raises.
+    Raises: Ignore when the command has been started anew since this message was sent, or has no such sample; whatever
+    `work` raises.
     """
     run_id, index, sample, dispatch = message
     store = context.store()
     if store.dispatch(run_id, RECORD) != dispatch:
         raise Ignore(f"{run_id} was started anew")
     collection, examples = _collection(run_id)
+    if index >= len(examples) or sample >= collection.samples:
+        raise dropped(f"collection {run_id} has no sample {sample} of an example {index}")
     job = Job(store, collection, examples[index], sample)
     key = key_of(job)
     with claim(store.redis, key):
@@ -95,5 +99,5 @@ def _collection(run_id: str) -> tuple[Collection, tuple[Example, ...]]:
     """Safe to keep: the id is a hash of both."""
     text = context.store().fact(run_id, FACT)
     if text is None:
-        raise KeyError(f"no collection {run_id!r} in the store")
+        raise dropped(f"no collection {run_id!r} in the store")
     return Collection.from_json(text), tuple(context.examples(run_id, EXAMPLES))

@@ -1,0 +1,142 @@
+"""What the arguments of a task may be: told by its annotations, and checked before it runs.
+
+A message is JSON, and whoever reaches the broker can write one.  The words below are for the signatures of tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import math
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from celery.exceptions import Ignore
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """A message that no worker takes: one line says why."""
+
+
+def dropped(reason: str) -> Ignore:
+    """For a task to raise, whose message only the store could tell to be wrong: it ends, and leaves nothing behind."""
+    log.warning("dropped a message: %s", reason)
+    return Ignore(reason)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """A text that is this pattern from its beginning to its end."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number from `low` to `high`."""
+
+    low: float
+    high: float
+
+
+RunId = Annotated[str, Matching("[A-Za-z0-9_-]{1,80}")]
+PlanName = Annotated[str, Matching("g[0-9]{1,9}_(pop|child)|final")]
+Count = Annotated[int, Between(0, 1_000_000_000)]
+Delta = Annotated[float, Between(-1000, 1000)]
+ContentKey = Annotated[str, Matching("[a-z]{1,20}:[0-9a-f]{64}")]
+LONGEST_TEXT = 2000  # characters of any other text: texts lie in the store, and messages only name them
+LONGEST_LIST = 100_000
+
+
+def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Whether `function` can be called so, by its parameters and their annotations.
+
+    Raises: Refused, which names the first argument that is wrong; TypeError for an annotation that is not known here.
+    """
+    signature, hints = _described(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise Refused(f"its arguments are wrong: {error}") from None
+    for name, value in bound.arguments.items():
+        if name in hints and (reason := wrong(hints[name], value)):
+            raise Refused(f"{name} {reason}")
+
+
+def wrong(hint: Any, value: Any) -> str | None:
+    """Why a value read from JSON is not what the annotation says; None when it is.  Raises: TypeError (unknown)."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return wrong(parts[0], value) or next(filter(None, (_broken(rule, value) for rule in parts[1:])), None)
+    if origin is Literal:
+        return None if value in parts and not isinstance(value, bool) else f"is {shown(value)}, none of {list(parts)}"
+    if origin in (Union, types.UnionType):
+        reasons = [wrong(part, value) for part in parts]
+        return None if None in reasons else reasons[0]
+    return _wrong_list(hint, value) if origin in (list, tuple) else _wrong_scalar(hint, value)
+
+
+def shown(value: Any) -> str:
+    """A value as an error message may show it: short, on one line, and nothing that acts on a terminal."""
+    text = ascii(value) if not isinstance(value, list | dict) else f"a {type(value).__name__} of {len(value)}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+SCALARS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
+    str: ("text", (str,)),
+    bool: ("true or false", (bool,)),
+    int: ("a whole number", (int,)),
+    float: ("a finite number", (int, float)),
+    type(None): ("null", (type(None),)),
+}
+
+
+def _wrong_scalar(hint: Any, value: Any) -> str | None:
+    if hint not in SCALARS:
+        raise TypeError(f"arguments cannot be checked against {hint!r}")
+    what, kinds = SCALARS[hint]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+        return f"is {shown(value)}, not {what}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {shown(value)}, not {what}"
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"is {shown(value)}, which is too long"
+    return None
+
+
+def _wrong_list(hint: Any, value: Any) -> str | None:
+    parts = get_args(hint)
+    if not isinstance(value, list):
+        return f"is {shown(value)}, not a list"
+    if len(value) > LONGEST_LIST:
+        return f"is {shown(value)}, which is too long"
+    hints = [parts[0]] * len(value) if get_origin(hint) is list else parts
+    if len(value) != len(hints):
+        return f"is {shown(value)}, not a list of {len(hints)}"
+    return _wrong_items(hints, value)
+
+
+def _wrong_items(hints: Sequence[Any], values: list[Any]) -> str | None:
+    for place, (hint, value) in enumerate(zip(hints, values, strict=True)):
+        if reason := wrong(hint, value):
+            return f"[{place}] {reason}"
+    return None
+
+
+def _broken(rule: object, value: Any) -> str | None:
+    if isinstance(rule, Matching) and not re.fullmatch(rule.pattern, value):
+        return f"is {shown(value)}, which is not {rule.pattern}"
+    if isinstance(rule, Between) and not rule.low <= value <= rule.high:
+        return f"is {shown(value)}, not between {rule.low:g} and {rule.high:g}"
+    return None
+
+
+@functools.cache
+def _described(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    return inspect.signature(function), get_type_hints(function, include_extras=True)

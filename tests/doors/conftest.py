@@ -1,0 +1,25 @@
+"""How many bad inputs are tried at each door: some in each test run, many by `make fuzz`, which says how many."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("fuzz", max_examples=120, derandomize=False, print_blob=True)
+TRIED: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="session")
+def tried() -> Counter[str]:
+    """Cases by door, for the account at the end."""
+    return TRIED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if settings.get_current_profile_name() == "fuzz" and TRIED:
+        terminalreporter.section("bad inputs tried")
+        for door, count in sorted(TRIED.items()):
+            terminalreporter.write_line(f"{count:>6,}  {door}")
+        terminalreporter.write_line(f"{sum(TRIED.values()):>6,}  in all")

@@ -1,0 +1,44 @@
+"""What is tried at every door: rubbish of all kinds, and what people who mean harm would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+FEW = 8  # examples of each property in a test run that is not for fuzzing
+
+
+def _cases() -> settings:
+    """How many examples: those of the profile `fuzz`, else a few, the same each time."""
+    quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    if settings.get_current_profile_name() == "fuzz":
+        return settings(deadline=None, suppress_health_check=quiet)
+    return settings(max_examples=FEW, deadline=None, derandomize=True, suppress_health_check=quiet)
+
+
+cases = _cases()
+
+TEXT = st.text(max_size=40)
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**30, -1, 0, 1e308, float("nan"), float("inf")])
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=8,
+)
+PATHS = st.sampled_from(
+    ["../../x", "/etc/passwd", "a/b", "..", ".", "", "a\nb", "a\x00b", "a\x1b[31mb", "*", "whetstone:run:a", "~",
+     "$HOME", "a" * 5000, "\ud800", "\u202eabc", "CON", "file:///etc/passwd", "{context}", "%s",
+     "<script>alert(1)</script>"]
+)  # fmt: skip
+HOSTILE: st.SearchStrategy[Any] = PATHS | JSON
+
+
+@st.composite
+def replaced(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
+    """The object with one of its members gone, or anything else."""
+    name = draw(st.sampled_from(sorted(values)))
+    if draw(st.booleans()):
+        return {key: value for key, value in values.items() if key != name}
+    return {**values, name: draw(HOSTILE)}

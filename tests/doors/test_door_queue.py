@@ -1,0 +1,136 @@
+"""Messages put on the queue by hand: what no worker can do is refused in one line, acknowledged, and harms nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from door_cases import HOSTILE, JSON, cases, replaced
+from hypothesis import example, given
+from hypothesis import strategies as st
+from worker import PLAN, RUN, Worker, envelope, in_base64, line
+
+STAGE = [RUN, PLAN.name, 0, "pre", 1]
+ARGUMENTS = {
+    "cpu.score": STAGE,
+    "cpu.gather": [RUN, PLAN.name, 1],
+    "cpu.plot": [RUN, "fitness.png"],
+    "cpu.tokenize": ["collect-0123456789abcdef", 0, 0, 1],
+    "cpu.frequencies": [RUN, [[1, "tokens:" + "0" * 64, "tokens:" + "1" * 64]]],
+    "cpu.merge_frequencies": [RUN, ["counts:" + "0" * 64]],
+}
+CALLBACKS = ("chain", "chord", "callbacks", "errbacks")
+SIGNATURE = {"task": "cpu.gather", "args": [], "kwargs": {}, "options": {}, "subtask_type": None, "immutable": True}
+MORE = {
+    "headers": ("eta", "expires", "group", "group_index", "parent_id", "shadow", "ignore_result", "stamps", "origin",
+                "stamped_headers", "argsrepr", "kwargsrepr", "replaced_task_nesting", "compression", "args"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    worker = Worker(tmp_path_factory.mktemp("queue"))
+    try:
+        worker.start()
+        yield worker
+    finally:
+        worker.close()
+
+
+@st.composite
+def wrong_arguments(draw: st.DrawFn) -> bytes:
+    """A sound message but for one of its arguments, or for their number."""
+    task = draw(st.sampled_from(sorted(ARGUMENTS)))
+    args: list[Any] = list(ARGUMENTS[task])
+    kind = draw(st.sampled_from(["hostile", "missing", "more", "by name"]))
+    if kind == "missing":
+        args.pop(draw(st.integers(0, len(args) - 1)))
+    elif kind == "more":
+        args.append(draw(JSON))
+    elif kind == "by name":
+        return line(envelope(task, args, {draw(st.text()): draw(JSON)}))
+    else:
+        args[draw(st.integers(0, len(args) - 1))] = draw(HOSTILE)
+    return line(envelope(task, args))
+
+
+@st.composite
+def wrong_envelopes(draw: st.DrawFn) -> bytes:
+    """A sound message of which one part is missing or anything else."""
+    message = envelope("cpu.gather", ARGUMENTS["cpu.gather"])
+    part = draw(st.sampled_from(["", "headers", "properties", "body", "callbacks"]))
+    if part == "body":
+        message["body"] = in_base64(json.dumps(draw(JSON)))
+    elif part == "callbacks":
+        callbacks = {draw(st.sampled_from(CALLBACKS)): draw(HOSTILE | st.just([SIGNATURE | draw(replaced(SIGNATURE))]))}
+        message["body"] = in_base64(json.dumps([ARGUMENTS["cpu.gather"], {}, callbacks]))
+    elif part:
+        message[part] = draw(replaced(message[part] | dict.fromkeys(MORE.get(part, ()))))
+    else:
+        message = draw(replaced(message))
+    return line(message)
+
+
+UNKNOWN = st.builds(lambda task, args: line(envelope(task, args)), HOSTILE | st.just("celery.map"), JSON)
+RUBBISH = st.binary() | st.builds(lambda text: text.encode("utf-8", "replace"), st.text()) | st.builds(line, JSON)
+LINES = wrong_arguments() | wrong_envelopes() | UNKNOWN | RUBBISH
+BATCH = 10
+
+
+@cases
+@given(st.lists(LINES, min_size=BATCH, max_size=BATCH))
+@example([b"[" * 100_000, b'{"__type__": "datetime", "__value__": 1}', b"\xff\xfe", b"NaN"])
+def test_a_worker_outlives_whatever_lies_in_its_queue(worker: Worker, tried: Counter[str], lines: list[bytes]) -> None:
+    before, pid, so_far = worker.state(), worker.process.pid, len(worker.said())
+
+    worker.put(*lines)
+    worker.settled()
+
+    tried["messages on the queue"] += len(lines)
+    assert (worker.process.alive, worker.process.pid) == (True, pid)
+    assert worker.state() == before
+    assert "Traceback" not in (told := worker.said()[so_far:]), told
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"hello", "is not JSON"),
+        (line([1, 2]), "a list of 2, not an object"),
+        (line(envelope("cpu.dance", [])), "no task 'cpu.dance'"),
+        (line(envelope("celery.map", [])), "no task 'celery.map'"),
+        (line(envelope("cpu.gather", [RUN])), "missing a required argument: 'plan'"),
+        (line(envelope("cpu.gather", ["../../x", "g0_pop", 1])), "run is '../../x'"),
+        (line(envelope("cpu.gather", ["a\nb", "g0_pop", 1])), "run is 'a\\nb'"),
+        (line(envelope("cpu.gather", ["somebody-else", "g0_pop", 1])), "no run 'somebody-else' in the store"),
+        (line(envelope("cpu.gather", [RUN, "g0_pop:../", 1])), "plan is 'g0_pop:../'"),
+        (line(envelope("cpu.score", [RUN, "g7_pop", 0, "pre", 1])), "no plan 'g7_pop'"),
+        (line(envelope("cpu.score", [RUN, "g0_pop", 9, "pre", 1])), "no stage 9:pre:score"),
+        (line(envelope("cpu.score", [RUN, "g0_pop", 0, "mut", 1])), "no stage 0:mut:score"),
+        (line(envelope("cpu.score", [RUN, "g0_pop", 0, "pre", True])), "dispatch is True, not a whole number"),
+        (line(envelope("cpu.plot", [RUN, "../../../etc/passwd"])), "name is '../../../etc/passwd'"),
+        (line(envelope("cpu.gather", [RUN, "g0_pop", 1], {"x": 1})), "unexpected keyword argument 'x'"),
+        (line(envelope("cpu.gather", [*STAGE[:2], 1], {}, {"chain": [5]})), "'chain' are no tasks"),
+    ],
+)
+def test_the_reason_is_one_line(worker: Worker, message: bytes, reason: str) -> None:
+    so_far = len(worker.said())
+
+    worker.put(message)
+    worker.settled()
+
+    told = [one for one in worker.said()[so_far:].splitlines() if "refused" in one or "dropped" in one]
+    assert len(told) == 1 and reason in told[0], worker.said()[so_far:]
+
+
+def test_a_pickle_is_not_opened(worker: Worker) -> None:
+    message = envelope("cpu.gather", ARGUMENTS["cpu.gather"])
+    message["content-type"], message["content-encoding"] = "application/x-python-serialize", "binary"
+
+    worker.put(line(message))
+    worker.settled()
+
+    assert "not JSON" in worker.said()
