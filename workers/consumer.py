@@ -105,9 +105,9 @@ def read_body(message: Any) -> tuple[list[Any], dict[str, Any]]:
         raise Refused("its body is not a list of arguments, keyword arguments and callbacks")
     args, kwargs, embedded = body
     for name, value in embedded.items():
-        signatures = value if isinstance(value, list) else [value]
-        if not all(signature is None or _is_signature(signature) for signature in signatures):
-            raise Refused(f"its {shown(name)} are no tasks")
+        signatures = value if isinstance(value, list) and name != "chord" else [value]
+        if value is not None and not all(map(_is_signature, signatures)):
+            raise Refused(f"its {shown(name)} is {shown(value)}, and no task")
     return args, kwargs
 
 

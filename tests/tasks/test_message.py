@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any, Literal
 
 import pytest
@@ -68,11 +69,5 @@ def test_every_task_of_every_queue_says_which_runs_it_takes() -> None:
     assert len(ours) > 10
     for name, one in ours.items():
         with pytest.raises(Refused, match="run is"):
-            check_arguments(one.run, *bound(one.run, name))
-
-
-def bound(function: Any, name: str) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments that are wrong in the first place, the run's id, and perhaps in others."""
-    import inspect
-
-    return ["../" + name, *([None] * (len(inspect.signature(function).parameters) - 1))], {}
+            others = len(inspect.signature(one.run).parameters) - 1
+            check_arguments(one.run, ["../" + name, *([None] * others)], {})
