@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tasks.secret import hide_in_logs
+
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without getting them wrong.
 
@@ -65,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments = command.make_parser().parse_args(parsed.arguments)
     except SystemExit as stop:  # argparse exits with 2 on wrong arguments, which here means a broken run
         sys.exit(1 if stop.code == 2 else stop.code)
+    hide_in_logs()
     try:
         status = command.run(arguments)
         sys.stdout.flush()

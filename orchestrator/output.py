@@ -59,6 +59,10 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
+# Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
+_NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
+
+
 class OutputFolder:
     """The files of one run, by name.  `open` makes the folder and holds it for this process."""
 
@@ -76,15 +80,25 @@ class OutputFolder:
     log = property(lambda self: self.path / "run.log")
 
     def open(self) -> None:
-        """Make the folder and keep other runs out of it.  Raises: OutputError when another run is in it."""
+        """Make the folder and keep other runs out of it.
+
+        Raises: OutputError when another run is in it, or a link in it leads out of it.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._refuse_links()
             self._lock = (self.path / ".lock").open("a+")
             _hold(self._lock)
         except BlockingIOError:
             raise OutputError(f"{self.path} is in use by another run; wait for it, or give another --output") from None
         except OSError as error:
             raise OutputError(f"{self.path}: {error.strerror}") from None
+
+    def _refuse_links(self) -> None:
+        inside = self.path.resolve()
+        for entry in (*self.path.iterdir(), *self.prompts.glob("*")):
+            if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
+                raise OutputError(f"{entry} is a link that leads out of the folder; nothing is written through it")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -112,6 +126,9 @@ class OutputFolder:
         return aside
 
     def write(self, name: str, data: bytes | str) -> None:
+        """Write one of the run's files.  Raises: OutputError for a name that is none, Unwritable."""
+        if not _NAME.fullmatch(name):
+            raise OutputError(f"{name!a} is no name of a file in {self.path}")
         write_atomic(self.path / name, data)
 
     def write_json(self, name: str, value: Any) -> None:

@@ -50,6 +50,7 @@ PlanName = Annotated[str, Matching("g[0-9]{1,9}_(pop|child)|final")]
 Count = Annotated[int, Between(0, 1_000_000_000)]
 Delta = Annotated[float, Between(-1000, 1000)]
 ContentKey = Annotated[str, Matching("[a-z]{1,20}:[0-9a-f]{64}")]
+Hash = Annotated[str, Matching("[0-9a-f]{16,64}")]
 LONGEST_TEXT = 2000  # characters of any other text: texts lie in the store, and messages only name them
 LONGEST_LIST = 100_000
 

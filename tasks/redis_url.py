@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from tasks.secret import secret
+from tasks.secret import known, secret
 
 ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
 PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
@@ -29,7 +29,17 @@ def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
     """
     url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
     password = secret(PASSWORD_VARIABLE, environment)
+    known(password_in(url))
     return with_password(url, password) if password else url
+
+
+def password_in(url: str) -> str:
+    """The password in an address, "" for none."""
+    try:
+        parts = urlsplit(url)
+        return unquote(parts.password or "") or _query(parts).get("password", "")
+    except ValueError:
+        return ""
 
 
 def with_password(url: str, password: str) -> str:

@@ -3,13 +3,21 @@
 `secret("OPENAI_API_KEY")` is what OPENAI_API_KEY holds, or else what the file named by OPENAI_API_KEY_FILE holds.  The
 file is read each time, so a key can be changed under a running worker, and its text never enters the environment,
 which child processes inherit.
+
+A secret that was read in a process is known there, and `hidden` takes it out of whatever is told: of what is logged,
+once `hide_in_logs` was called, and of the failures that tasks leave.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+SHORTEST = 6  # characters: what is shorter would also be taken out of words that have nothing to do with it
+_known: set[str] = set()
 
 
 class SecretError(ValueError):
@@ -20,13 +28,39 @@ def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
     """The secret called `name`, without the space around it; "" where there is none.  Raises: SecretError."""
     environment = os.environ if environment is None else environment
     if environment.get(name):
-        return environment[name].strip()
+        return known(environment[name].strip())
     path = environment.get(f"{name}_FILE")
     if not path:
         return ""
     try:
-        return Path(path).read_text("utf-8").strip()
+        return known(Path(path).read_text("utf-8").strip())
     except UnicodeDecodeError:
         raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
     except OSError as error:
         raise SecretError(f"{name}_FILE: {path} cannot be read: {error.strerror or error}") from None
+
+
+def known(text: str) -> str:
+    """`text`, from now on known to this process as a secret."""
+    if len(text) >= SHORTEST:
+        _known.add(text)
+    return text
+
+
+def hidden(text: str) -> str:
+    """`text` without the secrets that this process knows."""
+    for one in _known:
+        text = text.replace(one, "[secret]")
+    return text
+
+
+def hide_in_logs() -> None:
+    """From now on nothing that this process logs has a secret in it that it knows."""
+    logging.setLogRecordFactory(_record)
+
+
+def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    made = logging.LogRecord(*args, **kwargs)
+    if _known and (text := made.getMessage()) != (clean := hidden(text)):
+        made.msg, made.args = clean, None
+    return made

@@ -12,6 +12,7 @@ from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
+from tasks.secret import hidden
 from tasks.store import CANCELLED, Store
 
 
@@ -78,7 +79,7 @@ class RecordedTask(FarmTask):
             **place.found_by,
             "name": self.name,
             "task": task_id,
-            "error": f"{type(exc).__name__}: {exc}",
+            "error": hidden(f"{type(exc).__name__}: {exc}"),
             "tries": store.count_failure(place.run, what, self.request.retries + 1),
             "at": round(time.time(), 3),
         }

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 
+from tasks.secret import hide_in_logs
 from workers.cards import CARD_VARIABLE
 from workers.queues import QUEUES, celery_arguments, worker_environment
 
@@ -21,6 +22,7 @@ def main() -> None:
     os.environ.update(worker_environment(arguments.queue))
     if arguments.card is not None:
         os.environ[CARD_VARIABLE] = arguments.card
+    hide_in_logs()
     try:
         from workers.app import app
     except ValueError as error:  # of an address or a secret that is of no use

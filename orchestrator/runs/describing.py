@@ -13,6 +13,7 @@ from orchestrator.dispatch.single import send, task_end
 from orchestrator.output import write_atomic
 from orchestrator.runs.farm import OpenFarm
 from orchestrator.settings import Settings
+from tasks.message import Hash, wrong
 from tasks.openai.describe import FACT
 
 Watch = Callable[[str, tuple[int, int] | None], None]
@@ -30,6 +31,8 @@ def describe_discovered(
     clustering = farm.store.fact(run_id, "clustering")
     if settings.clusters_from is None or clustering is None:
         return
+    if reason := wrong(Hash, clustering):
+        raise Parked(f"the clustering {reason}")
     path = settings.clusters_dir / f"{clustering}.described.json"
     descriptions = _kept(path, settings.reflector_model)
     if descriptions is None and farm.rules:

@@ -6,6 +6,7 @@ wrong with it.  Only `check_questions`, `check_deltas` and `check_discovered` re
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.settings.deltas import read_deltas
 from orchestrator.settings.discovered import read_discovered
 from orchestrator.settings.indices import overlap, parse_indices, select_indices
 from orchestrator.settings.rules import short
+from tasks.redis_url import password_in
 from tasks.template import lacking
 from workers.embedded.endpoint.faults import parse_faults
 from workers.embedded.endpoint.rules import all_rules
@@ -99,6 +101,13 @@ def check_secrets(values: Values) -> Findings:
                 option.upper(),
                 "is not the name of an environment variable (put the key into the environment, its name here)",
             )
+    for option, instead in (
+        ("redis_url", "WHETSTONE_REDIS_PASSWORD"),
+        ("sglang_url", "the variable that SGLANG_API_KEY_ENV names"),
+        ("openai_base_url", "the variable that OPENAI_API_KEY_ENV names"),
+    ):
+        if password_in(values.get(option, "")):
+            yield option.upper(), f"holds a password, and a settings file is read by many; put it into {instead}"
 
 
 def check_models(values: Values) -> Findings:

@@ -8,6 +8,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.message import Hash, wrong
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -31,7 +33,9 @@ def unpack(packed: bytes) -> NDArray[np.integer]:
 
 
 def place(packed: bytes, clustering: str, folder: Path) -> Path:
-    """Have `<clustering>.npy` in the server's folder, written whole."""
+    """Have `<clustering>.npy` in the server's folder, written whole.  Raises: ValueError when it is no clustering."""
+    if reason := wrong(Hash, clustering):
+        raise ValueError(f"the clustering {reason}")
     path = folder / f"{clustering}.npy"
     if not path.exists():
         # Several tasks of one worker may place the same labels at once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import aiohttp
@@ -75,7 +75,7 @@ class TargetClient:
     base_url: str
     timeout_s: float
     concurrency: int
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     retry_s: float = 5.0
 
     def generate_many(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:

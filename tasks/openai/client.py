@@ -120,6 +120,8 @@ class OpenAIClient:
             raise errors.MissingKeyError(str(error)) from None
         if not key:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
+        if not (key.isascii() and key.isprintable()):
+            raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
         return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s)
 
 
