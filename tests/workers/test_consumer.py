@@ -1,0 +1,114 @@
+"""Whatever the orchestrator sends, its own workers take: what is refused is what it never sends."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from orchestrator.dispatch import chords, single
+from orchestrator.dispatch.sender import make_sender
+from tasks.message import Refused
+from tasks.plan import Member, Merge, Plan
+from tasks.redis_url import queues_url
+from tasks.store import Store
+from workers.consumer import check
+from workers.queues import QUEUES
+from workers.transport import not_a_message
+
+MERGED = Member(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
+PLAN = Plan("g3_child", 3, (MERGED, Member(1, (0.5, 0.5), "kept")))
+HASH = "0" * 64
+SINGLE = [
+    ("gpu.cluster", ["run-1"]),
+    ("gpu.processor", ["run-1", "processor_best.py", [0.5, -1000]]),
+    ("openai.describe", ["run-1"]),
+    ("cpu.plot", ["run-1", "fitness.png"]),
+    ("gpu.sample", ["collect-0123456789abcdef", 3, 2, 1]),
+    ("openai.verdict", ["collect-0123456789abcdef", 3, 2, 1]),
+    ("cpu.frequencies", ["collect-0123456789abcdef", [[2, f"tokens:{HASH}", f"tokens:{HASH}"]] * 512]),
+    ("cpu.merge_frequencies", ["collect-0123456789abcdef", [f"counts:{HASH}"]]),
+]
+
+
+@pytest.fixture
+def sender(store: Store, valkey_url: str) -> Iterator[Celery]:
+    with make_sender(valkey_url) as app:
+        yield app
+
+
+def tasks() -> dict[str, Any]:
+    from celery import current_app
+
+    for queue in QUEUES.values():
+        for module in queue.modules:
+            importlib.import_module(module)
+    return dict(current_app.tasks)
+
+
+def waiting(valkey_url: str) -> list[dict[str, Any]]:
+    """Every message in the queues, as it lies there."""
+    broker = redis.Redis.from_url(queues_url(valkey_url))
+    return [json.loads(line) for queue in QUEUES for line in broker.lrange(queue, 0, -1)]
+
+
+def read(raw: dict[str, Any]) -> Any:
+    body = json.loads(base64.b64decode(raw["body"]))
+    return SimpleNamespace(headers=raw["headers"], content_type=raw["content-type"], payload=body)
+
+
+def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, valkey_url: str) -> None:
+    chords.send(sender, "run-1", PLAN.name, PLAN.members, (), 7)
+    for task, arguments in SINGLE:
+        single.send(sender, task, arguments)
+
+    messages = waiting(valkey_url)
+    assert len(messages) == len(PLAN.members) + len(SINGLE)
+    for raw in messages:
+        assert not_a_message(raw) is None
+        check(read(raw), tasks())
+        _, _, embedded = read(raw).payload
+        for link in embedded["chain"] or ():
+            message = SimpleNamespace(headers=raw["headers"] | {"task": link["task"]}, content_type="application/json")
+            message.payload = [link["args"], link["kwargs"], {}]
+            check(message, tasks())
+
+
+def test_a_task_that_is_tried_again_is_taken_too(sender: Celery, valkey_url: str) -> None:
+    message = sender.signature("cpu.gather", ("run-1", "final", 1)).apply_async(countdown=1, retries=2, expires=60)
+
+    [raw] = waiting(valkey_url)
+    assert raw["headers"]["id"] == message.id and raw["headers"]["eta"]
+    check(read(raw), tasks())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"id": "../../x"}, "its id is '../../x'"),
+        ({"retries": 10**9}, "its retries is"),
+        ({"timelimit": [None, 1e9]}, "its timelimit"),
+        ({"eta": "tomorrow"}, "no time"),
+        ({"eta": "2999-01-01T00:00:00+00:00"}, "too far away"),
+        ({"expires": 5}, "its expires is 5, not text"),
+        ({"task": "celery.chord_unlock"}, "no task 'celery.chord_unlock'"),
+        ({"task": "os.system"}, "no task 'os.system'"),
+        ({"task": ["cpu.gather"]}, "no task a list of 1"),
+    ],
+)
+def test_headers_that_celery_never_writes_are_refused(
+    sender: Celery, valkey_url: str, changed: dict[str, Any], reason: str
+) -> None:
+    sender.send_task("cpu.gather", ["run-1", "final", 1])
+    [raw] = waiting(valkey_url)
+
+    with pytest.raises(Refused) as refused:
+        check(read(raw | {"headers": raw["headers"] | changed}), tasks())
+    assert reason in str(refused.value)
