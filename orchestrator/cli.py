@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 
+from orchestrator.words import Parser
 from tasks.secret import hide_in_logs
 
 DESCRIPTION = """\
@@ -46,7 +48,7 @@ COMMANDS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """The top-level parser, with the commands' names and no more."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="orchestrator",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -68,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except SystemExit as stop:  # argparse exits with 2 on wrong arguments, which here means a broken run
         sys.exit(1 if stop.code == 2 else stop.code)
     hide_in_logs()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are no UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = command.run(arguments)
         sys.stdout.flush()

@@ -77,8 +77,10 @@ def check(message: Any, tasks: Mapping[str, Any]) -> None:
         raise Refused(f"this worker has no task {shown(name)}")
     try:
         check_headers(message.headers)
-        args, kwargs = read_body(message)
+        args, kwargs, embedded = read_body(message)
         check_arguments(tasks[name].run, args, kwargs)
+        for when, signatures in embedded.items():
+            check_callbacks(when, signatures, tasks)
     except Refused as reason:
         raise Refused(f"{name}: {reason}") from None
 
@@ -92,8 +94,8 @@ def check_headers(headers: Mapping[str, Any]) -> None:
         _check_eta(headers["eta"])
 
 
-def read_body(message: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a message, whose callbacks are what Celery makes of them.  Raises: Refused."""
+def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """The arguments of a message, and what is to be sent after it.  Raises: Refused."""
     if message.content_type != "application/json":
         raise Refused(f"its content is {shown(message.content_type)}, not JSON")
     try:
@@ -103,16 +105,19 @@ def read_body(message: Any) -> tuple[list[Any], dict[str, Any]]:
     kinds = (list, dict, dict)
     if not isinstance(body, list) or len(body) != 3 or not all(map(isinstance, body, kinds)):
         raise Refused("its body is not a list of arguments, keyword arguments and callbacks")
-    args, kwargs, embedded = body
-    for name, value in embedded.items():
-        signatures = value if isinstance(value, list) and name != "chord" else [value]
-        if value is not None and not all(map(_is_signature, signatures)):
-            raise Refused(f"its {shown(name)} is {shown(value)}, and no task")
-    return args, kwargs
+    return body[0], body[1], body[2]
 
 
-def _is_signature(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), kind) for key, kind in SIGNATURE.items())
+def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
+    """What is to be sent after a task: the rest of its chain, or the body of its chord, or none.  Raises: Refused."""
+    if value is None:
+        return
+    for signature in value if isinstance(value, list) and when != "chord" else [value]:
+        sound = isinstance(signature, dict) and all(isinstance(signature.get(k), kind) for k, kind in SIGNATURE.items())
+        if not sound or (when != "chord" and signature.get("immutable") is not True):
+            raise Refused(f"its {shown(when)} is {shown(value)}, and no task with arguments of its own")
+        if signature.get("immutable") is True and signature["task"] in tasks:
+            check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
 
 
 def _check_eta(eta: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.words import Parser, safe
 from tasks.secret import SecretError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -18,7 +19,7 @@ DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 def parser_for(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"orchestrator {command}",
         description=description,
         epilog=epilog,
@@ -58,7 +59,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 def fail(status: int, *lines: str) -> int:
     """Print lines to standard error and give back the status."""
     for line in lines:
-        print(f"orchestrator: {line}", file=sys.stderr)
+        print(f"orchestrator: {safe(line)}", file=sys.stderr)
     return status
 
 

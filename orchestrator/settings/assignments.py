@@ -14,6 +14,8 @@ from orchestrator.settings.text import typed_from_quoted
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
 
+TOLD = 3  # lines that are no assignments
+
 Assignments = dict[str, str]
 Problems = dict[str, str]
 
@@ -25,12 +27,13 @@ def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments
     """
     found: Assignments = {}
     problems: Problems = {}
+    strange: Problems = {}
     for number, line in enumerate(config.split("\n"), start=1):
         stripped = line.rstrip()
         match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
         if match is None:
             if stripped and not stripped.lstrip().startswith("#"):
-                problems[f"line {number}"] = f"{short(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
+                strange[f"line {number}"] = f"{short(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
             continue
         name, written = match[1], match[2] if match.re is _ASSIGNED else None
         problems.pop(PREFIX + name, None)
@@ -39,7 +42,14 @@ def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments
             found[name] = _typed(name, written, kinds)
         except ValueError as error:
             problems[PREFIX + name] = str(error)
-    return found, problems
+    return found, _first(strange) | problems
+
+
+def _first(strange: Problems) -> Problems:
+    """The first lines that are no assignments, and how many more there are: most likely it is another file."""
+    told = dict(list(strange.items())[:TOLD])
+    more = len(strange) - len(told)
+    return told | ({f"{more} more lines": "are no assignments either; is this a .config?"} if more else {})
 
 
 def read_overrides(

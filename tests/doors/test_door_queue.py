@@ -113,7 +113,10 @@ def test_a_worker_outlives_whatever_lies_in_its_queue(worker: Worker, tried: Cou
         (line(envelope("cpu.score", [RUN, "g0_pop", 0, "pre", True])), "dispatch is True, not a whole number"),
         (line(envelope("cpu.plot", [RUN, "../../../etc/passwd"])), "name is '../../../etc/passwd'"),
         (line(envelope("cpu.gather", [RUN, "g0_pop", 1], {"x": 1})), "unexpected keyword argument 'x'"),
-        (line(envelope("cpu.gather", [*STAGE[:2], 1], {}, {"chain": [5]})), "'chain' is a list of 1, and no task"),
+        (
+            line(envelope("cpu.gather", [*STAGE[:2], 1], {}, {"chain": [5]})),
+            "'chain' is a list of 1, and no task with arguments of its own",
+        ),
     ],
 )
 def test_the_reason_is_one_line(worker: Worker, message: bytes, reason: str) -> None:

@@ -1,0 +1,106 @@
+"""The command line: wrong words are an exit status and a line or two, never a traceback, and change no file."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from door_cases import PATHS, TEXT, cases
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator import cli
+from tasks.redis_url import ENVIRONMENT_VARIABLE
+
+# `flower` serves until it is stopped, whatever it is told of a farm.
+COMMANDS = sorted(set(cli.COMMANDS) - {"flower"})
+# What the system hands over as a command line has no NUL, and its bytes that are no UTF-8 as surrogates.
+WORDS = (PATHS | TEXT).map(lambda word: "".join(c for c in word if c != "\0" and not "\ud800" <= c <= "\udc7f"))
+SETTINGS = st.builds("{}={}".format, st.sampled_from(["NGEN", "CXPB", "REDIS_URL", "FARM", "CONFIG_SEED", "X"]), WORDS)
+FILES = st.sampled_from(["broken.config", "folder", "rows.jsonl", "run", "nothing", "binary"])
+VALUES = WORDS | FILES | SETTINGS | st.integers().map(str) | st.floats().map(str) | st.just("\udcff\udcfe")
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> list[str]:
+    """A command with some of its own options and hostile values, or mere words."""
+    command = draw(st.sampled_from(COMMANDS))
+    parser: argparse.ArgumentParser = importlib.import_module(f"orchestrator.commands.{command}").make_parser()
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    words = [command]
+    for action in draw(st.lists(st.sampled_from(actions), max_size=4)):
+        value = draw(st.sampled_from(sorted(map(str, action.choices))) | VALUES) if action.choices else draw(VALUES)
+        takes = action.nargs != 0
+        words += [*action.option_strings[:1], *([value] if takes else [])]
+    return words + draw(st.lists(WORDS, max_size=1))
+
+
+@pytest.fixture
+def place(tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, with files that are of no use, and a farm's address where nobody works."""
+    (tmp_path / "here" / "run").mkdir(parents=True)
+    (tmp_path / "here" / "folder").mkdir()
+    (tmp_path / "here" / "run" / "run.json").write_text(json.dumps({"id": "../../x"}))
+    (tmp_path / "here" / "broken.config").write_text('CONFIG_NGEN="many"\nnonsense\n')
+    (tmp_path / "here" / "rows.jsonl").write_text('{"question": 1}\n[]\n')
+    (tmp_path / "here" / "binary").write_bytes(b"\xff\xfe\x00")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield tmp_path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def orchestrate(place: Path) -> Callable[[list[str]], tuple[int, str, str]]:
+    """Run a command in this process, its output as strict about what can be written as a terminal's is."""
+
+    def run(words: list[str]) -> tuple[int, str, str]:
+        out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
+        err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            cli.main(words)
+        said: list[str] = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]  # a BytesIO
+        return int(ended.value.code or 0), *said
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@cases
+@given(words=command_lines())
+def test_no_words_end_in_a_traceback(place: Path, orchestrate: Any, tried: Counter[str], words: list[str]) -> None:
+    tried["command lines"] += 1
+    before = contents(place)
+
+    status, out, err = orchestrate(words)
+
+    assert status in (0, 1, 2), (words, err)
+    assert "Traceback" not in out + err
+    if status:
+        assert 1 <= len(err.splitlines()) <= 20, err
+        assert all(c.isprintable() or c == "\n" for c in err), repr(err)
+        assert contents(place) == before
+
+
+@pytest.mark.parametrize("run", ["run", "../here/run", "nothing", "binary", "", "a\x1b[31mb", "\udcff"])
+@pytest.mark.parametrize("command", ["status", "answers", "retry", "failed", "cancel"])
+def test_a_folder_that_is_no_run_is_told_in_one_line(orchestrate: Any, command: str, run: str) -> None:
+    status, _, err = orchestrate([command, run])
+
+    assert status == 1
+    assert len(err.splitlines()) == 1 and all(c.isprintable() or c == "\n" for c in err), repr(err)
