@@ -17,9 +17,10 @@ from tasks.message import Between, Matching, Refused, check_arguments, shown, wr
 
 logger = get_logger(__name__)
 
-LONGEST_S = 3600.0  # that a message may put a task off, and that it may let it run
+PUT_OFF_S = 3600.0  # the longest that a message may put a task off
+LONGEST_RUN_S = 7 * 24 * 3600.0  # and the longest that it may let it run
 Name = Annotated[str, Matching("[a-z0-9_]{1,40}\\.[A-Za-z0-9_.]{1,80}")]
-Seconds = Annotated[float, Between(0, LONGEST_S)] | None
+Seconds = Annotated[float, Between(0, LONGEST_RUN_S)] | None
 Id = Annotated[str, Matching("[A-Za-z0-9_.:-]{1,200}")]
 
 HEADERS: Mapping[str, Any] = {
@@ -125,5 +126,5 @@ def _check_eta(eta: Any) -> None:
         at = datetime.fromisoformat(eta)
     except (TypeError, ValueError):
         raise Refused(f"its eta is {shown(eta)}, which is no time") from None
-    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=LONGEST_S):
+    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=PUT_OFF_S):
         raise Refused(f"its eta is {shown(eta)}, which is too far away")

@@ -6,7 +6,6 @@ wrong with it.  Only `check_questions`, `check_deltas` and `check_discovered` re
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
