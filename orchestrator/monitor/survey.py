@@ -49,8 +49,15 @@ def _view(run: str, standing: Standing | None, store: Store, known: bool) -> Run
         calls=int(usage.get("requests", 0)),
         tokens=int(usage.get("target", 0)),
         cost_usd=usage.get("cost_usd", 0.0),
-        failed=tuple(failed_tasks(store, run)) if known else (),
+        failed=_failed(store, run) if known else (),
     )
+
+
+def _failed(store: Store, run: str) -> tuple[Failed, ...]:
+    try:
+        return tuple(failed_tasks(store, run))
+    except KeyError:
+        return ()  # a plan that was completed leaves the store, also while somebody looks
 
 
 def _standings(outputs: Path) -> dict[str, Standing]:
@@ -58,8 +65,8 @@ def _standings(outputs: Path) -> dict[str, Standing]:
     for folder in find_runs(outputs):
         try:
             found.setdefault(run_id_of(folder), _standing(folder, _signature(folder)))
-        except OutputError:
-            continue  # a folder that nobody can go on with is no run
+        except (OutputError, OSError):
+            continue  # a folder that nobody here can go on with is no run
     return found
 
 
