@@ -71,11 +71,14 @@ def test_retry_in_the_list_goes_on_under_the_eyes_of_the_run_that_waits(
     undisturbed: Workplace, workplace: Workplace, watched: Flower
 ) -> None:
     waiting = workplace.start(RETRY_WAIT_S="600")
-    with browsing(watched.url, USER, PASSWORD) as page:
-        page.goto("/tasks?state=FAILURE")
-        page.locator("#tasks-table button.task-retry").click()
-        page.locator("#runs-page").wait_for()
-    done = finish(waiting)
+    try:
+        with browsing(watched.url, USER, PASSWORD) as page:
+            page.goto("/tasks?state=FAILURE")
+            page.locator("#tasks-table button.task-retry").click()
+            page.locator("#runs-page").wait_for()
+        done = finish(waiting)
+    finally:
+        waiting.terminate()
     assert done.returncode == 0, done.stdout
     assert "waiting 600 s for a retry" in done.stdout
     assert workplace.state() == undisturbed.state()

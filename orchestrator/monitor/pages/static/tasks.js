@@ -17,23 +17,24 @@
         return form;
     }
 
-    function decorate(table, name, retry) {
+    function decorate(table) {
+        // The order of the columns is the server's: the first is the name, the last the retry.
         table.rows({page: "current"}).every(function () {
             const row = this.data();
-            const link = table.cell(this.index(), name).node().querySelector("a");
+            const cells = this.node().cells;
+            const link = cells[0].querySelector("a");
             link.href = prefix() + "/task/" + encodeURIComponent(row.uuid);
             link.title = row.uuid;
             if (row.retry === "now") {
-                table.cell(this.index(), retry).node().replaceChildren(button(row));
+                cells[cells.length - 1].replaceChildren(button(row));
             }
         });
     }
 
     $(function () {
-        const headers = $("#tasks-table thead th").map((_, header) => $(header).data("column")).get();
         // Flower makes the table in a callback like this one, which was asked for before.
         const table = $("#tasks-table").DataTable();
-        table.on("draw.dt", () => decorate(table, headers.indexOf("name"), headers.indexOf("retry")));
+        table.on("draw.dt", () => decorate(table));
         const run = new URLSearchParams(window.location.search).get("run");
         if (run) {
             table.search("args:run=" + run).draw();
