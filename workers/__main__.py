@@ -39,7 +39,7 @@ def main() -> None:
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers", description="One worker process of a Whetstone farm.")
     parser.add_argument("queue", choices=list(QUEUES))
-    parser.add_argument("--name", help="unique among the workers of one broker (default: the queue's name)")
+    parser.add_argument("--name", help="unique on its host among the workers of one broker (default: QUEUE-PID)")
     parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
     parser.add_argument(
         "--card",
@@ -47,7 +47,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args(argv)
-    arguments.name = arguments.name or arguments.queue
+    arguments.name = arguments.name or f"{arguments.queue}-{os.getpid()}"
     return arguments
 
 

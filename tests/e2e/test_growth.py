@@ -1,0 +1,189 @@
+"""A worker joins a run in progress with nothing but the address and its queue, and leaves it again in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from workplace import Workplace, cache_folder, environment, finish, orchestrator, wait_until
+
+from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
+from tasks.roster import Roster
+from tasks.store import connect
+from workers.embedded import control
+
+pytestmark = pytest.mark.long
+
+LONGER = {"POPULATION_SIZE": "6", "TARGET_MAX_NEW_TOKENS": "48", "FINANCEBENCH_POOL_INDICES": "0-5"}
+JOIN_S = 10.0
+GRACE_S = 10.0
+
+
+class Joined:
+    """A gpu worker as on another host: a cache of its own, an address, and nothing else."""
+
+    def __init__(self, folder: Path, address: str, **more: str) -> None:
+        self.cache, self.log = folder / "cache", folder / "joined.log"
+        self.cache.mkdir(parents=True)
+        for model in cache_folder().glob("smollm2-*"):
+            if model.is_dir() and not model.name.endswith(".part"):
+                (self.cache / model.name).symlink_to(model, target_is_directory=True)
+        own = {ENVIRONMENT_VARIABLE: address, "WHETSTONE_CACHE": str(self.cache), **more}
+        self.started = time.monotonic()
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "workers", "gpu"],
+                env={**environment(), **own}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def report(self, roster: Roster) -> dict[str, object]:
+        """What it says about itself, in the store; nothing before it is there."""
+        found = [report for report in roster.workers() if report["pid"] == self.process.pid]
+        return found[0] if found else {}
+
+    def answered(self) -> list[str]:
+        path = self.cache / "workers" / "logs" / "target_requests.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line)["sha256"] for line in lines]
+
+    def clear(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """The same run with one gpu worker and nothing happening to it."""
+    place = Workplace(tmp_path_factory.mktemp("reference"), LONGER)
+    done = place.run()
+    assert done.returncode == 0, done.stdout
+    yield place
+    place.clear()
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Workplace]:
+    place = Workplace(tmp_path, LONGER)
+    yield place
+    place.clear()
+
+
+def test_a_second_gpu_worker_comes_and_goes_in_mid_run(
+    reference: Workplace, growing: Workplace, tmp_path: Path
+) -> None:
+    # Given a run at work on a farm with one gpu worker
+    process = growing.start()
+    wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
+    address = control.status(growing.farm).redis_url
+    assert address is not None
+    roster = Roster(connect(store_url(address)))
+    # When a second one is started, with nothing but the address, then it has work within ten seconds
+    joined = Joined(tmp_path / "elsewhere", address)
+    try:
+        wait_until(lambda: joined.report(roster).get("tasks"), "the second worker to have a task")
+        took = time.monotonic() - joined.started
+        # And answers, with the clusters of the run, which were made elsewhere
+        wait_until(lambda: len(joined.answered()) >= 4, "answers of the second worker")
+        assert list((joined.cache / "workers" / "labels").glob("*.npy"))
+        # When it is taken away with a task in hand, then it leaves in time
+        wait_until(lambda: joined.report(roster).get("tasks"), "a task in its hands")
+        asked = time.monotonic()
+        joined.process.send_signal(signal.SIGTERM)
+        joined.process.wait(60)
+        left = time.monotonic() - asked
+        assert joined.report(roster) == {}
+        done = finish(process)
+    finally:
+        joined.clear()
+    # Then the run ends as it would have alone; every answer was computed once, and every call made once
+    assert done.returncode == 0, done.stdout
+    assert growing.state() == reference.state()
+    answered = growing.answered("target_requests.jsonl") + joined.answered()
+    assert sorted(answered) == sorted(reference.answered("target_requests.jsonl"))
+    calls = Counter(growing.answered("endpoint_calls.jsonl"))
+    assert [call for call, times in calls.items() if times > 1] == []
+    print(f"took work after {took:.1f} s, left after {left:.1f} s; {len(joined.answered())} of {len(answered)} answers")
+    assert took < JOIN_S
+    assert left < GRACE_S
+    assert growing.processes() == []
+
+
+def test_a_worker_for_another_model_leaves_the_run_alone_and_says_why(growing: Workplace, tmp_path: Path) -> None:
+    process = growing.start()
+    wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
+    address = control.status(growing.farm).redis_url
+    assert address is not None
+    roster = Roster(connect(store_url(address)))
+    joined = Joined(tmp_path / "elsewhere", address, WHETSTONE_TARGET_MODEL="other/model")
+    try:
+        wait_until(lambda: joined.report(roster).get("state") == "refusing", "the second worker to refuse")
+        why = str(joined.report(roster)["why"])
+        assert "wants the model embedded and this worker serves only other/model" in why
+        done = finish(process)
+    finally:
+        joined.clear()
+    assert done.returncode == 0, done.stdout
+    assert joined.answered() == []
+    assert "left for others" in joined.log.read_text()
+
+
+def test_a_run_is_cancelled_from_elsewhere_goes_on_and_is_deleted(reference: Workplace, growing: Workplace) -> None:
+    # Given a run at work
+    process = growing.start()
+    wait_until(lambda: len(growing.answered("target_requests.jsonl")) >= 8, "the first answers")
+    # When it is cancelled from another terminal, then it stops with a clear line, and says how to go on
+    cancelled = orchestrator("cancel", str(growing.output))
+    assert cancelled.returncode == 0, cancelled.stdout
+    assert "nobody is at work on it" in cancelled.stdout
+    done = finish(process)
+    assert done.returncode == 3, done.stdout
+    assert "parked: cancelled by `orchestrator cancel`" in done.stdout
+    assert "parked     cancelled by" in orchestrator("status", str(growing.output)).stdout
+    assert growing.processes() == []
+    # When it goes on, then it ends as the undisturbed one
+    again = orchestrator("retry", str(growing.output))
+    assert again.returncode == 0, again.stdout
+    assert growing.state() == reference.state()
+    # When it is deleted, then its farm's Redis holds nothing of it, nor of any run
+    deleted = orchestrator("runs", "--delete", str(growing.output))
+    assert deleted.returncode == 0, deleted.stdout
+    config = growing.output / "config"
+    assert orchestrator("farm", "up", "--config", str(config)).returncode == 0
+    try:
+        address = control.status(growing.farm).redis_url
+        assert address is not None
+        left = [key.decode() for key in connect(store_url(address)).keys("whetstone:*")]
+        assert [key for key in left if not key.startswith("whetstone:worker:")] == []
+    finally:
+        orchestrator("farm", "down", "--config", str(config))
+
+
+def test_what_failed_is_listed_and_retried_one_by_one(growing: Workplace) -> None:
+    # Given a run that parked because the reflector failed for good
+    parked = growing.run(EMBEDDED_FAULTS="mutation:quota:*")
+    assert parked.returncode == 3, parked.stdout
+    # Then what failed is listed from its folder, the farm being down
+    listed = json.loads(orchestrator("failed", str(growing.output), "--json").stdout)
+    assert len(listed) >= 2
+    assert {one["stage"] for one in listed} == {"reflect"}
+    assert all((growing.output / "reflector_prompts" / one["prompt"]).exists() for one in listed)
+    said = orchestrator("failed", str(growing.output)).stdout
+    assert f"{listed[0]['node']}: reflect failed, tried 1 time" in said
+    # When one is retried, then the run parks with the others
+    chosen, others = listed[0], {one["node"] for one in listed[1:]}
+    done = orchestrator("retry", str(growing.output), chosen["node"], "--set", "EMBEDDED_FAULTS=")
+    assert done.returncode == 3, done.stdout
+    left = json.loads(orchestrator("failed", str(growing.output), "--json").stdout)
+    assert {one["node"] for one in left} == others
+    # And a name that nothing failed by is told
+    wrong = orchestrator("retry", str(growing.output), "g9_child9_mut")
+    assert (wrong.returncode, "no failed task is called 'g9_child9_mut'" in wrong.stdout) == (1, True)
