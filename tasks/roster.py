@@ -1,6 +1,7 @@
 """The roster: which workers there are and what each says about itself, and what is paused.
 
     whetstone:worker:<node name>    a worker's own report, as JSON; gone soon after the worker
+    whetstone:workers               set: whose reports there may be
     whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
 
 A node name is Celery's: "gpu@host".  No run owns these keys, and none of them outlives its purpose.
@@ -16,6 +17,7 @@ from typing import Any, cast
 import redis
 
 PREFIX = "whetstone:worker:"
+NAMES = "whetstone:workers"
 PAUSED = "whetstone:paused"
 
 
@@ -27,15 +29,23 @@ class Roster:
 
     def put(self, worker: str, report: Mapping[str, Any], kept_s: int) -> None:
         """Keep a worker's report for `kept_s` seconds; a later one replaces it."""
-        self.redis.set(PREFIX + worker, json.dumps(report), ex=kept_s)
+        pipe = self.redis.pipeline()
+        pipe.sadd(NAMES, worker)
+        pipe.set(PREFIX + worker, json.dumps(report), ex=kept_s)
+        pipe.execute()
 
     def forget(self, worker: str) -> None:
-        self.redis.delete(PREFIX + worker)
+        pipe = self.redis.pipeline()
+        pipe.srem(NAMES, worker)
+        pipe.delete(PREFIX + worker)
+        pipe.execute()
 
     def workers(self) -> list[dict[str, Any]]:
         """The reports of all workers that told lately, by name."""
-        keys = sorted(self.redis.scan_iter(match=PREFIX + "*", count=1000))
-        texts = cast("list[bytes | None]", self.redis.mget(keys)) if keys else []
+        names = sorted(name.decode() for name in cast("set[bytes]", self.redis.smembers(NAMES)))
+        texts = cast("list[bytes | None]", self.redis.mget([PREFIX + name for name in names])) if names else []
+        if gone := [name for name, text in zip(names, texts, strict=True) if text is None]:
+            self.redis.srem(NAMES, *gone)
         return [json.loads(text) for text in texts if text is not None]
 
     def told_lately(self, worker: str) -> bool:

@@ -13,6 +13,7 @@ import sys
 
 from tasks.secret import hide_in_logs
 from workers.cards import CARD_VARIABLE
+from workers.naming import free_name
 from workers.queues import QUEUES, celery_arguments, worker_environment
 
 
@@ -39,7 +40,10 @@ def main() -> None:
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers", description="One worker process of a Whetstone farm.")
     parser.add_argument("queue", choices=list(QUEUES))
-    parser.add_argument("--name", help="unique on its host among the workers of one broker (default: QUEUE-PID)")
+    parser.add_argument(
+        "--name",
+        help="unique on its host among the workers of one broker (default: QUEUE, or QUEUE-PID where that is taken)",
+    )
     parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
     parser.add_argument(
         "--card",
@@ -47,7 +51,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args(argv)
-    arguments.name = arguments.name or f"{arguments.queue}-{os.getpid()}"
+    arguments.name = arguments.name or free_name(arguments.queue, os.environ)
     return arguments
 
 

@@ -60,6 +60,7 @@ class Gate(bootsteps.StartStopStep):
             consumer.strategies[name] = self.guarding(strategy)
         report.contribute("state", lambda: self.state()[0])
         report.contribute("why", lambda: self.state()[1])
+        report.contribute("serves_only", lambda: self.ability.model)
         self.timer_entry = consumer.timer.call_repeatedly(LOOK_EVERY_S, self.look, priority=10)
         self.look()
 

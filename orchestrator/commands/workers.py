@@ -63,6 +63,7 @@ def lines(found: list[dict[str, Any]]) -> list[str]:
     shown = table[:1]
     for line, report in zip(table[1:], found, strict=True):
         more = [report["why"]] if report.get("why") else []
+        more += [f"serves only {report['serves_only']}"] if report.get("serves_only") else []
         more += [_target(report["target"])] if report.get("target") else []
         shown += [line, *(f"    {text}" for text in [*more, *at_work(report)])]
     return shown

@@ -12,10 +12,12 @@ from orchestrator.evolution.genetics import Genetics
 from orchestrator.output import OutputFolder
 from orchestrator.report.snapshot import MemberView, Snapshot
 from orchestrator.report.view import View
+from orchestrator.runs.attendance import Attendance
 from orchestrator.runs.bulletin import Bulletin
 from orchestrator.runs.cancelling import REASON
 from orchestrator.runs.studio import Studio
 from tasks.plan import Member, Plan, steps
+from tasks.roster import Roster
 from tasks.store import CANCELLED, Store
 
 STEPS_OF_AN_EVALUATION = 3
@@ -67,6 +69,7 @@ class Watcher:
 
     def __post_init__(self) -> None:
         self._written: set[str] = set()
+        self._attendance = Attendance(Roster(self.store.redis), self.queues, self.view.line)
         self._drained = 0.0
         self._steps_before = 0  # finished in earlier plans of this session
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the steps it had when we came to it
@@ -104,6 +107,7 @@ class Watcher:
 
     def _check(self) -> None:
         self.check_farm()
+        self._attendance.look()
         if self.store.fact(self.run_id, CANCELLED):
             raise Parked(REASON)
 

@@ -162,7 +162,7 @@ def test_a_run_is_cancelled_from_elsewhere_goes_on_and_is_deleted(reference: Wor
         address = control.status(growing.farm).redis_url
         assert address is not None
         left = [key.decode() for key in connect(store_url(address)).keys("whetstone:*")]
-        assert [key for key in left if not key.startswith("whetstone:worker:")] == []
+        assert [key for key in left if not key.startswith("whetstone:worker")] == []
     finally:
         orchestrator("farm", "down", "--config", str(config))
 

@@ -29,7 +29,7 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 @pytest.fixture
 def driver(simulated_farm: Bench) -> Iterator[Driver]:
     """A driver on an empty store."""
-    if keys := [key for key in simulated_farm.store.scan_iter() if ":worker:" not in key]:
+    if keys := [key for key in simulated_farm.store.scan_iter() if ":worker" not in key]:
         simulated_farm.store.delete(*keys)
     driver = Driver(simulated_farm.url)
     yield driver

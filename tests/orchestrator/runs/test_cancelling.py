@@ -74,4 +74,4 @@ def keys(farm: OpenFarm) -> set[str]:
     found = set()
     for number, client in enumerate((farm.broker, farm.app.backend.client, farm.store.redis)):
         found |= {f"{number}:{key.decode()}" for key in client.scan_iter(count=1000)}
-    return {key for key in found if ":claim:" not in key and ":worker:" not in key and ":test:" not in key}
+    return {key for key in found if ":claim:" not in key and ":worker" not in key and ":test:" not in key}

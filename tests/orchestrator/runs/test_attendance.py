@@ -1,0 +1,40 @@
+"""A run that nobody works for says so, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.runs import attendance
+from orchestrator.runs.attendance import LOOKS, Attendance, nobody
+from tasks.roster import Roster
+from tasks.store import Store
+
+REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
+READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
+
+
+def test_nobody_is_missed_where_nothing_waits_or_somebody_is_ready() -> None:
+    assert nobody("gpu", 0, []) == ""
+    assert nobody("gpu", 3, [REFUSING, READY]) == ""
+    assert nobody("gpu", 3, [REFUSING]) == "nobody takes the work on gpu: gpu@there: another model"
+    assert "start one with `python -m workers cpu`" in nobody("cpu", 3, [REFUSING])
+
+
+def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attendance, "EVERY_S", 0.0)
+    roster, said = Roster(store.redis), []
+    watch = Attendance(roster, lambda: {"gpu": 1}, said.append)
+    roster.put("gpu@there", REFUSING, 60)
+    for _ in range(LOOKS - 1):
+        watch.look()
+    assert said == []
+    for _ in range(3):
+        watch.look()
+    assert said == ["nobody takes the work on gpu: gpu@there: another model"]
+    # When somebody came and left again, then it is news once more
+    roster.put("gpu@here", READY, 60)
+    watch.look()
+    roster.forget("gpu@here")
+    for _ in range(LOOKS):
+        watch.look()
+    assert len(said) == 2
