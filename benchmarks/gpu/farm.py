@@ -29,6 +29,7 @@ from benchmarks.gpu import common, direct
 from benchmarks.gpu.watching import Sample, Watching
 from tasks.redis_url import store_url
 from tasks.store import Store, connect
+from workers.cards import CARD_VARIABLE, SHARED
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
 from workers.target_host import LocalTargetHost
@@ -67,7 +68,8 @@ def main() -> int:
         print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
         found: list[dict[str, Any]] = []
         key = host.api_key(target)
-        os.environ[target.api_key_env] = str(key)  # the farm's workers are its clients, and not its owner
+        # The farm's workers are the server's clients and not its owners; they embed the vocabulary on its card.
+        os.environ |= {target.api_key_env: str(key), CARD_VARIABLE: SHARED}
         with common.client(url, key) as http:
             for slots in options.slots:
                 found.append(one_run(options, url, key, http, slots))
