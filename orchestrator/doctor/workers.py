@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.doctor.broker import check_clock
+from orchestrator.doctor.endpoint import check_endpoints
 from orchestrator.doctor.finding import Finding, disk, well, wrong
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
@@ -70,22 +71,6 @@ def check_targets(reports: Sequence[Report], settings: Settings | None) -> Itera
             yield wrong(
                 f"card of {report['worker']}", "none", "start it where `nvidia-smi` shows a card, with --card N"
             )
-
-
-def check_endpoints(reports: Sequence[Report], settings: Settings | None) -> Iterator[Finding]:
-    """Whether the openai workers have a key, or an address that may want none."""
-    for report in reports:
-        if (endpoint := report.get("endpoint")) is None:
-            continue
-        check = f"key of {report['worker']}"
-        base_url = (settings and settings.openai_base_url) or endpoint["base_url"]
-        address = base_url or "OpenAI"
-        if endpoint["key"]:
-            yield well(check, f"there is one, for {address}")
-        else:
-            variable = settings.openai_api_key_env if settings else "OPENAI_API_KEY"
-            yield wrong(check, f"none, for {address}",
-                        f"set {variable} or {variable}_FILE in the worker's environment")  # fmt: skip
 
 
 def check_hosts(reports: Sequence[Report]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from workers.queues import MODULES_VARIABLE
 @pytest.fixture(scope="session")
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that do not harm them."""
-    here = {MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
+    here = {"OPENAI_API_KEY": "", MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
     bench = Bench(tmp_path_factory.mktemp("simulated"), **here)
     try:
         bench.start_valkey()

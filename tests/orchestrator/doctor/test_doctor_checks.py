@@ -1,0 +1,117 @@
+"""Each check says what it saw, and how to mend what is wrong."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.doctor.broker import check_clock, check_keeping
+from orchestrator.doctor.endpoint import check_endpoint, check_endpoints
+from orchestrator.doctor.finding import disk
+from orchestrator.doctor.workers import check_all, check_queue, check_versions
+from tasks.code_version import code_version
+
+WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 0}
+
+
+class ModelsOnly(http.server.BaseHTTPRequestHandler):
+    """Lists models to whoever has the right key, as an endpoint does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.headers["Authorization"] == "Bearer right" else 401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Tests say enough."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), ModelsOnly) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def report(queue: str = "gpu", **more: object) -> dict[str, object]:
+    own = {"worker": f"{queue}@there", "queue": queue, "host": "there", "state": "ready", "why": ""}
+    return {**own, "version": code_version(), "disk_free": 5e9, "clock_offset_s": 0.0, "tasks": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("state", "mend"),
+    [("paused", "orchestrator resume"), ("refusing", "see what it says"), ("silent", "look into its log")],
+)
+def test_a_queue_without_a_ready_worker_is_wrong(state: str, mend: str) -> None:
+    found = check_queue("gpu", [report(state=state, why="another model")], 3, {})
+    assert not found.ok
+    assert mend in found.mend
+    assert check_queue("gpu", [report(state=state), report()], 3, {}).ok
+
+
+def test_an_empty_queue_says_how_to_start_a_worker() -> None:
+    found = check_queue("cpu", [report()], 0, {})
+    assert (found.ok, found.said) == (False, "none; 0 waiting")
+    assert "python -m workers cpu" in found.mend
+
+
+def test_other_code_is_named_with_its_worker() -> None:
+    assert check_versions([report()]).ok
+    found = check_versions([report(), report("cpu", version="0123456789ab")])
+    assert not found.ok
+    assert "cpu@there has 0123456789ab" in found.said
+
+
+@pytest.mark.parametrize(
+    ("changes", "check"),
+    [
+        ({"aof_enabled": 0}, "kept data"),
+        ({"aof_last_write_status": "err"}, "kept data"),
+        ({"maxmemory_policy": "allkeys-lru"}, "memory"),
+        ({"maxmemory": 11, "used_memory": 10}, "memory"),
+    ],
+)
+def test_a_broker_that_may_lose_data_is_wrong(changes: dict[str, object], check: str) -> None:
+    assert all(finding.ok for finding in check_keeping(WELL))
+    wrong = [finding for finding in check_keeping({**WELL, **changes}) if not finding.ok]
+    assert [finding.check for finding in wrong] == [check]
+    assert wrong[0].mend
+
+
+def test_clocks_and_disks_have_limits() -> None:
+    assert check_clock("there", 0.9).ok
+    found = check_clock("there", -2.0)
+    assert (found.ok, found.said) == (False, "there: 2.00 s behind the broker's")
+    assert disk("disk", 2e9).ok
+    assert not disk("disk", 2e8).ok
+
+
+def test_each_host_is_looked_at_once() -> None:
+    found = [f.check for f in check_all([report("gpu"), report("cpu"), report("openai")], {}, {}, None)]
+    assert found.count("disk of there") == 1
+
+
+def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
+    assert check_endpoint(endpoint, "right").ok
+    refused = check_endpoint(endpoint, "wrong")
+    assert (refused.ok, "refuses the key (HTTP 401)" in refused.said) == (False, True)
+    assert check_endpoint(endpoint, "").ok  # the workers have the key, and we have not
+    gone = check_endpoint("http://127.0.0.1:1/v1", "right")
+    assert (gone.ok, "does not answer" in gone.said) == (False, True)
+
+
+def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: str) -> None:
+    elsewhere = report("openai", endpoint={"key": True, "base_url": endpoint})
+    assert [f.check for f in check_endpoints([elsewhere], None)] == ["key of openai@there"]
+    here = {**elsewhere, "host": socket.gethostname()}
+    twice = [f.check for f in check_endpoints([here, here], None)]
+    assert twice == ["key of openai@there", "endpoint", "key of openai@there"]
+    without = report("openai", endpoint={"key": False, "base_url": ""})
+    (missing,) = check_endpoints([without], None)
+    assert (missing.ok, "OPENAI_API_KEY_FILE" in missing.mend) == (False, True)
