@@ -109,4 +109,4 @@ def run_stage(
         outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))
         outcome["seconds"] = round(time.monotonic() - started, 3)
         store.put_stage(run_id, plan_name, field, outcome)
-    log.info("run=%s node=%s stage=%s seconds=%.3f", run_id, at_work.node, stage, outcome["seconds"])
+    log.info("done in %.3f s", outcome["seconds"])

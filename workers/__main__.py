@@ -25,12 +25,22 @@ def main() -> None:
         os.environ[CARD_VARIABLE] = arguments.card
     hide_in_logs()
     try:
+        from tasks import logs
         from workers.app import app
-    except ValueError as error:  # of an address or a secret that is of no use
+
+        options = ["--quiet"] if logs.are_json() else []  # the banner is no JSON
+    except ValueError as error:  # of an address, a secret or a format that is of no use
         sys.exit(f"workers: {error}")
 
+    from workers.logs import connect
+
+    # Until Celery has logs of its own: it warns of the superuser, for one.
+    logs.always(worker=arguments.name)
+    logs.set_up([logging.StreamHandler()], logging.INFO)
+    logging.captureWarnings(True)
+    connect()
     arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
-    status: int = app.start(arguments_of_celery) or 0
+    status: int = app.start([*options, *arguments_of_celery]) or 0
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

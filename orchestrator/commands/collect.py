@@ -17,6 +17,7 @@ from orchestrator.phase0.rules import EMBEDDED
 from orchestrator.phase0.settings import CollectSettings
 from orchestrator.settings import SettingsError
 from orchestrator.signals import Terminated, raise_on_sigterm
+from tasks import logs
 from tasks.secret import secret
 
 DESCRIPTION = """\
@@ -137,7 +138,7 @@ def _log_to(path: Path, level: str) -> None:
     """What is logged goes to a file beside the checkpoints, and to standard error."""
     logging.raiseExceptions = False  # a full disk is told once, by the command, and not for each line of the log
     handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8"), logging.StreamHandler(sys.stderr)]
-    form = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=level, format=form, handlers=handlers, force=True)
-    for chatty in ("httpx", "httpcore", "urllib3"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        logs.set_up(handlers, level)
+    except ValueError as error:  # of a format in the environment
+        raise SettingsError([str(error)]) from None

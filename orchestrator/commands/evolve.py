@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
 from orchestrator.output import OutputFolder, Unwritable
-from orchestrator.settings import Settings
+from orchestrator.settings import Settings, SettingsError
 from orchestrator.signals import Terminated, raise_on_sigterm
+from tasks import logs
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.evaluator import Parked
@@ -110,4 +111,7 @@ def parked_lines(parked: Parked, go_on: str, budget_usd: float) -> list[str]:
 def _log_to(path: Path, level: str) -> None:
     """Everything that is logged goes to the run's log, and nothing of it to the terminal."""
     logging.raiseExceptions = False  # a full disk is told once, by the run, and not for each line of the log
-    logging.basicConfig(filename=path, level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
+    try:
+        logs.set_up([logging.FileHandler(path, encoding="utf-8")], level)
+    except ValueError as error:  # of a format in the environment
+        raise SettingsError([str(error)]) from None

@@ -12,6 +12,7 @@ from celery import Celery
 
 from orchestrator.dispatch.chords import send
 from orchestrator.dispatch.failures import Failed, failed_members
+from tasks import logs
 from tasks.openai.errors import BudgetSpent
 from tasks.plan import Member, Outcome, Plan, outcome
 from tasks.store import Store
@@ -57,6 +58,10 @@ class FarmEvaluator:
 
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all members, in their order.  Raises: Parked, and whatever `watch` raises."""
+        with logs.about(generation=plan.generation):
+            return self._evaluate(plan)
+
+    def _evaluate(self, plan: Plan) -> list[Outcome]:
         self.store.put_plan(self.run_id, plan)
         records = self.store.stages(self.run_id, plan.name)
         left = self._left_alone(plan, records)
@@ -66,7 +71,7 @@ class FarmEvaluator:
             failure = {**records[f"{index}:failed"], "dispatch": dispatch}
             self.store.put_failure(self.run_id, plan.name, str(index), failure)
         missing = [member for member in plan.members if outcome(member, records) is None]
-        log.info("run=%s plan=%s members=%d missing=%d", self.run_id, plan.name, len(plan.members), len(missing))
+        log.info("%s: %d of %d members to evaluate", plan.name, len(missing), len(plan.members))
         if sent := [member for member in missing if member.index not in left]:
             limit = self.store.stage_limit(self.run_id)
             send(self.app, self.run_id, plan.name, sent, records, dispatch, limit)

@@ -20,6 +20,7 @@ from orchestrator.dispatch.retrying import retry_failed
 from orchestrator.monitor.deciding import Refused, Seen, Way, may_retry, run_of_task, way_on
 from orchestrator.monitor.retries import Retries
 from orchestrator.monitor.survey import RunView, survey
+from tasks import logs
 from tasks.shown import read
 from tasks.store import Store
 
@@ -70,7 +71,8 @@ class Monitor:
             await self._dispatch(run, tasks)
         else:
             self._drive(run)
-        log.info("run=%s retried", run)
+        with logs.about(run=run):
+            log.info("retried")
         await self.refresh()
         return run
 

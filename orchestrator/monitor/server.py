@@ -22,6 +22,7 @@ from orchestrator.monitor.monitor import Monitor
 from orchestrator.monitor.retries import Retries
 from orchestrator.monitor.showing import COLUMNS, SHOWN, with_run
 from orchestrator.monitor.templates import Pages
+from tasks import logs
 from tasks.redis_url import store_url
 from tasks.store import Store
 
@@ -47,7 +48,7 @@ class Serving:
 def serve(serving: Serving, environment: dict[str, str]) -> None:
     """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
     serving.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(serving)
     farm = make_sender(serving.redis_url)

@@ -24,6 +24,7 @@ from orchestrator.phase0.rules import EMBEDDED
 from orchestrator.phase0.settings import CollectSettings
 from orchestrator.phase0.split import Split, split
 from orchestrator.settings.errors import SettingsError
+from tasks import logs
 from tasks.code_version import code_version
 from tasks.dataset import DatasetError, load_examples
 from tasks.openai.answerer import Role, listed
@@ -124,7 +125,8 @@ def work(
     store.welcome(run_id, code_version(), collection.target.model)
     store.put_examples(run_id, {EXAMPLES: [dataclasses.asdict(example) for example in train]})
     judged = gathering.seed_store(store, collection, train, *checkpoints)
-    log.info("run %s: %d of %d examples are in the checkpoints", run_id, judged, len(train))
+    logs.now_about({"run": run_id})
+    log.info("%d of %d examples are in the checkpoints", judged, len(train))
     phase0 = settings.phase0
     limits = {
         gathering.TOKENIZER: 1,

@@ -26,6 +26,7 @@ from orchestrator.runs.recorder import Recorder
 from orchestrator.runs.studio import Studio
 from orchestrator.runs.watcher import Watcher
 from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, load_settings, read_deltas, write_config
+from tasks import logs
 from tasks.code_version import code_version
 from tasks.store import LIMIT
 
@@ -103,7 +104,7 @@ class Session:
         run_id = self.output.run_id()
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
-        with self.open_farm(self.settings, self.view.line) as farm:
+        with logs.about(run=run_id), self.open_farm(self.settings, self.view.line) as farm:
             return self._evolve(farm, run_id, genetics, state)
 
     def _evolve(self, farm: OpenFarm, run_id: str, genetics: Genetics, state: State) -> FinalReport:
@@ -139,7 +140,7 @@ class Session:
         store, settings, run_id = farm.store, self.settings, watcher.run_id
         patience = settings.stage_timeout_s + PATIENCE_S
         clustering = prepare.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
-        log.info("run=%s clustering=%s", run_id, clustering)
+        log.info("clustering %s", clustering)
         describe_discovered(farm, settings, run_id, watcher.preparing, self.view.line)
         if settings.cluster_descriptions_path:
             prepare.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(genetics.cluster_ids))

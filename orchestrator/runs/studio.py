@@ -56,7 +56,7 @@ class Studio:
             del self._wanted[name]
             data = self.store.file(self.run_id, name)
             if status != "SUCCESS" or data is None:
-                log.warning("run=%s %s could not be made: %s", self.run_id, name, result)
+                log.warning("%s could not be made: %s", name, result)
             else:
                 self.output.write(name, data)
 
@@ -67,7 +67,7 @@ class Studio:
             if self._wanted:
                 pause()
         for name in self._wanted:
-            log.warning("run=%s %s was not made in time", self.run_id, name)
+            log.warning("%s was not made in time", name)
 
     def _want(self, name: str, task: str, arguments: list[Any]) -> None:
         self._wanted[name] = send(self.app, task, arguments)

@@ -120,7 +120,7 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
         except TargetDown as error:
             if time.monotonic() - progress > GIVE_UP_AFTER_S:
                 raise
-            log.warning("run=%s node=%s the target went away: %s", stage.run.id, stage.node, error)
+            log.warning("the target went away: %s", error)
     return len(rids)
 
 

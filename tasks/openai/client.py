@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
+from tasks import logs
 from tasks.openai import errors
 from tasks.openai.address import url_of
 from tasks.openai.answerer import answerer
@@ -120,6 +121,7 @@ class OpenAIClient:
             raise errors.MissingKeyError(str(error)) from None
         if not key:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
+        logs.hide(key)
         if not (key.isascii() and key.isprintable()):
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
         return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s)

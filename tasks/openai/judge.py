@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,7 +75,7 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
         stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
-        futures = [pool.submit(one, key) for key in todo]
+        futures = [pool.submit(contextvars.copy_context().run, one, key) for key in todo]
     for future in futures:
         future.result()
     return len(todo)

@@ -89,8 +89,7 @@ def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job]
         if not store.shared(run_id, [key]):
             started = time.monotonic()
             store.put_shared(run_id, key, work(job))
-            log.info("run=%s example=%s sample=%d %s seconds=%.3f", run_id, job.example.id, sample,
-                     key.partition(":")[0], time.monotonic() - started)  # fmt: skip
+            log.info("sample %d of %s done in %.3f s", sample, job.example.id, time.monotonic() - started)
     store.wake(run_id)
 
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from tasks import logs
 from workers.atomic_file import write_text
 from workers.embedded import valkey
 from workers.embedded.farm import Addresses, FarmFiles, FarmSpec, endpoint_command, worker_commands
@@ -157,7 +158,7 @@ def main() -> None:
     parser.add_argument("--spec", type=Path, required=True, help="a FarmSpec as JSON")
     parser.add_argument("--owner-pipe", type=int, help="a descriptor; the farm goes down when its other end is closed")
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.set_up([logging.StreamHandler()], logging.INFO)
     spec = FarmSpec.from_json(arguments.spec.read_text())
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

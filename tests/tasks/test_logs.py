@@ -1,0 +1,107 @@
+"""Lines that say what they are about, in text and in JSON, and never a secret."""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tasks import logs
+
+Written = Callable[[], list[str]]
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("whetstone.of.this.test")
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    yield logger
+    logger.handlers.clear()
+    logs.now_about({})
+
+
+def lines_of(log: logging.Logger) -> Written:
+    """Have the log written as the environment says; gives what was written."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logs.dress(handler)
+    log.addHandler(handler)
+    return lambda: stream.getvalue().splitlines()
+
+
+def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
+    written = lines_of(log)
+    with logs.about(run="demo-1", generation=0):
+        with logs.about(child="g0_child3_mut", stage="judge", task=""):
+            log.info("asked %d times", 3)
+        log.info("sent")
+    log.info("over")
+    messages = [line.split("INFO whetstone.of.this.test ")[1] for line in written()]
+    assert messages == [
+        "asked 3 times  run=demo-1 generation=0 child=g0_child3_mut stage=judge",
+        "sent  run=demo-1 generation=0",
+        "over",
+    ]
+
+
+def test_a_json_line_is_one_object_whatever_it_says(log: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "json")
+    written = lines_of(log)
+    with logs.about(run="demo-1", generation=2):
+        try:
+            raise ValueError('two\nlines, "quotes", \ud800 and Ünïcode')
+        except ValueError as error:
+            log.exception("it failed: %s", error)
+    (line,) = written()
+    told: dict[str, Any] = json.loads(line)
+    assert told["message"] == 'it failed: two\nlines, "quotes", \ud800 and Ünïcode'
+    assert (told["run"], told["generation"], told["level"]) == ("demo-1", "2", "ERROR")
+    assert told["exception"].startswith("Traceback") and "ValueError: two" in told["exception"]
+    assert told["time"].endswith("Z") and told["logger"] == "whetstone.of.this.test"
+
+
+def test_what_a_line_is_about_stays_with_its_thread(log: logging.Logger) -> None:
+    written = lines_of(log)
+    with logs.about(run="demo-1"):
+        for work in (log.info, contextvars.copy_context().run):
+            arguments = ("alone",) if work == log.info else (log.info, "sent along")
+            thread = threading.Thread(target=work, args=arguments)
+            thread.start()
+            thread.join()
+    assert [line.split("test ")[1] for line in written()] == ["alone", "sent along  run=demo-1"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_secret_comes_through(
+    log: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, form: str
+) -> None:
+    secrets = ["sk-of-the-environment", "password-of-the-broker", "token-of-a-file", "key-that-was-just-read"]
+    (tmp_path / "token").write_text(secrets[2] + "\n")
+    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", form)
+    monkeypatch.setenv("SOME_API_KEY", secrets[0])
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", f"redis://user:{secrets[1]}@host:6379/0")
+    monkeypatch.setenv("HF_TOKEN_FILE", str(tmp_path / "token"))
+    written = lines_of(log)
+    logs.hide(secrets[3])
+    for text in secrets:
+        log.info("with %s", text)
+        try:
+            raise RuntimeError(f"HTTP 401: {text} is wrong")
+        except RuntimeError:
+            log.exception("a call failed")
+    said = "\n".join(written())
+    assert said.count("with [secret]") == said.count("HTTP 401: [secret] is wrong") == 4
+    assert not [text for text in secrets if text in said]
+
+
+def test_a_format_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "xml")
+    with pytest.raises(ValueError, match="WHETSTONE_LOG_FORMAT is 'xml', and can be text or json"):
+        logs.dress(logging.NullHandler())

@@ -1,0 +1,55 @@
+"""The logs of real workers: every line about a task says which, also those that Celery writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from farm_bench import Bench, until
+
+SECRET = "sk-0123456789-never-to-be-seen"
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path, OPENAI_API_KEY=SECRET)
+    try:
+        bench.start_valkey()
+        yield bench
+    finally:
+        bench.close()
+
+
+def test_a_worker_writes_json_lines_that_say_what_they_are_about(farm: Bench) -> None:
+    # given a worker of processes, when one task fails and another one succeeds
+    farm.start_worker("cpu", 1, WHETSTONE_LOG_FORMAT="json")
+    failed = farm.app.send_task("cpu.plot", ("demo-1", SECRET)).id
+    done = farm.app.send_task("cpu.gather", ("demo-1", "g2_child", 1)).id
+    until(lambda: farm.log("cpu").read_text().count('"task": "' + done) >= 2)
+    # then each line is an object, and says who wrote it
+    text = farm.log("cpu").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {line.get("worker", "").partition("@")[0] for line in lines} == {"cpu"}
+    # and those about the tasks say of which run and generation they are: received, failed; received, succeeded
+    of_failed = [line for line in lines if line.get("task") == failed]
+    assert [line["logger"] for line in of_failed] == ["celery.worker.strategy", "celery.app.trace"]
+    assert {(line["run"], line["stage"]) for line in of_failed} == {("demo-1", "plot")}
+    assert "has left nothing to draw" in of_failed[-1]["exception"]
+    of_done = [line for line in lines if line.get("task") == done]
+    assert {(line["run"], line.get("stage")) for line in of_done} == {("demo-1", "gather")}
+    assert len(of_done) == 2
+    # and no key is in them, though one was in a message
+    assert SECRET not in text
+
+
+def test_a_worker_of_threads_writes_text_that_names_the_child(farm: Bench) -> None:
+    farm.start_worker("openai", 2)
+    sent = farm.app.send_task("openai.judge", ("demo-1", "g2_child", 3, "mut", 1)).id
+    log = farm.log("openai")
+    until(lambda: log.read_text().count(sent) >= 3)
+    about = f"  run=demo-1 generation=2 child=g2_child3_mut stage=judge task={sent} worker=openai@"
+    lines = [line for line in log.read_text().splitlines() if sent in line]
+    assert len(lines) >= 2
+    assert [line for line in lines if about not in line] == []
