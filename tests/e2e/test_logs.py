@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from workplace import Workplace
@@ -11,7 +12,7 @@ ABOUT = re.compile(r" (run|generation|child|stage|task|worker)=(\S+)")
 
 
 def test_every_line_of_a_run_names_it_and_each_stage_its_child(undisturbed: Workplace) -> None:
-    run = undisturbed.run_id()
+    run = json.loads((undisturbed.output / "run.json").read_text())["id"]
     lines = [line for line in (undisturbed.output / "run.log").read_text().splitlines() if LINE.match(line)]
     assert lines
     assert [line for line in lines if dict(ABOUT.findall(line)).get("run") != run] == []

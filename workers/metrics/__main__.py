@@ -14,7 +14,7 @@ from typing import Any
 import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
 from tasks.redis_url import queues_url, redacted, redis_url_of, store_url
 from tasks.store import Store
@@ -34,6 +34,7 @@ def main() -> None:
         # It makes an application of its own when it is imported, and so wants a sound address.
         from workers.app import create_app
 
+        disable_created_metrics()  # when each series began: twice the series, and nobody asks
         registry = CollectorRegistry(auto_describe=False)
         registry.register(FarmFigures(_client(addresses[0]), Store(_client(addresses[1]))))
         ProcessCollector(registry=registry)

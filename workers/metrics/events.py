@@ -33,6 +33,9 @@ class TaskEvents:
             buckets=SECONDS,
             registry=registry,
         )
+        for task in (*ARGUMENTS, OTHER):
+            for state in STATES:
+                self._tasks.labels(task, state)  # 0 from the start, so that the first failure is seen as an increase
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def handle(self, event: Mapping[str, Any]) -> None:
