@@ -12,12 +12,21 @@ import pytest
 from farm_bench import Bench, until
 from prometheus_client.parser import text_string_to_metric_families
 
+from orchestrator.settings import load_settings, make_run
+from tasks.redis_url import store_url
+from tasks.store import Store, connect
+
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Bench]:
+def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.chdir(ROOT)  # the paths of the settings begin here
     bench = Bench(tmp_path)
     try:
         bench.start_valkey()
+        run = make_run(load_settings(ROOT / "configs" / "embedded.config"), "demo-1")
+        Store(connect(store_url(bench.url))).put_run(run)
         bench.start_worker("cpu", 1)
         yield bench
     finally:
@@ -42,12 +51,12 @@ def read(address: str) -> dict[str, float]:
 def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Bench, address: str) -> None:
     gathered = "whetstone_tasks_total['cpu.gather', 'succeeded']"
     # given an exporter that listens: what is sent is told sooner or later, so more is sent until it is
-    until(lambda: farm.app.send_task("cpu.gather", ("run", "g0_pop", 1)) and read(address).get(gathered))
+    until(lambda: farm.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address).get(gathered))
     found = read(address)
     assert found["whetstone_task_seconds_count['cpu.gather']"] == found[gathered]
     assert (found["whetstone_workers['cpu']"], found["whetstone_workers['gpu']"]) == (1, 0)
     # when a task fails, it is counted among the failed
-    farm.app.send_task("cpu.plot", ("nobody", "fitness.png"))
+    farm.app.send_task("cpu.plot", ("demo-1", "fitness.png"))
     until(lambda: read(address).get("whetstone_tasks_total['cpu.plot', 'failed']"))
     # when the broker goes away, the exporter says so and stays
     farm.valkey.stop(2)
@@ -55,7 +64,7 @@ def test_it_tells_of_tasks_and_workers_also_after_the_broker_was_away(farm: Benc
     # and when it is back, so are the figures and the events
     farm.start_valkey()
     before = read(address)[gathered]
-    until(lambda: farm.app.send_task("cpu.gather", ("run", "g0_pop", 1)) and read(address)[gathered] > before)
+    until(lambda: farm.app.send_task("cpu.gather", ("demo-1", "g0_pop", 1)) and read(address)[gathered] > before)
     assert read(address)["whetstone_up[]"] == 1
 
 
