@@ -47,7 +47,7 @@ def test_what_was_collected_is_what_evolution_steers(collected: Collecting, work
     assert "described by rules" in said
     descriptions = json.loads((folder / "cluster_descriptions.json").read_text())
     assert [d["id"] for d in descriptions] == list(range(CLUSTERS + 2))
-    assert all("discovered tokens" in d["description"] for d in descriptions[2:])
+    assert all("discovered token" in d["description"] for d in descriptions[2:])
     assert np.load(folder / "kmeans_centres.npy").shape[0] == CLUSTERS
     # and a run on the same tokens takes this clustering and gives each of its clusters a delta
     done = workplace.run(

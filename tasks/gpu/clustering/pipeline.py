@@ -135,7 +135,8 @@ def _describe(
         description = describe_found(cluster + FIXED, texts, free[shown], fitted.distances[shown])
         if ingredients.discovered:
             description["count"] = int(inside.sum())
-            kept = description["description"]
-            description["description"] = f"{shown.sum()} discovered tokens and those nearest to them: {kept}"
+            own = int(shown.sum())
+            kept, word = description["description"], "token" if own == 1 else "tokens"
+            description["description"] = f"{own} discovered {word} and what is nearest: {kept}"
         descriptions.append(description)
     return descriptions

@@ -69,7 +69,7 @@ def test_a_description_shows_discovered_tokens_and_counts_all(made: Clustering) 
         own = {texts[i] for i in DISCOVERED if made.labels[i] == described["id"]}
         assert described["examples"]
         assert set(described["examples"]) <= own
-        assert described["description"].startswith(f"{len(own)} discovered tokens")
+        assert described["description"].startswith(f"{len(own)} discovered token")
 
 
 def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path: Path, made: Clustering) -> None:
