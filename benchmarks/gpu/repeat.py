@@ -68,7 +68,7 @@ def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Qu
         answers(client, people, 0)  # prompts become known, kernels compile
         company = [answers(client, people, seed) for seed in range(1, 1 + options.rounds)]
         alone, _ = answers(client, people[:1], 0)
-        version = common.server_version(url, {"Authorization": f"Bearer {host.api_key(target)}"})
+        version = str(host.describe()["version"])
     finally:
         host.close()
     times = [found for found, _ in company]

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import numpy as np
 
@@ -89,34 +90,38 @@ def bodies(options: argparse.Namespace, way: str, width: int, new: int) -> list[
     return found
 
 
-async def tokens_a_second(http: httpx.AsyncClient, asked: list[dict[str, Any]]) -> float:
+async def tokens_a_second(url: str, asked: list[dict[str, Any]]) -> float:
     """All requests in flight at once; tokens generated over the time from the first question to the last answer."""
     texts = [json.dumps(body).encode() for body in asked]
-    started = time.perf_counter()
-    replies = await asyncio.gather(
-        *(http.post("/generate", content=text, headers={"Content-Type": "application/json"}) for text in texts)
-    )
-    seconds = time.perf_counter() - started
-    tokens = [reply.raise_for_status().json()["meta_info"]["completion_tokens"] for reply in replies]
+    connector = aiohttp.TCPConnector(limit=len(asked))
+    headers = {"Content-Type": "application/json"}
+    timeout = aiohttp.ClientTimeout(total=600)
+    async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as http:
+
+        async def one(text: bytes) -> int:
+            async with http.post(f"{url}/generate", data=text) as reply:
+                reply.raise_for_status()
+                return int((await reply.json())["meta_info"]["completion_tokens"])
+
+        started = time.perf_counter()
+        tokens = await asyncio.gather(*map(one, texts))
+        seconds = time.perf_counter() - started
     assert set(tokens) == {asked[0]["sampling_params"]["max_new_tokens"]}, "a request ended before its length"
     return float(sum(tokens) / seconds)
 
 
-async def measure(options: argparse.Namespace, url: str, width: int) -> list[dict[str, Any]]:
+def measure(options: argparse.Namespace, url: str, width: int) -> list[dict[str, Any]]:
     found = []
-    # The connections stay open from round to round: what is measured is the server.
-    limits = httpx.Limits(max_connections=options.requests, max_keepalive_connections=options.requests)
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits, trust_env=False) as http:
-        for new, rounds in zip(options.new, options.rounds, strict=True):
-            requests = {way: bodies(options, way, width, new) for way in WAYS}
-            for way in WAYS:  # kernels compile, prompts become known
-                await tokens_a_second(http, requests[way])
-            speeds: dict[str, list[float]] = {way: [] for way in WAYS}
-            for turn in range(rounds):
-                for way in list(WAYS) if turn % 2 == 0 else list(reversed(WAYS)):
-                    if way != "processor" or turn < options.processor_rounds:
-                        speeds[way].append(await tokens_a_second(http, requests[way]))
-            found.append({"new_tokens": new, "tokens_a_second": speeds, **ratios(speeds)})
+    for new, rounds in zip(options.new, options.rounds, strict=True):
+        requests = {way: bodies(options, way, width, new) for way in WAYS}
+        for way in WAYS:  # kernels compile, prompts become known
+            asyncio.run(tokens_a_second(url, requests[way]))
+        speeds: dict[str, list[float]] = {way: [] for way in WAYS}
+        for turn in range(rounds):
+            for way in list(WAYS) if turn % 2 == 0 else list(reversed(WAYS)):
+                if way != "processor" or turn < options.processor_rounds:
+                    speeds[way].append(asyncio.run(tokens_a_second(url, requests[way])))
+        found.append({"new_tokens": new, "tokens_a_second": speeds, **ratios(speeds)})
     return found
 
 
@@ -149,7 +154,7 @@ def main() -> None:
     print(f"ready in {time.perf_counter() - started:.0f} s", flush=True)
     try:
         info = httpx.get(f"{url}/server_info", timeout=60, trust_env=False).json()
-        found = asyncio.run(measure(options, url, width))
+        found = measure(options, url, width)
     finally:
         server.stop(5)
     rows = [
