@@ -48,6 +48,20 @@ class Card:
             raise NoCard(f"the driver does not answer for card {self.index}: {error}") from error
         return int(found.used), int(found.total)
 
+    def utilization(self) -> float | None:
+        """The share of the last moment (a sixth of a second to one) in which the card computed, from 0 to 1.
+
+        None where the driver does not tell, as of a card that is shared out by MIG.
+        """
+        import pynvml
+
+        try:
+            pynvml.nvmlInit()
+            rates = pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(self.index))
+        except pynvml.NVMLError:
+            return None
+        return float(rates.gpu) / 100
+
 
 @dataclass(frozen=True)
 class Claim:

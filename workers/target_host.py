@@ -126,8 +126,9 @@ class LocalTargetHost:
             found |= {"engine": server.launch.engine, "version": server.version, "url": server.url}
             found |= {"model": server.launch.model, "starts": self._starts}
         if claim is not None:
-            used, total = claim.card.memory()
-            found["card"] = {"index": claim.card.index, "name": claim.card.name, "used": used, "total": total}
+            card, (used, total) = claim.card, claim.card.memory()
+            found["card"] = {"index": card.index, "name": card.name, "used": used, "total": total}
+            found["card"]["utilization"] = card.utilization()
         return found
 
     def _running_elsewhere(self, target: Target) -> str:
