@@ -99,6 +99,8 @@ SCALARS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
 
 
 def _wrong_scalar(hint: Any, value: Any) -> str | None:
+    if hint is Any:
+        return None
     if hint not in SCALARS:
         raise TypeError(f"arguments cannot be checked against {hint!r}")
     what, kinds = SCALARS[hint]

@@ -53,6 +53,7 @@ def test_everything_else_is_refused_by_name(args: list[Any], reason: str) -> Non
 
 def test_a_reason_is_short_whatever_the_value() -> None:
     assert len(wrong(RunId, "x" * 100_000) or "") < 200
+    assert wrong(Any, {"anything": []}) is None
     assert wrong(ContentKey, "answer:" + "0" * 64) is None
 
 
