@@ -13,7 +13,7 @@ from typing import Any
 from celery import shared_task
 from simulated_signals import told
 
-from tasks.plan import QUEUE_OF, StageName
+from tasks.plan import QUEUE_OF, Phase, StageName
 from tasks.records import Score
 from tasks.stage import Stage, StageTask, run_stage
 
@@ -39,7 +39,7 @@ def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
 
 def define(name: StageName) -> None:
     @shared_task(name=f"{QUEUE_OF[name]}.{name}", base=StageTask)
-    def task(run: str, plan: str, index: int, phase: Any, dispatch: int) -> None:
+    def task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
         run_stage(name, (run, plan, index, phase, dispatch), lambda stage: simulate(name, stage))
 
 

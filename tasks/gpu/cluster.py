@@ -13,6 +13,7 @@ from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.message import RunId
 from tasks.once import claim
+from tasks.task import go_on
 
 
 @shared_task(name="gpu.cluster")
@@ -26,6 +27,7 @@ def cluster_task(run: RunId) -> str:
     here = host.current()
 
     def progress(stage: str, done: int, total: int) -> None:
+        go_on(store, run)
         store.put_fact(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
         store.wake(run)
 
