@@ -113,6 +113,7 @@ def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch:
     assert orchestrator("workers")[0] == 2
 
 
+@pytest.mark.long
 def test_a_silent_worker_is_told_from_one_that_answers(
     workers: Callable[[], dict[str, dict[str, object]]], simulated_farm: Bench
 ) -> None:

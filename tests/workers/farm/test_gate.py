@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
@@ -52,6 +53,7 @@ def test_a_paused_queue_keeps_its_messages_also_from_workers_that_start_later(be
     assert bench.began("second") == 1
 
 
+@pytest.mark.long
 def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
     roster = Roster(connect(store_url(bench.url)))
     bench.start_worker("openai", name="one")
@@ -65,6 +67,7 @@ def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
     assert "Task openai.hold[" not in bench.log("one").read_text()
 
 
+@pytest.mark.long
 def test_work_for_another_model_is_left_for_others_and_goes_round_slowly(bench: Bench) -> None:
     # Given a gpu worker that serves one model, and a run that wants another
     bench.start_worker("gpu", name="pinned", **{MODEL_VARIABLE: "some/model"})

@@ -51,6 +51,7 @@ def test_a_task_that_kills_its_whole_worker_each_time_fails_in_the_end(bench: Be
     assert bench.broker.llen("openai") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bench", [0.5], indirect=True)
 def test_a_worker_that_leaves_in_order_has_not_died(bench: Bench) -> None:
     # Given a task that may be retried once, and that two workers give back, one after the other
