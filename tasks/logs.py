@@ -123,7 +123,7 @@ def _told(fields: Mapping[str, object]) -> dict[str, str]:
 
 
 def _blotted(text: str) -> str:
-    for hidden in _hidden:
+    for hidden in sorted(_hidden, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(hidden, "[secret]")
     return text
 

@@ -64,16 +64,20 @@ class Bulletin:
         """Tell how the run ended, however it does: finished, parked, or stopped by anything else."""
         from orchestrator.dispatch.evaluator import Parked
 
-        state: State = "stopped"
+        state: State | None = "stopped"
         try:
             yield
             state = "finished"
         except (Parked, Unwritable):
             state = "parked"
             raise
+        except redis.RedisError:
+            state = None  # the store is gone, and would only be waited for once more
+            raise
         finally:
-            with suppress(redis.RedisError, Unwritable):  # what is gone is told by whatever it raised before
-                self.publish(self.standing, state)
+            if state is not None:
+                with suppress(redis.RedisError, Unwritable):
+                    self.publish(self.standing, state)
 
     def _write(self) -> None:
         used = {**self.store.usage(self.run_id), "unheard_usd": self.store.ledger(self.run_id).money().unheard}

@@ -1,0 +1,73 @@
+"""What others may know of a run: its standing in a real store, its sums in a real folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.dispatch.evaluator import Parked
+from orchestrator.output import OutputFolder
+from orchestrator.runs.bulletin import Bulletin, read_usage
+from tasks.store import STANDING, Store
+
+STATE = {"generation": 1, "best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
+
+
+def bulletin(store: Store, folder: Path) -> Bulletin:
+    return Bulletin("run-1", store, OutputFolder(folder), generations=4, budget_usd=5.0)
+
+
+def told(store: Store) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(store.fact("run-1", STANDING) or "{}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [(None, "finished"), (Parked("no money"), "parked"), (KeyboardInterrupt(), "stopped"), (ValueError(), "stopped")],
+)
+def test_how_a_run_ended_is_told_however_it_does(
+    store: Store, tmp_path: Path, raised: BaseException | None, state: str
+) -> None:
+    here = bulletin(store, tmp_path)
+    store.add_usage("run-1", {"requests": 2, "cost_usd": 0.5})
+    store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
+    try:
+        with here.until_the_end():
+            here.publish(STATE)
+            assert told(store)["state"] == "running"
+            if raised is not None:
+                raise raised
+    except (Parked, KeyboardInterrupt, ValueError) as error:
+        assert error is raised
+    assert {**STATE, "state": state, "generations": 4, "budget_usd": 5.0}.items() <= told(store).items()
+    assert read_usage(OutputFolder(tmp_path)) == {
+        "requests": 3, "cost_usd": 0.5, "unheard_usd": 0.25, "budget_usd": 5.0,
+    }  # fmt: skip
+
+
+def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tmp_path: Path) -> None:
+    here = bulletin(store, tmp_path)
+    with here.until_the_end():
+        store.add_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
+    store.redis.flushdb()
+    for _ in range(2):
+        bulletin(store, tmp_path).restore([])
+        assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
+
+
+def test_without_a_file_the_history_says_what_was_used(store: Store, tmp_path: Path) -> None:
+    line = {"tokens": {"target": 7, "prompt": 10, "cached": 1, "completion": 2}, "calls": 3, "cost_usd": 0.25}
+    bulletin(store, tmp_path).restore([line, line])
+    assert store.usage("run-1") == {
+        "target": 14, "prompt": 20, "cached": 2, "completion": 4, "requests": 6, "cost_usd": 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", '{"requests": "many"}', '{"requests": null}', "\x00"])
+def test_a_file_that_is_of_no_use_is_none(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "usage.json").write_text(damaged)
+    assert read_usage(OutputFolder(tmp_path)) == {}
