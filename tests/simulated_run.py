@@ -49,6 +49,13 @@ class Driver:
     def began(self, stage: str, node: str) -> int:
         return int(self.store.redis.get(told("began", stage, node)) or 0)  # type: ignore[arg-type]
 
+    def ended(self, stage: str, node: str) -> int:
+        return int(self.store.redis.get(told("ended", stage, node)) or 0)  # type: ignore[arg-type]
+
+    def by(self, stage: str, node: str) -> set[int]:
+        """The processes that have had this stage in hand."""
+        return {int(pid) for pid in self.store.redis.smembers(told("by", stage, node))}  # type: ignore[union-attr]
+
     def until_began(self, stage: str, node: str) -> None:
         until(lambda: self.began(stage, node))
 

@@ -6,6 +6,7 @@ Everything around them is real: messages, workers, claims, records.  A worker im
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -30,10 +31,13 @@ OUTCOMES: Mapping[StageName, dict[str, Any]] = {
 def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
     store, pause = stage.store.redis, threading.Event()
     store.incr(told("began", name, stage.node))
+    store.sadd(told("by", name, stage.node), os.getpid())
     while store.exists(told("hold", name, stage.node)):
         pause.wait(PAUSE_S)
     if store.exists(told("fail", name, stage.node)):
         raise RuntimeError("as it was told")
+    pause.wait(float(store.get(told("seconds", name, "each")) or 0))
+    store.incr(told("ended", name, stage.node))
     return OUTCOMES[name]
 
 

@@ -15,8 +15,7 @@ from workers.queues import MODULES_VARIABLE
 @pytest.fixture(scope="session")
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that do not harm them."""
-    here = {"OPENAI_API_KEY": "", MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
-    bench = Bench(tmp_path_factory.mktemp("simulated"), **here)
+    bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
     try:
         bench.start_valkey()
         for queue in ("gpu", "openai", "cpu"):
@@ -24,6 +23,22 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield bench
     finally:
         bench.close()
+
+
+@pytest.fixture
+def own_farm(tmp_path: Path) -> Iterator[Bench]:
+    """One with a running Valkey and no worker yet, to be done to as a test likes."""
+    bench = simulated_bench(tmp_path)
+    try:
+        bench.start_valkey()
+        yield bench
+    finally:
+        bench.close()
+
+
+def simulated_bench(folder: Path) -> Bench:
+    here = {"OPENAI_API_KEY": "", MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
+    return Bench(folder, **here)
 
 
 @pytest.fixture
