@@ -19,6 +19,7 @@ from tasks.store import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 0.25
+QUIET_S = 30.0  # a killed worker's messages are back long before
 
 Records = Mapping[str, Mapping[str, Any]]
 Watch = Callable[[Plan, Records], None]
@@ -45,6 +46,10 @@ class FarmEvaluator:
     `watch` is called with the record whenever it may have changed, and may raise to stop the waiting: the farm
     goes on without us, and whatever it finishes is found by the next call with the same plan.  `say` is told what a
     person must know at once.  `only` names failed tasks: a plan that has some of them leaves its other failures be.
+
+    A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
+    takes and notes in two steps).  So where nothing has happened for `quiet_s` and `messages` counts none of the run,
+    what is missing is sent again.  Were it not lost after all, no harm is done: a stage is done once.
     """
 
     app: Celery
@@ -55,6 +60,8 @@ class FarmEvaluator:
     retry_wait_s: float = 0.0  # with nothing left but failures, for somebody to retry them, before the run parks
     say: Callable[[str], None] = log.info
     only: tuple[str, ...] = ()
+    messages: Callable[[], int] | None = None  # of the run, that wait or are in a worker's hands
+    quiet_s: float = QUIET_S
 
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all members, in their order.  Raises: Parked, and whatever `watch` raises."""
@@ -72,13 +79,16 @@ class FarmEvaluator:
             self.store.put_failure(self.run_id, plan.name, str(index), failure)
         missing = [member for member in plan.members if outcome(member, records) is None]
         log.info("%s: %d of %d members to evaluate", plan.name, len(missing), len(plan.members))
-        if sent := [member for member in missing if member.index not in left]:
-            limit = self.store.stage_limit(self.run_id)
-            send(self.app, self.run_id, plan.name, sent, records, dispatch, limit)
+        self._send(plan, [member for member in missing if member.index not in left], records, dispatch)
         if missing:
             records = self._wait(plan, missing, dispatch)
         found = [outcome(member, records) for member in plan.members]
         return [o for o in found if o is not None]
+
+    def _send(self, plan: Plan, members: list[Member], records: Records, dispatch: int) -> None:
+        if members:
+            limit = self.store.stage_limit(self.run_id)
+            send(self.app, self.run_id, plan.name, members, records, dispatch, limit)
 
     def _left_alone(self, plan: Plan, records: Records) -> set[int]:
         """The members whose failure stands, because others of the plan were named to be retried."""
@@ -89,7 +99,8 @@ class FarmEvaluator:
     def _wait(self, plan: Plan, missing: list[Member], dispatch: int) -> dict[str, dict[str, Any]]:
         """Until every member is done, or has failed while no other is at work.  Raises: Parked."""
         known: dict[str, dict[str, Any]] = {}
-        progress, told = time.monotonic(), False
+        progress = counted = time.monotonic()
+        told = False
         while True:
             before, known = known, self._look(plan, known, dispatch)
             self.watch(plan, known)
@@ -97,7 +108,8 @@ class FarmEvaluator:
             if not open_members:
                 return known
             if known != before:
-                progress, told = time.monotonic(), False
+                progress = counted = time.monotonic()
+                told = False
             idle = time.monotonic() - progress
             if all(f"{m.index}:failed" in known for m in open_members):
                 failed = failed_members(plan, known, dispatch, self.store.prompt_names(self.run_id))
@@ -109,7 +121,16 @@ class FarmEvaluator:
                     told = True
             elif idle > self.patience_s:
                 raise Parked(f"no stage of {plan.name} has finished for {self.patience_s:.0f} s")
+            elif time.monotonic() - counted > self.quiet_s:
+                counted = time.monotonic()
+                self._send_lost(plan, open_members, known, dispatch)
             self.store.wait(self.run_id, POLL_S)
+
+    def _send_lost(self, plan: Plan, open_members: list[Member], known: Records, dispatch: int) -> None:
+        if self.messages is not None and self.messages() == 0:
+            lost = [member for member in open_members if f"{member.index}:failed" not in known]
+            log.warning("run=%s plan=%s messages of %d members were lost", self.run_id, plan.name, len(lost))
+            self._send(plan, lost, known, dispatch)
 
     def _look(self, plan: Plan, known: dict[str, dict[str, Any]], dispatch: int) -> dict[str, dict[str, Any]]:
         """The record as it is now: stages are never taken back, failures are when somebody retries them."""

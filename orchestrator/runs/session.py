@@ -135,6 +135,7 @@ class Session:
         state: State,
     ) -> FinalReport:
         from orchestrator.dispatch.evaluator import FarmEvaluator
+        from orchestrator.dispatch.messages import count
         from orchestrator.runs.describing import describe_discovered
 
         store, settings, run_id = farm.store, self.settings, watcher.run_id
@@ -145,8 +146,9 @@ class Session:
         if settings.cluster_descriptions_path:
             prepare.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(genetics.cluster_ids))
         evaluate = FarmEvaluator(
-            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.line, self.only
-        )
+            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.line, self.only,
+            messages=lambda: count(farm.broker, run_id),
+        )  # fmt: skip
         if state.generation:
             self.view.line(f"going on with generation {state.generation} of {genetics.generations}")
         started = time.monotonic()

@@ -25,7 +25,6 @@ from chaos_scene import Scene, unmount
 from figures import table, write
 from workplace import Workplace
 
-LANES = 2
 # Room for ten faults: small, but not so small that a run has ended after four.
 LONGER = {"POPULATION_SIZE": "4", "NGEN": "3"}
 
@@ -35,11 +34,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to whom and when")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no further run after so long")
+    parser.add_argument("--lanes", type=int, default=2, help="runs at a time: much of a run is waiting")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: leave(folder, 128 + number))
-    if not chaos(folder, options.seed, options.faults, options.minutes):
+    if not chaos(folder, options.seed, options.faults, options.minutes, options.lanes):
         sys.exit(f"what was left of the runs that went wrong is in {folder}")
     shutil.rmtree(folder)
 
@@ -52,7 +52,7 @@ def leave(folder: Path, status: int) -> None:
     os._exit(status)
 
 
-def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
+def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bool:
     """Run after run until all faults have happened.  Whether every run was as it should be."""
     started = time.monotonic()
     undisturbed = Workplace(folder / "undisturbed", dict(LONGER))
@@ -71,9 +71,8 @@ def chaos(folder: Path, seed: int, count: int, minutes: float) -> bool:
             tell(reports[-1])
         return reports
 
-    # Two at a time: much of a run is waiting, for a timeout or for somebody to come back.
-    with ThreadPoolExecutor(LANES) as lanes:
-        reports = [report for done in [lanes.submit(lane) for _ in range(LANES)] for report in done.result()]
+    with ThreadPoolExecutor(lanes) as pool:
+        reports = [report for done in [pool.submit(lane) for _ in range(lanes)] for report in done.result()]
     return summary(seed, count, reports, time.monotonic() - started)
 
 

@@ -14,7 +14,7 @@ from chaos_scene import LOGS, Scene, until
 
 FAULTS_OF_A_RUN = 10
 ENDED, STOPPED, PARKED = 0, 2, 3
-CALL_S = 240.0  # for the next answered call, on a machine that has other work
+CALL_S = 360.0  # for the next answered call: longer than a run's own patience
 END_S = 600.0
 GONE_S = 30.0
 MOST_SESSIONS = 25
