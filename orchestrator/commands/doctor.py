@@ -75,6 +75,10 @@ def findings(config: Path | None) -> Iterator[Finding]:
         yield wrong(
             "output folder", f"{there} cannot be written", "give another CONFIG_OUTPUT_DIR, or the right to write"
         )
+    if settings is not None and (settings.device, settings.farm) == ("cuda", "embedded"):
+        from orchestrator.doctor.cards import check_cards_here
+
+        yield check_cards_here()
     yield from _farm(config, settings)
 
 

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.doctor.broker import check_clock, check_keeping
+from orchestrator.doctor.cards import check_cards_here
 from orchestrator.doctor.endpoint import check_endpoint, check_endpoints
 from orchestrator.doctor.finding import disk
 from orchestrator.doctor.workers import check_all, check_queue, check_versions
 from tasks.code_version import code_version
+from workers.cards import NoCard, cards_here
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 0}
 
@@ -115,3 +117,15 @@ def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: 
     without = report("openai", endpoint={"key": False, "base_url": ""})
     (missing,) = check_endpoints([without], None)
     assert (missing.ok, "OPENAI_API_KEY_FILE" in missing.mend) == (False, True)
+
+
+def test_the_cards_of_this_machine_are_those_that_the_driver_tells_of() -> None:
+    found = check_cards_here()
+    try:
+        names = [card.name for card in cards_here()]
+    except NoCard as error:
+        assert (found.ok, found.said) == (False, str(error))
+        assert "nvidia-smi" in found.mend
+    else:
+        assert found.ok
+        assert all(name in found.said for name in names)
