@@ -10,11 +10,13 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Literal
 
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from tasks.gpu.connections import CONNECTIONS
 from tasks.gpu.traffic import TRAFFIC
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
@@ -84,32 +86,34 @@ class TargetClient:
         Answers come in any order and are called for in this thread.  The first error ends the rest.
         Raises: TargetRefused on HTTP 4xx, at once. TargetDown after retries. Whatever `on_answer` raises.
         """
+        answers: SimpleQueue[tuple[int, Generated] | None] = SimpleQueue()
+        asking = asyncio.run_coroutine_threadsafe(self._all(requests, answers.put), CONNECTIONS.loop())
+        asking.add_done_callback(lambda _: answers.put(None))
         try:
-            asyncio.run(self._all(requests, on_answer))
+            while (found := answers.get()) is not None:
+                on_answer(*found)
+        finally:
+            asking.cancel()
+        try:
+            asking.result()
         except BaseExceptionGroup as group:
             # One cause is what a caller can act upon; the others are mostly its echoes.
             raise group.exceptions[0] from None
 
-    async def _all(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
+    async def _all(
+        self, requests: Sequence[GenerateRequest], answered: Callable[[tuple[int, Generated]], None]
+    ) -> None:
         free = asyncio.Semaphore(self.concurrency)
-        # A proxy of the environment is meant for the world outside, not for a server beside us.
-        async with (
-            aiohttp.ClientSession(
-                headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else {},
-                timeout=aiohttp.ClientTimeout(total=self.timeout_s),
-                connector=aiohttp.TCPConnector(limit=self.concurrency),
-                trust_env=False,
-            ) as http,
-            asyncio.TaskGroup() as group,
-        ):
+        http = await CONNECTIONS.session(self.base_url, self.api_key)
 
-            async def one(index: int, request: GenerateRequest) -> None:
-                async with free:
-                    with TRAFFIC.request():
-                        answer = await self._persistent(http, request)
-                    TRAFFIC.answered(self.base_url, answer.completion_tokens)
-                    on_answer(index, answer)
+        async def one(index: int, request: GenerateRequest) -> None:
+            async with free:
+                with TRAFFIC.request():
+                    answer = await self._persistent(http, request)
+            TRAFFIC.answered(self.base_url, answer.completion_tokens)
+            answered((index, answer))
 
+        async with asyncio.TaskGroup() as group:
             for index, request in enumerate(requests):
                 group.create_task(one(index, request))
 
@@ -137,9 +141,9 @@ class TargetClient:
             raise
 
     async def _asked(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
-        url = f"{self.base_url}/generate"
+        url, timeout = f"{self.base_url}/generate", aiohttp.ClientTimeout(total=self.timeout_s)
         try:
-            async with http.post(url, json=body(request, rid), allow_redirects=False) as response:
+            async with http.post(url, json=body(request, rid), timeout=timeout, allow_redirects=False) as response:
                 status, text = response.status, await response.text()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
