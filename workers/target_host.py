@@ -55,7 +55,8 @@ class LocalTargetHost:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._api_key = secrets.token_urlsafe(32)
+        # Whatever is drawn, it is a word to YAML, and no option to the server that reads it as an argument.
+        self._api_key = f"key-{secrets.token_hex(24)}"
         self._claim: cards.Claim | None = None
         self._server: TargetServer | None = None
         self._starts = 0

@@ -12,6 +12,8 @@ import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import yaml
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--fail")
 parser.add_argument("--model-path", required=True)
@@ -21,8 +23,11 @@ parser.add_argument("--size", type=int)
 parser.add_argument("--die-once", type=Path)
 parser.add_argument("--config", type=Path, required=True)
 arguments = parser.parse_args()
-# As SGLang has it: YAML of one entry, and all of it in the log.
-API_KEY = arguments.config.read_text().removeprefix("api-key:").strip()
+# As SGLang has it: YAML of one entry, read as if it were an argument, and all of it in the log.
+given = argparse.ArgumentParser()
+given.add_argument("--api-key", required=True)
+[entry] = yaml.safe_load(arguments.config.read_text()).items()
+API_KEY = given.parse_args([f"--{entry[0]}", str(entry[1])]).api_key
 print(f"{arguments.config.stat().st_mode & 0o777:o} api_key={API_KEY}", flush=True)
 if arguments.fail:
     raise SystemExit(arguments.fail)
