@@ -63,6 +63,7 @@ class TargetServer:
         """Start the process; it is not ready then.  Raises: OSError."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
+        TRAFFIC.doubt(self.url)  # another server may have been alive there
         key_options, key_environment = self._key()
         argv = (*self.launch.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
         # Without a worker nobody ends a server that drains without a limit; SGLang's own processes end with the first.

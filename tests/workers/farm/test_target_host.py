@@ -33,6 +33,13 @@ def lives(pid: object) -> bool:
         return False
 
 
+def kill(pid: object, url: str) -> None:
+    """Kill a server, and have a request to it fail."""
+    os.kill(int(str(pid)), signal.SIGKILL)
+    until(lambda: not lives(pid))
+    TRAFFIC.doubt(url)
+
+
 def test_a_server_is_started_once_for_all_who_ask(host: LocalTargetHost) -> None:
     # Given four tasks that ask at once
     with ThreadPoolExecutor(max_workers=4) as tasks:
@@ -46,8 +53,7 @@ def test_a_server_is_started_once_for_all_who_ask(host: LocalTargetHost) -> None
 
 def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:
     first = told(host, server_target())
-    os.kill(int(str(first["pid"])), signal.SIGKILL)
-    until(lambda: not lives(first["pid"]))
+    kill(first["pid"], host.serve(server_target()))
     second = told(host, server_target())
     assert second["pid"] != first["pid"]
 
@@ -139,8 +145,7 @@ def test_a_card_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
 def test_a_host_describes_its_target(host: LocalTargetHost) -> None:
     assert host.describe().keys() == {"in_flight", "tokens_a_second"}
     server = told(host, server_target())
-    os.kill(int(str(server["pid"])), signal.SIGKILL)
-    until(lambda: not lives(server["pid"]))
+    kill(server["pid"], host.serve(server_target()))
     url = host.serve(server_target())
     known = {"engine": "sglang", "version": "0.0.tiny", "url": url, "model": "some/model", "starts": 2}
     assert host.describe().items() >= known.items()
