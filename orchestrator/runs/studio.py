@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
@@ -21,6 +22,15 @@ from tasks.store import Store
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """A task that makes a file, and what it was asked with."""
+
+    id: str
+    task: str
+    arguments: list[Any]
+
+
 class Studio:
     """Files in the making, by name; a newer request for a name takes the place of the older."""
 
@@ -29,7 +39,7 @@ class Studio:
         self.store = store
         self.run_id = run_id
         self.output = output
-        self._wanted: dict[str, str] = {}  # file name -> task id
+        self._wanted: dict[str, _Wanted] = {}  # by file name
 
     def draw(self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None) -> None:
         """Have all pictures of the run drawn anew."""
@@ -49,8 +59,8 @@ class Studio:
 
     def collect(self) -> None:
         """Write the files that are ready."""
-        for name, task in list(self._wanted.items()):
-            status, result = task_end(self.app, task)
+        for name, wanted in list(self._wanted.items()):
+            status, result = task_end(self.app, wanted.id)
             if status is None:
                 continue
             del self._wanted[name]
@@ -61,13 +71,21 @@ class Studio:
                 self.output.write(name, data)
 
     def wait(self, pause: Callable[[], None], until: float, clock: Callable[[], float]) -> None:
-        """Collect until nothing is wanted, or until the clock says so."""
+        """Collect until nothing is wanted, or until the clock says so; what takes long is asked for once more.
+
+        A worker that is killed may take a message with it (see `FarmEvaluator`), and a file can be made twice.
+        """
+        again = (clock() + until) / 2
         while self._wanted and clock() < until:
             self.collect()
+            if self._wanted and clock() > again:
+                again = until
+                for name, wanted in self._wanted.items():
+                    self._want(name, wanted.task, wanted.arguments)
             if self._wanted:
                 pause()
         for name in self._wanted:
             log.warning("%s was not made in time", name)
 
     def _want(self, name: str, task: str, arguments: list[Any]) -> None:
-        self._wanted[name] = send(self.app, task, arguments)
+        self._wanted[name] = _Wanted(send(self.app, task, arguments), task, arguments)
