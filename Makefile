@@ -17,7 +17,7 @@ STAMP  := $(VENV)/.whetstone
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults chaos secrets up down walk k8s clean
+.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -99,6 +99,9 @@ k8s: $(STAMP)    ## check the Kubernetes manifests against the schemas of Kubern
 	@$(BIN)/python -c 'import kubernetes_validate' 2>/dev/null || \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[k8s]'
 	@$(BIN)/python ops/k8s/check.py
+
+fuzz: models     ## bad input at every door, thousands of cases, and how many there were
+	$(BIN)/python -m pytest tests/doors --hypothesis-profile=fuzz --timeout 1800
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

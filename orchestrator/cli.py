@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 
 from orchestrator.words import Parser
-from tasks.secret import hide_in_logs
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without getting them wrong.
@@ -69,7 +68,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments = command.make_parser().parse_args(parsed.arguments)
     except SystemExit as stop:  # argparse exits with 2 on wrong arguments, which here means a broken run
         sys.exit(1 if stop.code == 2 else stop.code)
-    hide_in_logs()
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are no UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from orchestrator.json_files import JsonFileError, parse_json, read_json
+from tasks.message import RunId, wrong
+from tasks.shape import NUMBER, Shape
+
 LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
 
@@ -58,6 +62,21 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
             raise
 
+
+SCORED = {"node": str, "fitness": NUMBER, "shortness": NUMBER, "correctness": NUMBER, "mean_tokens": NUMBER}
+GENERATION: Shape = {
+    "generation": int,
+    "best": NUMBER,
+    "mean": NUMBER,
+    "best_ever": NUMBER,
+    "population": [SCORED],
+    "offspring": [SCORED],
+    "seconds": {"wall": NUMBER},
+    "tokens": {"target": NUMBER, "prompt": NUMBER, "cached": NUMBER, "completion": NUMBER},
+    "calls": NUMBER,
+    "cost_usd": NUMBER,
+}
+"""A line of history.jsonl."""
 
 # Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
 _NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
@@ -158,23 +177,37 @@ def _hold(lock: TextIO) -> None:
 def run_id_of(folder: Path) -> str:
     """The id of the run that lives in a folder.  Raises: OutputError when none does."""
     try:
-        run_id = json.loads((folder / "run.json").read_text())["id"]
+        run_id = read_own(folder / "run.json", {"id": str})["id"]
     except FileNotFoundError:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{folder / 'run.json'} cannot be read: {error}") from None
-    if not isinstance(run_id, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", run_id):
-        raise OutputError(f"{folder / 'run.json'}: {run_id!r} is no run id")
-    return run_id
+    if reason := wrong(RunId, run_id):
+        raise OutputError(f"{folder / 'run.json'}: the id {reason}")
+    return str(run_id)
+
+
+def read_own(path: Path, shape: Shape) -> Any:
+    """What a JSON file of the folder holds.  Raises: FileNotFoundError, OutputError for a file that is of no use."""
+    try:
+        return read_json(path, shape)
+    except JsonFileError as error:
+        raise OutputError(str(error)) from None
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
+    """Raises: OutputError for a line that is no generation, but for a last one that was cut short."""
+    try:
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
     generations = []
-    for line in path.read_text().splitlines():
+    for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
-            generations.append(json.loads(line))
-        except ValueError:
-            break
+            found = parse_json(line, GENERATION)
+        except ValueError as error:
+            raise OutputError(f"{path}: line {number} is no generation: {error}") from None
+        if not found["population"]:
+            raise OutputError(f"{path}: line {number} is no generation: its population is empty")
+        generations.append(found)
     return generations

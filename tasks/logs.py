@@ -19,16 +19,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 
-from tasks.secret import SecretError, secret
+from tasks.secret import SecretError, hidden, known, secret
 
 FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
-SHORTEST_SECRET = 9  # characters; what is shorter is a word that a message may have for itself, or no secret
 _SECRET_NAME = re.compile(r"(\w*(?:_KEY|_PASSWORD|_TOKEN|_SECRET|_AUTH))(?:_FILE)?")
 
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))  # it is frozen
 _everywhere: dict[str, str] = {}
-_hidden: set[str] = set()
 
 
 @contextmanager
@@ -51,12 +49,6 @@ def always(**fields: object) -> None:
     _everywhere.update(_told(fields))
 
 
-def hide(text: str) -> None:
-    """Never let `text` into a log."""
-    if len(text) >= SHORTEST_SECRET:
-        _hidden.add(text)
-
-
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
     """Have all that is logged in this process go to `handlers`.  Raises: ValueError for an unknown format or level."""
     for handler in handlers:
@@ -70,9 +62,9 @@ def dress(handler: logging.Handler) -> None:
     """Have a handler write its lines as the environment says.  Raises: ValueError for an unknown format."""
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
-            hide(_secret(found[1]))
+            known(_secret(found[1]))
         elif name.endswith("_URL"):
-            hide(_password(value))
+            known(_password(value))
     handler.setFormatter(JsonLines() if are_json() else Text())
 
 
@@ -101,7 +93,7 @@ class Text(logging.Formatter):
         return super().formatMessage(record) + (f"  {told}" if told else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        return _blotted(super().format(record))
+        return hidden(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -112,20 +104,14 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
         told = {"time": moment, "level": record.levelname, "logger": record.name}
-        told |= {"message": _blotted(record.getMessage()), **fields_of(record)}
+        told |= {"message": hidden(record.getMessage()), **fields_of(record)}
         if record.exc_info:
-            told["exception"] = _blotted(self.formatException(record.exc_info))
+            told["exception"] = hidden(self.formatException(record.exc_info))
         return json.dumps(told)
 
 
 def _told(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items() if value not in (None, "")}
-
-
-def _blotted(text: str) -> str:
-    for hidden in sorted(_hidden, key=len, reverse=True):  # a copy: threads may add, and one may hold another
-        text = text.replace(hidden, "[secret]")
-    return text
 
 
 def _secret(name: str) -> str:

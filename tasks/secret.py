@@ -4,19 +4,17 @@
 file is read each time, so a key can be changed under a running worker, and its text never enters the environment,
 which child processes inherit.
 
-A secret that was read in a process is known there, and `hidden` takes it out of whatever is told: of what is logged,
-once `hide_in_logs` was called, and of the failures that tasks leave.
+A secret that was read in a process is known there, and `hidden` takes it out of whatever is told: of what is logged
+(tasks/logs.py), and of the failures that tasks leave.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-SHORTEST = 6  # characters: what is shorter would also be taken out of words that have nothing to do with it
+SHORTEST = 9  # characters; what is shorter is a word that a message may have for itself, or no secret
 _known: set[str] = set()
 
 
@@ -49,18 +47,6 @@ def known(text: str) -> str:
 
 def hidden(text: str) -> str:
     """`text` without the secrets that this process knows."""
-    for one in _known:
+    for one in sorted(_known, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(one, "[secret]")
     return text
-
-
-def hide_in_logs() -> None:
-    """From now on nothing that this process logs has a secret in it that it knows."""
-    logging.setLogRecordFactory(_record)
-
-
-def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-    made = logging.LogRecord(*args, **kwargs)
-    if _known and (text := made.getMessage()) != (clean := hidden(text)):
-        made.msg, made.args = clean, None
-    return made

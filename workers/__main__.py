@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 
-from tasks.secret import hide_in_logs
 from workers.cards import CARD_VARIABLE
 from workers.naming import free_name
 from workers.queues import QUEUES, celery_arguments, worker_environment
@@ -23,7 +22,6 @@ def main() -> None:
     os.environ.update(worker_environment(arguments.queue))
     if arguments.card is not None:
         os.environ[CARD_VARIABLE] = arguments.card
-    hide_in_logs()
     try:
         from tasks import logs
         from workers.app import app

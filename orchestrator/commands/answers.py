@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.output import OutputError, OutputFolder, run_id_of
+from orchestrator.output import OutputError, OutputFolder, read_own, run_id_of
 
 DESCRIPTION = "Read a finished run's answers side by side: before (the zero vector) and after (the best deltas)."
 
@@ -31,21 +31,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show(arguments: argparse.Namespace) -> int:
     from orchestrator.report.side_by_side import answers_table
-    from orchestrator.runs.final import from_json
+    from orchestrator.runs.final import SHAPE, from_json
 
     output = OutputFolder(arguments.run)
     run_id_of(arguments.run)
     if not output.answers.exists():
         raise OutputError(f"{arguments.run} has no answers to compare yet; they are written when the run is finished")
-    text = output.answers.read_text()
+    values = read_own(output.answers, SHAPE)
     if arguments.json:
-        print(text, end="")
+        print(json.dumps(values, indent=2, ensure_ascii=False))
         return common.DONE
-    try:
-        comparisons = from_json(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{output.answers} cannot be read: {error}") from None
     width = arguments.width or shutil.get_terminal_size().columns
-    for comparison in comparisons:
-        print(answers_table(comparison, width, only=arguments.only))
+    try:
+        tables = [answers_table(comparison, width, only=arguments.only) for comparison in from_json(values)]
+    except ValueError as error:  # not the same examples on both sides
+        raise OutputError(f"{output.answers} cannot be read: {error}") from None
+    for table in tables:
+        print(table)
     return common.DONE

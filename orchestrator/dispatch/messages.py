@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, cast
+from typing import cast
 
 import redis
 
@@ -25,7 +25,7 @@ def drop_waiting(broker: redis.Redis, run_id: str) -> int:
     dropped = 0
     for queue in QUEUES:
         for raw in cast("list[bytes]", broker.lrange(queue, 0, -1)):
-            if _run_of(json.loads(raw)) == run_id:
+            if _run_of(raw) == run_id:
                 dropped += broker.lrem(queue, 1, cast(str, raw))
     return dropped
 
@@ -36,19 +36,20 @@ def drop_taken(broker: redis.Redis, run_id: str) -> int:
     Returns how many there were.  Raises: redis.RedisError.
     """
     held = cast("dict[bytes, bytes]", broker.hgetall(UNACKED))
-    tags = [tag for tag, text in held.items() if _run_of(json.loads(text)[0]) == run_id]
+    tags = [tag for tag, text in held.items() if _run_of(text, taken=True) == run_id]
     if tags:
         broker.hdel(UNACKED, *tags)
         broker.zrem(UNACKED_INDEX, *tags)
     return len(tags)
 
 
-def _run_of(message: dict[str, Any]) -> str | None:
-    """The run that a message of ours belongs to: the first of its task's arguments."""
+def _run_of(line: bytes, *, taken: bool = False) -> str | None:
+    """The run that a message of ours belongs to: the first of its task's arguments.  None for what is none of ours."""
     try:
+        message = json.loads(line)[0] if taken else json.loads(line)
         body = message["body"]
         if message["properties"].get("body_encoding") == "base64":
             body = base64.b64decode(body)
         return str(json.loads(body)[0][0])
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None

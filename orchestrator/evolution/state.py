@@ -9,10 +9,21 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
+from orchestrator.json_files import parse_json
+from tasks.shape import NUMBER, PERHAPS_NUMBER, Shape, misfit
+
+SHAPE: Mapping[str, Shape] = {
+    "generation": int,
+    "population": [dict],
+    "best_individual": (dict, NoneType),
+    "best_fitness": PERHAPS_NUMBER,
+    "rr_idx": int,
+}
 
 
 class StateError(Exception):
@@ -59,31 +70,37 @@ def state_to_json(state: State, cluster_ids: Sequence[str]) -> str:
 def state_from_json(text: str, genetics: Genetics) -> State:
     """Raises: StateError when the text is no state, or one of another population or clustering."""
     try:
-        values = json.loads(text)
+        values = parse_json(text, SHAPE)
         population = tuple(_genome(g, genetics) for g in values["population"])
         best = values["best_individual"]
         state = State(
-            generation=int(values["generation"]),
+            generation=values["generation"],
             population=population,
             best=None if best is None else _genome(best, genetics),
             best_fitness=None if values["best_fitness"] is None else float(values["best_fitness"]),
-            rr_idx=int(values["rr_idx"]),
+            rr_idx=values["rr_idx"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StateError(f"it is not an evolution state ({type(error).__name__}: {error})") from None
+    except (ValueError, OverflowError) as error:
+        raise StateError(f"it is not an evolution state ({error})") from None
     if len(population) != genetics.population_size:
         raise StateError(
             f"it holds {len(population)} individuals, CONFIG_POPULATION_SIZE is {genetics.population_size}"
         )
+    if state.generation < 0 or not math.isfinite(state.best_fitness or 0):
+        raise StateError(f"its generation is {state.generation} and its best fitness {state.best_fitness}")
     if not 0 <= state.rr_idx < len(genetics.cluster_ids):
         raise StateError(f"rr_idx {state.rr_idx} is no position among {len(genetics.cluster_ids)} clusters")
     return state
 
 
 def _genome(values: Mapping[str, Any], genetics: Genetics) -> Genome:
+    if reason := misfit({"deltas": dict, "scratchpad": str}, values, "an individual"):
+        raise ValueError(reason)
     deltas = values["deltas"]
     if canonical_order(list(deltas)) != genetics.cluster_ids:
         raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(genetics.cluster_ids)}")
+    if reason := misfit(dict.fromkeys(deltas, NUMBER), deltas, "deltas"):
+        raise ValueError(reason)
     listed = tuple(float(deltas[cluster]) for cluster in genetics.cluster_ids)
     if not all(map(math.isfinite, listed)):
         raise ValueError("a delta is not finite")

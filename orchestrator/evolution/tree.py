@@ -13,6 +13,13 @@ from typing import Any
 from orchestrator.evolution.individual import Individual
 from tasks.plan import Outcome, Plan
 from tasks.records import Score
+from tasks.shape import PERHAPS_NUMBER, Shape
+
+SHAPE: Shape = {
+    "nodes": [{"id": str, "generation": int, "stage": str, "fitness": PERHAPS_NUMBER}],
+    "edges": [{"from": str, "to": str}],
+}
+"""What `Tree.data` gives."""
 
 
 class Tree:

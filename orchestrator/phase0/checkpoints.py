@@ -8,9 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.json_files import parse_json
 from orchestrator.output import OutputError, writing
+from tasks.shape import NUMBER, Shape
 
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
+
+
+CORRECTNESS: Shape = {"is_correct": bool, "confidence": NUMBER, "category": str, "reasoning": str}
+PAIR: Shape = {"verbose_answer": str, "compressed_answer": str, "correctness": CORRECTNESS}
+ANY: Shape = {"example_id": str, "key": str}
+SHAPES: Mapping[str, Shape] = {
+    VERBOSE: {"example_id": str, "key": str, "verbose_answers": [str]},
+    PAIRS: {"example_id": str, "key": str, "pairs": [PAIR]},
+}
 
 
 class Checkpoint:
@@ -25,14 +36,18 @@ class Checkpoint:
 
         Raises: OutputError for a broken line that is not the last one: no kill does that.
         """
-        raw = self.path.read_bytes() if self.path.exists() else b""
+        try:
+            raw = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be read: {error.strerror}") from None
+        shape = SHAPES.get(self.path.name, ANY)
         whole, _, torn = raw.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
-        if lines and _read(lines[-1]) is None:
+        if lines and _read(lines[-1], shape) is None:
             torn = lines.pop()  # a power cut may leave a line of zeros with its end
         self.lines = {}
         for number, line in enumerate(lines, start=1):
-            found = _read(line)
+            found = _read(line, shape)
             if found is None:
                 raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; mend it or remove it")
             self.lines[found["example_id"]] = found
@@ -68,10 +83,9 @@ class Checkpoint:
         self.lines[line["example_id"]] = dict(line)
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
+def _read(line: bytes, shape: Shape) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        found: dict[str, Any] = parse_json(line, shape)
     except ValueError:
         return None
-    good = isinstance(found, dict) and isinstance(found.get("example_id"), str) and isinstance(found.get("key"), str)
-    return found if good else None
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.settings.rules import short
 from tasks.template import lacking
 
 EMBEDDED = "embedded"
@@ -49,7 +50,7 @@ def _ratio(value: float) -> str | None:
 
 
 def _one_of(*allowed: str) -> Check:
-    return lambda value: None if value in allowed else f"{value!r} is not {' or '.join(allowed)}"
+    return lambda value: None if value in allowed else f"{short(value)} is not {' or '.join(allowed)}"
 
 
 def _with_places(*places: str) -> Check:
@@ -66,7 +67,7 @@ def _http(value: str) -> str | None:
         good = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         good = False
-    return None if good else f"{value!r} is not an address that begins with http:// or https://"
+    return None if good else f"{short(value)} is not an address that begins with http:// or https://"
 
 
 def _http_or_embedded(value: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import redis
 
-from orchestrator.output import OutputFolder, Unwritable
+from orchestrator.output import OutputError, OutputFolder, Unwritable, read_own
 from tasks.store import STANDING, Store
 
 NAME = "usage.json"
@@ -90,7 +90,7 @@ class Bulletin:
 def read_usage(output: OutputFolder) -> dict[str, float]:
     """What the run has used so far, as `usage.json` says; {} where there is none that can be read."""
     try:
-        found = json.loads((output.path / NAME).read_text())
+        found = read_own(output.path / NAME, dict)
         return {str(name): float(value) for name, value in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, OutputError, ValueError, TypeError, OverflowError):
         return {}

@@ -11,9 +11,20 @@ from orchestrator.evolution.state import Genome
 from orchestrator.report.comparison import Comparison, Graded
 from tasks.plan import Member, Outcome, Plan, Step
 from tasks.records import Example
+from tasks.shape import PERHAPS_NUMBER, Shape
 from tasks.store import Store
 
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
+
+
+GRADED: Shape = {
+    "example": str, "tokens": int, "is_correct": bool, "text": str, "question": str, "gold": str, "reasoning": str
+}  # fmt: skip
+SHAPE: Shape = [
+    {"name": str, "before": [GRADED], "after": [GRADED], "fitness_before": PERHAPS_NUMBER,
+     "fitness_after": PERHAPS_NUMBER}
+]  # fmt: skip
+"""What `to_json` gives."""
 
 
 def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
@@ -39,12 +50,16 @@ def to_json(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Comparison, ...]:
-    """The inverse of `to_json`.  Raises: KeyError or TypeError for anything else."""
+    """The inverse of `to_json`, for values of its shape."""
 
     def side(graded: Sequence[Mapping[str, Any]]) -> tuple[Graded, ...]:
-        return tuple(Graded(**values) for values in graded)
+        names = [field.name for field in dataclasses.fields(Graded)]
+        return tuple(Graded(**{name: values[name] for name in names}) for values in graded)
 
-    return tuple(Comparison(**{**v, "before": side(v["before"]), "after": side(v["after"])}) for v in values)
+    return tuple(
+        Comparison(v["name"], side(v["before"]), side(v["after"]), v["fitness_before"], v["fitness_after"])
+        for v in values
+    )
 
 
 def _comparison(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 
 from orchestrator.dispatch.failures import Failed
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputFolder, read_own
+from tasks.shape import NUMBER, Shape
 
 NAME = "parked.json"
+FAILED: Shape = {
+    "plan": str, "generation": int, "index": int, "node": str, "stage": str,
+    "error": str, "task": str, "tries": int, "at": NUMBER, "prompt": str,
+}  # fmt: skip
+SHAPE: Shape = {"reason": str, "failures": [FAILED]}
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,11 @@ def read_parking(output: OutputFolder) -> Parking | None:
     """None for a run that has not parked.  Raises: OutputError for a file that is of no use."""
     path = output.path / NAME
     try:
-        values = json.loads(path.read_text())
-        return Parking(str(values["reason"]), tuple(Failed(**failure) for failure in values["failures"]))
+        values = read_own(path, SHAPE)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
+    names = [field.name for field in dataclasses.fields(Failed)]
+    return Parking(values["reason"], tuple(Failed(**{n: f[n] for n in names}) for f in values["failures"]))
 
 
 def clear_parking(output: OutputFolder) -> None:

@@ -13,6 +13,7 @@ from celery import Celery
 
 from orchestrator.dispatch.evaluator import POLL_S, Parked
 from orchestrator.dispatch.single import send, task_end
+from orchestrator.json_files import JsonFileError, read_json
 from orchestrator.settings import Settings, SettingsError, select_indices
 from tasks.dataset import DatasetError, load_examples
 from tasks.records import Example
@@ -80,10 +81,10 @@ def ensure_clustering(
 def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
     """Have the reflector read descriptions of the user's own.  Raises: SettingsError."""
     try:
-        values = json.loads(path.read_text())
-        ids = sorted(int(d["id"]) for d in values if isinstance(d["description"], str))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path}: {error!r}"]) from None
+        values = read_json(path, [{"id": (int, str), "description": str}])
+        ids = sorted(int(d["id"]) for d in values)
+    except (FileNotFoundError, JsonFileError, ValueError) as error:
+        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {error}"]) from None
     if ids != list(range(clusters)):
         wanted = f"one description for each of 0..{clusters - 1}"
         raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path} holds {ids}, not {wanted}"])

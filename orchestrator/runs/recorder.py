@@ -6,15 +6,14 @@ killed generation left beyond it is dropped when the run is resumed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from orchestrator.evolution.individual import list_to_deltas
 from orchestrator.evolution.loop import Generation
 from orchestrator.evolution.state import Genome, state_to_json
-from orchestrator.evolution.tree import Tree
-from orchestrator.output import OutputFolder
+from orchestrator.evolution.tree import SHAPE, Tree
+from orchestrator.output import OutputFolder, read_own
 from orchestrator.runs.bulletin import TOKEN_COUNTS
 from orchestrator.runs.studio import Studio
 from tasks.openai.answerer import Role
@@ -41,7 +40,7 @@ class Recorder:
         """Take up what the folder holds of the generations before this one."""
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
         if self.output.tree.exists():
-            self.tree = Tree.before(json.loads(self.output.tree.read_text()), generation)
+            self.tree = Tree.before(read_own(self.output.tree, SHAPE), generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_answerers(self.run_id, role, names)
 

@@ -133,8 +133,13 @@ def _read_path(kind: Any, rule: Rule, value: str) -> Path | None:
             return None
         raise ValueError("is empty")
     path = Path(value)
-    if rule.is_file and not path.is_file():
-        raise ValueError(f"{short(value)} is {'not a file' if path.exists() else 'not there'}")
+    try:
+        if rule.is_file and not path.is_file():
+            raise ValueError(f"{short(value)} is {'not a file' if path.exists() else 'not there'}")
+    except OSError as error:  # a name that no file system takes
+        raise ValueError(f"{short(value)} is not a file: {error.strerror}") from None
+    if "\0" in value:
+        raise ValueError(f"{short(value)} is no path")
     return path
 
 

@@ -18,9 +18,16 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from tasks.gpu.connections import CONNECTIONS
 from tasks.gpu.traffic import TRAFFIC
+from tasks.message import shown
+from tasks.shape import Shape, misfit
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
+REPLY: Shape = {
+    "text": str,
+    "output_ids": [int],
+    "meta_info": {"finish_reason": {"type": str}, "prompt_tokens": int, "cached_tokens": int},
+}
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
 
 
@@ -144,17 +151,14 @@ class TargetClient:
         url, timeout = f"{self.base_url}/generate", aiohttp.ClientTimeout(total=self.timeout_s)
         try:
             async with http.post(url, json=body(request, rid), timeout=timeout, allow_redirects=False) as response:
-                status, text = response.status, await response.text()
+                status, text = response.status, (await response.read()).decode("utf-8", "replace")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
         if status >= 500:
             raise TargetDown(f"{self.base_url}: HTTP {status}: {_message(text)}")
         if status != 200:
             raise TargetRefused(f"{self.base_url}: HTTP {status}: {_message(text)}")
-        try:
-            return generated(json.loads(text), request.stop_token_ids)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TargetRefused(f"{self.base_url} does not answer as /generate does: {error!r}") from error
+        return generated(read_reply(self.base_url, text), request.stop_token_ids)
 
 
 def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -176,17 +180,29 @@ def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     return asked
 
 
+def read_reply(base_url: str, text: str) -> dict[str, Any]:
+    """Raises: TargetRefused when the text is nothing that /generate replies."""
+    try:
+        reply: dict[str, Any] = json.loads(text)
+        reason = misfit(REPLY, reply)
+    except (ValueError, RecursionError) as error:
+        reason = f"it is not JSON: {shown(str(error))}"
+    if reason:
+        raise TargetRefused(f"{base_url} does not answer as /generate does: {reason}")
+    return reply
+
+
 def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated:
     """Read one reply.
 
     The server counts and returns the stop token; we do neither.  One that came as the very last allowed token is
     reported as `length` by SGLang, and is still the end of the answer.
-    Raises: TargetDown when the answer was broken off by the server. KeyError, TypeError when it is no reply.
+    Raises: TargetDown when the answer was broken off by the server.
     """
     meta = reply["meta_info"]
     reason = meta["finish_reason"]
     if reason["type"] not in ("stop", "length"):
-        raise TargetDown(f"the answer was broken off: {reason}")
+        raise TargetDown(f"the answer was broken off: {str(reason)[:300]}")
     ids = [int(token) for token in reply["output_ids"]]
     ended = bool(ids) and (ids[-1] in stop_token_ids or (reason["type"] == "stop" and reason.get("matched") == ids[-1]))
     kept = tuple(ids[:-1] if ended else ids)
@@ -194,15 +210,15 @@ def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated
         text=str(reply["text"]),
         output_ids=kept,
         finish="stop" if ended or reason["type"] == "stop" else "length",
-        prompt_tokens=int(meta["prompt_tokens"]),
+        prompt_tokens=max(0, meta["prompt_tokens"]),
         completion_tokens=len(kept),
-        cached_tokens=int(meta["cached_tokens"]),
+        cached_tokens=max(0, meta["cached_tokens"]),
     )
 
 
 def _message(text: str) -> str:
     """What the server said, from SGLang's {"error": {"message"}} or else as it came."""
     try:
-        return str(json.loads(text)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
+        return str(json.loads(text)["error"]["message"])[:500]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return text[:500]

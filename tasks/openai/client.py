@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from tasks import logs
 from tasks.openai import errors
 from tasks.openai.address import url_of
 from tasks.openai.answerer import answerer
@@ -22,6 +21,7 @@ from tasks.openai.schema import Schema, mismatch
 from tasks.openai.usage import Usage, estimate_tokens
 from tasks.run import Endpoint
 from tasks.secret import SecretError, secret
+from tasks.shape import Shape, misfit
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -101,8 +101,9 @@ class OpenAIClient:
                 completion = _completion_or_error(sdk.chat.completions.create(**request))
             except BaseException as error:
                 self._purse.settle(receipt, request["model"], Usage() if retrying.is_unpaid(error) else None)
-                if isinstance(error, json.JSONDecodeError):
-                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {error}") from error
+                if isinstance(error, ValueError | RecursionError | LookupError):  # whatever decoding it may raise
+                    said = f"{type(error).__name__} {error}"[:300]
+                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {said}") from error
                 raise
             self._purse.settle(receipt, request["model"], usage_of(completion) if completion.usage else None)
             return completion
@@ -121,7 +122,6 @@ class OpenAIClient:
             raise errors.MissingKeyError(str(error)) from None
         if not key:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
-        logs.hide(key)
         if not (key.isascii() and key.isprintable()):
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
         return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s)
@@ -135,28 +135,46 @@ def _sdk(key: str, url: str, timeout_s: float) -> OpenAI:
     return openai.OpenAI(api_key=key, base_url=url, timeout=timeout_s, max_retries=0)
 
 
+COMPLETION: Shape = {"choices": [{"message": dict}]}
+"""The least of a completion; the SDK checks no types."""
+
+
 def _completion_or_error(answer: object) -> ChatCompletion:
     """The SDK hands on whatever a server says with 200, a page of HTML too."""
     from openai.types.chat import ChatCompletion
 
-    if not isinstance(answer, ChatCompletion) or not answer.choices:
+    if not isinstance(answer, ChatCompletion):
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {str(answer)[:200]}")
+    if reason := misfit(COMPLETION, answer.to_dict(warnings=False)) or _no_text(answer):
+        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {reason}")
     return answer
+
+
+def _no_text(completion: ChatCompletion) -> str | None:
+    if not completion.choices:
+        return "it has no choices"
+    message = completion.choices[0].message
+    parts = {"content": message.content, "refusal": message.refusal, "fingerprint": completion.system_fingerprint}
+    wrong = [name for name, value in parts.items() if not isinstance(value, str | None)]
+    return f"its {wrong[0]} is no text" if wrong else None
 
 
 def usage_of(completion: ChatCompletion) -> Usage:
     """What one answered try used; endpoints that report less leave zeros."""
     used = completion.usage
-    if used is None:
-        return Usage(requests=1)
-    prompt_details, completion_details = used.prompt_tokens_details, used.completion_tokens_details
     return Usage(
         requests=1,
-        prompt=used.prompt_tokens or 0,
-        cached=(prompt_details.cached_tokens if prompt_details else 0) or 0,
-        completion=used.completion_tokens or 0,
-        reasoning=(completion_details.reasoning_tokens if completion_details else 0) or 0,
+        prompt=_count(used, "prompt_tokens"),
+        cached=_count(getattr(used, "prompt_tokens_details", None), "cached_tokens"),
+        completion=_count(used, "completion_tokens"),
+        reasoning=_count(getattr(used, "completion_tokens_details", None), "reasoning_tokens"),
     )
+
+
+def _count(used: object, name: str) -> int:
+    """A counter, or 0 where the endpoint reports none, or nothing that could be one."""
+    value = getattr(used, name, 0)
+    return value if isinstance(value, int) and 0 <= value < 2**31 else 0
 
 
 def read_reply(completion: ChatCompletion, schema: Schema, model: str) -> Reply:

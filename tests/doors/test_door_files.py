@@ -1,0 +1,216 @@
+"""Files: whatever stands in one, it is read, or told in lines that a person can read, and it is left as it was."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from door_cases import HOSTILE, JSON, TEXT, cases, replaced
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from orchestrator.evolution.genetics import Genetics
+from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
+from orchestrator.evolution.tree import SHAPE as TREE
+from orchestrator.evolution.tree import Tree
+from orchestrator.output import OutputError, read_own
+from orchestrator.phase0.checkpoints import PAIRS, VERBOSE, Checkpoint
+from orchestrator.phase0.reading import read_settings
+from orchestrator.runs.final import SHAPE as ANSWERS
+from orchestrator.runs.final import from_json
+from orchestrator.runs.standing import standing_of
+from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered
+from tasks.dataset import DatasetError, load_examples
+from tasks.judging.rows import read_rows
+
+ROOT = Path(__file__).parents[2]
+SOUND = (ROOT / "configs" / "embedded.config").read_text()
+COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
+ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
+IDS = tuple(str(i) for i in range(4))
+GENETICS = Genetics(7, IDS, (0.0,) * 4, 3, 2, 0.5, 0.5, 1, "tournament", 2, 2)
+SCORED = {"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
+GENERATION = {
+    "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [SCORED], "offspring": [SCORED],
+    "seconds": {"wall": 1.0}, "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3,
+    "cost_usd": 0.0,
+}  # fmt: skip
+FAILED = {
+    "plan": "g0_pop", "generation": 0, "index": 0, "node": "g0_pop0", "stage": "judge", "error": "E", "task": "t",
+    "tries": 1, "at": 1.0, "prompt": "",
+}  # fmt: skip
+GRADED = {"example": "q", "tokens": 3, "is_correct": True, "text": "t", "question": "q", "gold": "g", "reasoning": "r"}
+COMPARISON = {"name": "n", "before": [GRADED], "after": [GRADED], "fitness_before": None, "fitness_after": 0.5}
+NODE = {"id": "g0_pop0", "generation": 0, "stage": "pop", "fitness": 0.5}
+CORRECTNESS = {"is_correct": True, "confidence": 1.0, "category": "text", "reasoning": "r"}
+PAIR = {"verbose_answer": "v", "compressed_answer": "c", "correctness": CORRECTNESS}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, value: Any) -> Any:
+    """The same, somewhere in it replaced, removed, or all of it anything else."""
+    if isinstance(value, dict) and value and draw(st.booleans()):
+        name = draw(st.sampled_from(sorted(value)))
+        return {**value, name: draw(damaged(value[name]))}
+    if isinstance(value, list) and value and draw(st.booleans()):
+        return [draw(damaged(value[0])), *value[1:]]
+    return draw(replaced(value) if isinstance(value, dict) and value else HOSTILE)
+
+
+def written(value: Any) -> bytes:
+    return json.dumps(value).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def files(sound: Any) -> st.SearchStrategy[bytes]:
+    """A JSON file that was right once: damaged, cut short, or rubbish."""
+    whole = written(sound)
+    cut = st.integers(0, len(whole)).map(lambda at: whole[:at])
+    return damaged(sound).map(written) | cut | st.binary(max_size=60) | JSON.map(written)
+
+
+def in_lines(error: Exception, most: int = 30) -> bool:
+    lines = str(error).splitlines()
+    return 1 <= len(lines) <= most and all(len(line) < 700 for line in lines)
+
+
+def door(
+    tried: Counter[str], path: Path, content: bytes, read: Callable[[Path], Any], *errors: type[Exception]
+) -> None:
+    """Read a file with this content: it works, or raises one of the errors that are told; the file stays."""
+    tried["files"] += 1
+    path.write_bytes(content)
+    try:
+        read(path)
+    except errors as error:
+        assert in_lines(error), str(error)[:2000]
+    assert path.read_bytes() == content
+
+
+@cases
+@given(st.one_of(st.binary(), st.lists(st.sampled_from(SOUND.splitlines()) | TEXT).map("\n".join).map(str.encode)))
+def test_settings(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "x.config", content, load_settings, SettingsError)
+
+
+@cases
+@given(st.data())
+def test_a_value_of_a_setting(tmp_path: Path, tried: Counter[str], data: st.DataObject) -> None:
+    lines = [line for line in SOUND.splitlines() if line.startswith("CONFIG_")]
+    line = data.draw(st.sampled_from(lines))
+    value = str(data.draw(HOSTILE)).replace("\n", " ")
+    quoted = f'"{value}"' if data.draw(st.booleans()) else value
+    text = SOUND.replace(line, f"{line.partition('=')[0]}={quoted}")
+    content = text.encode("utf-8", "surrogatepass")
+
+    door(tried, tmp_path / "x.config", content, load_settings, SettingsError)
+
+
+@cases
+@given(st.lists(damaged(ROW).map(written) | st.binary(max_size=40), min_size=1, max_size=3).map(b"".join))
+@example(b"[" * 100_000 + b"\n")
+def test_questions(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "questions.jsonl", content, load_examples, DatasetError)
+
+
+@cases
+@given(files({"question": "q", "gold": "g", "answer": "a"}))
+def test_rows_to_judge(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "rows.jsonl", content, lambda path: list(read_rows(path)), DatasetError)
+
+
+@cases
+@given(files(dict.fromkeys(IDS, 0.0)))
+@example(b"[" * 100_000)
+def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, len(IDS) - 2), ValueError)
+
+
+@cases
+@given(files({"token_selection": {"v_steer_token_ids": [1, 2, 3]}}))
+@example(b"[" * 100_000)
+def test_discovered_tokens(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "phase0.json", content, read_discovered, ValueError)
+
+
+@cases
+@given(files(json.loads(state_to_json(initial_state(GENETICS), IDS))))
+@example(b"[" * 100_000)
+@example(
+    written({"generation": float("inf"), "population": [], "best_individual": None, "best_fitness": 1, "rr_idx": 0})
+)
+def test_the_state_of_a_run(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    def read(path: Path) -> None:
+        state = state_from_json(path.read_text(), GENETICS)
+        assert state_from_json(state_to_json(state, IDS), GENETICS) == state
+
+    door(tried, tmp_path / "evolution_state.json", content, read, StateError, UnicodeDecodeError)
+
+
+@cases
+@given(files(GENERATION), files({"reason": "r", "failures": [FAILED]}), files({"id": "a-run"}), files({"target": 1.0}))
+@example(b"[" * 100_000 + b"\n", b"{", written({"id": "r"}), b"[]")
+def test_what_a_run_s_folder_tells(
+    tmp_path: Path, tried: Counter[str], history: bytes, parked: bytes, run: bytes, usage: bytes
+) -> None:
+    contents = {"history.jsonl": history, "parked.json": parked, "usage.json": usage}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    for whose in (run, written({"id": "a-run"})):
+        door(tried, tmp_path / "run.json", whose, lambda path: standing_of(path.parent), OutputError)
+    assert contents == {name: (tmp_path / name).read_bytes() for name in contents}
+
+
+@cases
+@given(files([COMPARISON]))
+def test_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "answers.json", content, lambda path: from_json(read_own(path, ANSWERS)), OutputError)
+
+
+@cases
+@given(files({"nodes": [NODE], "edges": [{"from": "g0_pop0", "to": "g0_pop0"}]}))
+def test_the_tree(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    door(tried, tmp_path / "tree.json", content, lambda path: Tree.before(read_own(path, TREE), 1), OutputError)
+
+
+@cases
+@given(damaged(COLLECT).map(yaml.safe_dump).map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary())
+@example(b"a: &a [*a]")
+@example(b"? [a, b]\n: 1\n")
+@example(b"!!python/object/apply:os.system ['true']")
+def test_the_settings_of_a_collection(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    def read(path: Path) -> None:
+        try:
+            read_settings(path)
+        except SettingsError as error:
+            assert all(len(line) < 700 and "\n" not in line for line in error.problems)
+
+    door(tried, tmp_path / "collect.yaml", content, read)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (VERBOSE, {"example_id": "e", "key": "k", "verbose_answers": ["v"]}),
+        (PAIRS, {"example_id": "e", "key": "k", "pairs": [PAIR]}),
+    ],
+)
+def test_checkpoints(tmp_path: Path, tried: Counter[str], name: str, line: dict[str, Any]) -> None:
+    @cases
+    @given(st.lists(damaged(line).map(written) | st.binary(max_size=40), max_size=3).map(b"".join))
+    def check(content: bytes) -> None:
+        tried["files"] += 1
+        # A last line that was cut short is dropped from the file: that is what a kill leaves.
+        whole = (content + b"\n" if content else b"") + written(line)
+        (tmp_path / name).write_bytes(whole)
+        try:
+            Checkpoint(tmp_path / name).load()
+        except OutputError as error:
+            assert in_lines(error)
+        assert (tmp_path / name).read_bytes() == whole
+
+    check()

@@ -1,0 +1,119 @@
+"""Replies over HTTP: whatever the target or the endpoint answers, it is an answer or an error with a name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from door_cases import HOSTILE, JSON, cases, replaced
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rubbish_server import Answer, Rubbish, serve
+
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown, TargetRefused
+from tasks.openai.client import OpenAIClient
+from tasks.openai.errors import CallError
+from tasks.openai.limits import NoLimit
+from tasks.openai.purse import LocalPurse
+from tasks.openai.schema import strict_object
+from tasks.run import Endpoint
+
+REQUEST = GenerateRequest((1, 2), 8, 0.0, 1.0, 0, (2,))
+META = {"finish_reason": {"type": "stop", "matched": 2}, "prompt_tokens": 2, "completion_tokens": 3, "cached_tokens": 0}
+GENERATED = {"text": "so", "output_ids": [5, 6, 2], "meta_info": META}
+SCHEMA = strict_object({"delta": {"type": "number"}, "scratchpad": {"type": "string"}})
+MESSAGE = {"role": "assistant", "content": '{"delta": 1.0, "scratchpad": "s"}', "refusal": None}
+CHOICE = {"index": 0, "finish_reason": "stop", "message": MESSAGE, "logprobs": None}
+USAGE = {
+    "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 0},
+}  # fmt: skip
+COMPLETION = {
+    "id": "x", "object": "chat.completion", "created": 0, "model": "m", "system_fingerprint": "fp",
+    "choices": [CHOICE], "usage": USAGE,
+}  # fmt: skip
+STATUS = st.sampled_from([200, 200, 200, 200, 201, 204, 302, 400, 401, 404, 408, 413, 429, 500, 503])
+TYPES = ["application/json", "application/json; charset=utf-99", "application/json; charset=utf-16", "text/html", ""]
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "Content-Type": st.sampled_from(TYPES),
+        "Content-Encoding": st.sampled_from(["gzip", "br", "identity", "nonsense"]),
+        "Retry-After": st.sampled_from(["soon", "-1", "nan", "inf", "1e999", "Wed, 21 Oct 9999 07:28:00 GMT", "99999"]),
+        "Location": st.sampled_from(["/generate", "http://127.0.0.1:9/", "file:///etc/passwd"]),
+    },
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, value: Any) -> Any:
+    if isinstance(value, list) and value:
+        return [draw(damaged(value[0])), *value[1:]] if draw(st.booleans()) else draw(HOSTILE)
+    if not isinstance(value, dict):
+        return draw(HOSTILE)
+    name = draw(st.sampled_from(sorted(value)))
+    return {**value, name: draw(damaged(value[name]))} if draw(st.booleans()) else draw(replaced(value))
+
+
+def answers(sound: dict[str, Any]) -> st.SearchStrategy[Answer]:
+    """Answers that look like a sound one, and others."""
+    bodies = st.one_of(damaged(sound), JSON).map(lambda value: json.dumps(value).encode()) | st.binary()
+    return st.builds(Answer, STATUS, bodies, HEADERS, st.none() | st.integers(0, 500)) | st.builds(Answer, body=bodies)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Rubbish]:
+    with serve() as rubbish:
+        yield rubbish
+
+
+@cases
+@given(answer=answers(GENERATED))
+@example(Answer(body=b"[" * 100_000))
+@example(Answer(body=b"\xff\xfe"))
+@example(Answer(body=json.dumps(GENERATED | {"meta_info": META | {"prompt_tokens": float("inf")}}).encode()))
+@example(Answer(500, b"<html>\n\x1b[31mdown\n</html>" * 1000))
+def test_the_target(server: Rubbish, tried: Counter[str], answer: Answer) -> None:
+    tried["replies of the target"] += 1
+    server.answer = answer
+    found: list[Generated] = []
+    client = TargetClient(server.url, timeout_s=2, concurrency=1, retry_s=0)
+
+    try:
+        client.generate_many([REQUEST], lambda _, generated: found.append(generated))
+    except (TargetDown, TargetRefused) as error:
+        assert len(str(error)) < 1500
+        return
+    [generated] = found
+    assert isinstance(generated.text, str) and all(isinstance(token, int) for token in generated.output_ids)
+    assert generated.completion_tokens == len(generated.output_ids) and generated.finish in ("stop", "length")
+    assert min(generated.prompt_tokens, generated.cached_tokens) >= 0
+
+
+@cases
+@given(answer=answers(COMPLETION))
+@example(Answer(body=b"[" * 100_000))
+@example(Answer(body=b"\xff\xfe"))
+@example(Answer(429, b"{}", {"Retry-After": "1e999"}))
+@example(Answer(200, b"<html>a proxy's page</html>", {"Content-Type": "text/html"}))
+def test_the_endpoint(server: Rubbish, tried: Counter[str], answer: Answer) -> None:
+    tried["replies of the endpoint"] += 1
+    server.answer = answer
+    os.environ["KEY_OF_THIS_TEST"] = "k-0123456789"
+    endpoint = Endpoint(f"{server.url}/v1", "KEY_OF_THIS_TEST", 2, 1, 0, 0, 0, 0, 0, 0)
+    client = OpenAIClient(endpoint, NoLimit(), LocalPurse(endpoint))
+
+    try:
+        reply = client.ask(
+            "system", "user", model="m", schema_name="mutation", schema=SCHEMA, temperature=0, top_p=1,
+            max_completion_tokens=10, seed=0, call_id="c",
+        )  # fmt: skip
+    except CallError as error:
+        assert 0 < len(str(error)) < 1500 and len(str(error).splitlines()) == 1
+        return
+    assert set(reply.data) == {"delta", "scratchpad"} and isinstance(reply.data["scratchpad"], str)
+    assert min(reply.usage.prompt, reply.usage.completion, reply.usage.cached, reply.usage.reasoning) >= 0
