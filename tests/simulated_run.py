@@ -35,6 +35,7 @@ class Driver:
         self.said: list[str] = []
         self._threads, self._closing = ThreadPoolExecutor(), threading.Event()
         self.store.put_run(RUN)
+        self.store.put_examples(RUN.id, {"training": [], "validation": []})
 
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
         evaluator = FarmEvaluator(self.app, self.store, RUN.id, self._watch, 60, retry_wait_s, self.said.append, only)

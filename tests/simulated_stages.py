@@ -1,4 +1,4 @@
-"""The five stages with nothing behind them: they say that they began, wait for leave, and fail when they are told to.
+"""A run's tasks with nothing behind them: stages say that they began, wait for leave, and fail when they are told to.
 
 Everything around them is real: messages, workers, claims, records.  A worker imports this module (WHETSTONE_MODULES).
 """
@@ -6,25 +6,51 @@ Everything around them is real: messages, workers, claims, records.  A worker im
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import shared_task
 from simulated_signals import told
 
+from tasks import context
 from tasks.plan import QUEUE_OF, Phase, StageName
-from tasks.records import Score
+from tasks.records import Answer, Score, Verdict
 from tasks.stage import Stage, StageTask, run_stage
 
 PAUSE_S = 0.02
-OUTCOMES: Mapping[StageName, dict[str, Any]] = {
-    "merge": {"scratchpad": "merged"},
-    "answer": {"answers": []},
-    "judge": {"verdicts": []},
-    "score": dataclasses.asdict(Score(0.5, 0.5, 0.5, 10.0)),
-    "reflect": {"delta": 0.25, "scratchpad": "reflected"},
+CLUSTERS = 12
+
+
+def answers(stage: Stage) -> dict[str, Any]:
+    """An answer for each question, in the store as real ones are."""
+    listed = []
+    for example in context.examples(stage.run.id, stage.member.examples):
+        key = "answer:" + context.content_hash(stage.deltas(), example.id)
+        answer = Answer(example.id, f"It is {example.gold}.", 10, "stop")
+        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
+        listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})
+    return {"answers": listed, "generated": len(listed)}
+
+
+def verdicts(stage: Stage) -> dict[str, Any]:
+    listed = []
+    for answer in stage.need("answer")["answers"]:
+        key = "verdict:" + context.content_hash(answer["key"])
+        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(Verdict(True, 1, 1.0, "text", "as it was told")))
+        listed.append({"key": key, "is_correct": True})
+    return {"verdicts": listed, "judged": len(listed)}
+
+
+OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
+    "merge": lambda stage: {"scratchpad": "merged"},
+    "answer": answers,
+    "judge": verdicts,
+    "score": lambda stage: dataclasses.asdict(Score(0.5, 0.5, 0.5, 10.0)),
+    "reflect": lambda stage: {"delta": 0.25, "scratchpad": "reflected"},
 }
 
 
@@ -38,7 +64,7 @@ def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
         raise RuntimeError("as it was told")
     pause.wait(float(store.get(told("seconds", name, "each")) or 0))
     store.incr(told("ended", name, stage.node))
-    return OUTCOMES[name]
+    return OUTCOMES[name](stage)
 
 
 def define(name: StageName) -> None:
@@ -53,6 +79,25 @@ for stage_name in OUTCOMES:
 
 @shared_task(name="cpu.gather")
 def gather(run: str, plan: str, dispatch: int) -> None:
-    from tasks import context
-
     context.store().wake(run)
+
+
+@shared_task(name="gpu.cluster")
+def cluster(run: str) -> str:
+    store, clustering = context.store(), context.content_hash("simulated")
+    labels = zlib.compress(bytes(CLUSTERS))
+    descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
+    store.put_clustering(run, clustering, labels, json.dumps(descriptions))
+    store.put_fact(run, "clustering", clustering)
+    store.wake(run)
+    return clustering
+
+
+@shared_task(name="gpu.processor")
+def processor(run: str, name: str, deltas: list[float]) -> None:
+    context.store().put_file(run, name, json.dumps(deltas).encode())
+
+
+@shared_task(name="cpu.plot")
+def plot(run: str, name: str) -> None:
+    context.store().put_file(run, name, b"a picture")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, cache_folder, environment, finish, orchestrator, wait_until
+from workplace import Workplace, cache_folder, environment, finish, wait_until
 
 from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
 from tasks.roster import Roster
@@ -134,56 +134,3 @@ def test_a_worker_for_another_model_leaves_the_run_alone_and_says_why(growing: W
     assert done.returncode == 0, done.stdout
     assert joined.answered() == []
     assert "left for others" in joined.log.read_text()
-
-
-def test_a_run_is_cancelled_from_elsewhere_goes_on_and_is_deleted(reference: Workplace, growing: Workplace) -> None:
-    # Given a run at work
-    process = growing.start()
-    wait_until(lambda: len(growing.answered("target_requests.jsonl")) >= 8, "the first answers")
-    # When it is cancelled from another terminal, then it stops with a clear line, and says how to go on
-    cancelled = orchestrator("cancel", str(growing.output))
-    assert cancelled.returncode == 0, cancelled.stdout
-    assert "nobody is at work on it" in cancelled.stdout
-    done = finish(process)
-    assert done.returncode == 3, done.stdout
-    assert "parked: cancelled by `orchestrator cancel`" in done.stdout
-    assert "parked     cancelled by" in orchestrator("status", str(growing.output)).stdout
-    assert growing.processes() == []
-    # When it goes on, then it ends as the undisturbed one
-    again = orchestrator("retry", str(growing.output))
-    assert again.returncode == 0, again.stdout
-    assert growing.state() == reference.state()
-    # When it is deleted, then its farm's Redis holds nothing of it, nor of any run
-    deleted = orchestrator("runs", "--delete", str(growing.output))
-    assert deleted.returncode == 0, deleted.stdout
-    config = growing.output / "config"
-    assert orchestrator("farm", "up", "--config", str(config)).returncode == 0
-    try:
-        address = control.status(growing.farm).redis_url
-        assert address is not None
-        left = [key.decode() for key in connect(store_url(address)).keys("whetstone:*")]
-        assert [key for key in left if not key.startswith("whetstone:worker")] == []
-    finally:
-        orchestrator("farm", "down", "--config", str(config))
-
-
-def test_what_failed_is_listed_and_retried_one_by_one(growing: Workplace) -> None:
-    # Given a run that parked because the reflector failed for good
-    parked = growing.run(EMBEDDED_FAULTS="mutation:quota:*")
-    assert parked.returncode == 3, parked.stdout
-    # Then what failed is listed from its folder, the farm being down
-    listed = json.loads(orchestrator("failed", str(growing.output), "--json").stdout)
-    assert len(listed) >= 2
-    assert {one["stage"] for one in listed} == {"reflect"}
-    assert all((growing.output / "reflector_prompts" / one["prompt"]).exists() for one in listed)
-    said = orchestrator("failed", str(growing.output)).stdout
-    assert f"{listed[0]['node']}: reflect failed, tried 1 time" in said
-    # When one is retried, then the run parks with the others
-    chosen, others = listed[0], {one["node"] for one in listed[1:]}
-    done = orchestrator("retry", str(growing.output), chosen["node"], "--set", "EMBEDDED_FAULTS=")
-    assert done.returncode == 3, done.stdout
-    left = json.loads(orchestrator("failed", str(growing.output), "--json").stdout)
-    assert {one["node"] for one in left} == others
-    # And a name that nothing failed by is told
-    wrong = orchestrator("retry", str(growing.output), "g9_child9_mut")
-    assert (wrong.returncode, "no failed task is called 'g9_child9_mut'" in wrong.stdout) == (1, True)

@@ -1,0 +1,159 @@
+"""What one does to a run from another terminal: list what failed, retry it, cancel it, delete it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from farm_bench import Bench, until
+from simulated_run import Driver
+
+from orchestrator.dispatch.failures import failed_tasks
+from orchestrator.output import run_id_of
+from orchestrator.runs.standing import standing_of
+from tasks.store import CANCELLED
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[3]
+SMALL = {
+    "FARM": "external", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
+    "FINANCEBENCH_POOL_INDICES": "0-1", "VALIDATION_INDICES": "", "EVALUATION_CACHE": "y",
+}  # fmt: skip
+CHILDREN = ("g0_child0_mut", "g0_child1_mut")
+
+
+class Terminal:
+    """Somebody who types commands, and the run's folder."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.output = folder / "output"
+        self.url = url
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *arguments],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=120)
+        return process.returncode, said
+
+    def evolve(self, **options: str) -> subprocess.Popen[str]:
+        chosen = {**SMALL, "REDIS_URL": self.url, **options}
+        sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+        config = str(ROOT / "configs" / "embedded.config")
+        return self.start("evolve", "--config", config, "--output", str(self.output), *sets)
+
+    def failed(self) -> list[dict[str, Any]]:
+        status, said = self.run("failed", str(self.output), "--json")
+        assert status == 0, said
+        found: list[dict[str, Any]] = json.loads(said)
+        return found
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def terminal(simulated_farm: Bench, driver: Driver, tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, simulated_farm.url)
+    yield terminal
+    terminal.close()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver: Driver) -> None:
+    # Given a run that parked because the reflector failed for both children
+    for node in CHILDREN:
+        driver.tell("fail", "reflect", node)
+    status, said = ended(terminal.evolve())
+    assert status == 3, said
+    assert [(one["node"], one["stage"], one["tries"]) for one in terminal.failed()] == [
+        (node, "reflect", 1) for node in CHILDREN
+    ]
+    status, said = terminal.run("failed", str(terminal.output))
+    assert "g0_child0_mut: reflect failed, tried 1 time, last at" in said
+    assert "  RuntimeError: as it was told\n" in said
+    # When a name that nothing failed by is retried, then nothing starts
+    status, said = terminal.run("retry", str(terminal.output), "g9_child9_mut")
+    assert (status, "no failed task is called 'g9_child9_mut'" in said) == (1, True)
+    # When one is retried, then it alone is done, and the run parks with the other one
+    for node in CHILDREN:
+        driver.no_longer("fail", "reflect", node)
+    status, said = terminal.run("retry", str(terminal.output), CHILDREN[0])
+    assert status == 3, said
+    assert [one["node"] for one in terminal.failed()] == [CHILDREN[1]]
+    assert [driver.began("reflect", node) for node in CHILDREN] == [2, 1]
+    assert "parked     reflect of g0_child1_mut failed" in terminal.run("status", str(terminal.output))[1]
+    # When all is retried, then the run ends, and nothing was done twice
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    assert [driver.began("reflect", node) for node in CHILDREN] == [2, 2]
+    assert terminal.failed() == []
+    assert standing_of(terminal.output).state == "finished"
+
+
+def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal: Terminal, driver: Driver) -> None:
+    driver.tell("fail", "reflect", CHILDREN[0])
+    running = terminal.evolve(RETRY_WAIT_S="100")
+    until((terminal.output / "run.json").exists, 60)
+    until(lambda: failed_tasks(driver.store, run_id_of(terminal.output)), 60)
+    driver.no_longer("fail", "reflect", CHILDREN[0])
+    status, said = terminal.run("retry", str(terminal.output))
+    assert (status, said.startswith(f"sent again: reflect of {CHILDREN[0]} (task ")) == (0, True)
+    status, said = ended(running)
+    assert status == 0, said
+    assert "waiting 100 s for a retry" in said
+
+
+def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: Driver) -> None:
+    # Given a run with an answer in hand that takes its time
+    first = "g0_pop0"
+    driver.tell("hold", "answer", first)
+    running = terminal.evolve()
+    until(lambda: driver.began("answer", first), 60)
+    run_id = run_id_of(terminal.output)
+    # When it is cancelled, then its driver stops with a clear line
+    cancelling = terminal.start("cancel", str(terminal.output))
+    status, said = ended(running)
+    assert (status, "parked: cancelled by `orchestrator cancel`" in said) == (3, True)
+    # And the command waits for what is at work, and says how to go on
+    assert driver.store.fact(run_id, CANCELLED)
+    driver.no_longer("hold", "answer", first)
+    status, said = ended(cancelling)
+    assert status == 0, said
+    assert f"go on with: orchestrator retry {terminal.output}" in said
+    judged = driver.began("judge", first)
+    assert judged == 0
+    # When it goes on, then the answer that was there is not asked for again
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 0, said
+    assert driver.began("answer", first) == 1
+    # When it is deleted, then nothing of it is left, and its folder is
+    status, said = terminal.run("runs", "--delete", str(terminal.output))
+    assert status == 0, said
+    for client in (driver.broker, driver.app.backend.client, driver.store.redis):
+        assert [key for key in client.scan_iter(match=f"*{run_id}*", count=1000)] == []
+    left = {key.decode() for key in driver.store.redis.scan_iter(match="whetstone:*", count=1000)}
+    assert not [key for key in left if ":answer:" in key or ":verdict:" in key or ":clustering:" in key]
+    assert standing_of(terminal.output).state == "finished"
