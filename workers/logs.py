@@ -7,15 +7,18 @@ worker's lines about tasks that it received name them, and what a name stands fo
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery import signals
+from celery.apps import worker
 
 from tasks import logs
 from tasks.shown import show
 
+STANDARD_ERROR = 2  # the descriptor: Celery puts a log in the place of sys.stderr
 REMEMBERED = 1000  # tasks that were received
 
 
@@ -61,9 +64,17 @@ class Received(logging.Filter):
             self._known.popitem(last=False)
 
 
+def say(message: str, f: object = None) -> None:
+    """What Celery says of its shutdown, past all logs since it does so in a signal handler: a line like the others."""
+    record = logging.LogRecord("celery.apps.worker", logging.INFO, "", 0, message.strip(), None, None)
+    os.write(STANDARD_ERROR, (logs.JsonLines().format(record) + "\n").encode())
+
+
 def connect() -> None:
     """Have Celery's logs of this process written like ours.  Called once, before the application starts."""
     received = Received()
+    if logs.are_json():
+        worker.safe_say = say  # type: ignore[attr-defined]  # not in the stubs; a test watches over it
 
     @signals.celeryd_init.connect(weak=False)
     def name_worker(sender: str, **_: Any) -> None:

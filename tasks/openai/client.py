@@ -105,7 +105,8 @@ class OpenAIClient:
                     said = f"{type(error).__name__} {error}"[:300]
                     raise errors.UnavailableError(f"the endpoint's answer is not JSON: {said}") from error
                 raise
-            self._purse.settle(receipt, request["model"], usage_of(completion) if completion.usage else None)
+            by = answerer(completion.system_fingerprint or "", request["model"])
+            self._purse.settle(receipt, by, usage_of(completion) if completion.usage else None)
             return completion
 
         try:

@@ -32,15 +32,18 @@ def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def test_a_worker_writes_json_lines_that_say_what_they_are_about(farm: Bench) -> None:
     # given a worker of processes, when one task fails and another one succeeds
-    farm.start_worker("cpu", 1, WHETSTONE_LOG_FORMAT="json")
+    worker = farm.start_worker("cpu", 1, WHETSTONE_LOG_FORMAT="json")
     farm.app.send_task("cpu.plot", ("demo-1", SECRET))
     failed = farm.app.send_task("cpu.plot", ("demo-1", "fitness.png")).id
     done = farm.app.send_task("cpu.gather", ("demo-1", "g2_child", 1)).id
     until(lambda: farm.log("cpu").read_text().count('"task": "' + done) >= 2)
-    # then each line is an object, and says who wrote it
+    worker.ask_to_stop()
+    assert worker.wait_end(20)
+    # then each line is an object, also of its shutdown, and says who wrote it
     text = farm.log("cpu").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert {line.get("worker", "").partition("@")[0] for line in lines} == {"cpu"}
+    assert any("shutdown" in line["message"] for line in lines)
     # and those about the tasks say of which run and generation they are: received, failed; received, succeeded
     of_failed = [line for line in lines if line.get("task") == failed]
     assert [line["logger"] for line in of_failed] == ["celery.worker.strategy", "celery.app.trace"]
