@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 300_000
 
 
 def chromium() -> str | None:

@@ -104,7 +104,7 @@ def test_retry_through_the_containers(compose: Compose, tmp_path: Path) -> None:
         picture(page, "compose_tasks", tmp_path)
         row.locator("a").first.click()
         page.locator("#task-retry").click()
-        page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for(timeout=300_000)
+        page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for()
         page.locator(".run-retried", has_text="ended with status 0").wait_for()
         picture(page, "compose_runs", tmp_path)
     assert compose.state("outputs/failing") == compose.state("outputs/undisturbed")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from flower_process import PASSWORD, USER, Flower
-from page import PATIENCE_MS, browsing, picture
+from page import browsing, picture
 from workplace import Workplace, finish, orchestrator, wait_until
 
 pytestmark = pytest.mark.long
@@ -57,7 +57,7 @@ def test_retry_on_the_task_s_page_ends_as_if_nothing_had_failed(
         page.locator(f"tr[data-run='{run}'][data-state='running']").wait_for()
         picture(page, "flower_retried", workplace.folder)
         page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for()
-        page.locator(".run-retried", has_text="ended with status 0").wait_for(timeout=PATIENCE_MS)
+        page.locator(".run-retried", has_text="ended with status 0").wait_for()
         picture(page, "flower_runs", workplace.folder)
         page.goto("/tasks?state=FAILURE")
         page.get_by_text("retried since").wait_for()
@@ -76,7 +76,7 @@ def test_retry_in_the_list_goes_on_under_the_eyes_of_the_run_that_waits(
             page.goto("/tasks?state=FAILURE")
             page.locator("#tasks-table button.task-retry").click()
             page.locator("#runs-page").wait_for()
-        done = finish(waiting)
+        done = finish(waiting, 600)
     finally:
         waiting.terminate()
     assert done.returncode == 0, done.stdout
@@ -90,7 +90,7 @@ def test_the_history_outlives_a_kill(watched: Flower, workplace: Workplace) -> N
     history = [path for path in (watched.folder / "data").glob("history*") if path.is_file()]
     before = max((path.stat().st_mtime_ns for path in history), default=0)
     saved = [watched.folder / "data" / "history.dat", watched.folder / "data" / "history"]
-    wait_until(lambda: any(p.exists() and p.stat().st_mtime_ns > before for p in saved), "the history to be saved", 20)
+    wait_until(lambda: any(p.exists() and p.stat().st_mtime_ns > before for p in saved), "the history to be saved", 60)
     watched.process.kill()
     watched.process.wait()
     watched.start()
