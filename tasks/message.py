@@ -60,27 +60,19 @@ def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: M
 
     Raises: Refused, which names the first argument that is wrong; TypeError for an annotation that is not known here.
     """
-    signature, hints = _described(function)
+    signature, checkers = _described(function)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise Refused(f"its arguments are wrong: {error}") from None
     for name, value in bound.arguments.items():
-        if name in hints and (reason := wrong(hints[name], value)):
+        if name in checkers and (reason := checkers[name](value)):
             raise Refused(f"{name} {reason}")
 
 
 def wrong(hint: Any, value: Any) -> str | None:
     """Why a value read from JSON is not what the annotation says; None when it is.  Raises: TypeError (unknown)."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return wrong(parts[0], value) or next(filter(None, (_broken(rule, value) for rule in parts[1:])), None)
-    if origin is Literal:
-        return None if value in parts and not isinstance(value, bool) else f"is {shown(value)}, none of {list(parts)}"
-    if origin in (Union, types.UnionType):
-        reasons = [wrong(part, value) for part in parts]
-        return None if None in reasons else reasons[0]
-    return _wrong_list(hint, value) if origin in (list, tuple) else _wrong_scalar(hint, value)
+    return checker(hint)(value)
 
 
 def shown(value: Any) -> str:
@@ -96,50 +88,73 @@ SCALARS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
     float: ("a finite number", (int, float)),
     type(None): ("null", (type(None),)),
 }
+Checker = Callable[[Any], str | None]
 
 
-def _wrong_scalar(hint: Any, value: Any) -> str | None:
+@functools.cache  # every message is checked, and what an annotation means takes longer to find out than to ask
+def checker(hint: Any) -> Checker:
+    """`wrong` for one annotation.  Raises: TypeError."""
+    origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
-        return None
+        return lambda value: None
+    if origin is Annotated:
+        checkers = [checker(parts[0]), *map(_rule, parts[1:])]
+        return lambda value: next((reason for check in checkers if (reason := check(value))), None)
+    if origin is Literal:
+        return lambda value: (
+            None if type(value) is str and value in parts else f"is {shown(value)}, none of {list(parts)}"
+        )
+    if origin in (Union, types.UnionType):
+        choices = [checker(part) for part in parts]
+        return lambda value: None if any(check(value) is None for check in choices) else choices[0](value)
+    return _list_checker(parts, origin is list) if origin in (list, tuple) else _scalarchecker(hint)
+
+
+def _scalarchecker(hint: Any) -> Checker:
     if hint not in SCALARS:
         raise TypeError(f"arguments cannot be checked against {hint!r}")
     what, kinds = SCALARS[hint]
-    if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-        return f"is {shown(value)}, not {what}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"is {shown(value)}, not {what}"
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"is {shown(value)}, which is too long"
-    return None
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
+            return f"is {shown(value)}, not {what}"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"is {shown(value)}, not {what}"
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            return f"is {shown(value)}, which is too long"
+        return None
+
+    return check
 
 
-def _wrong_list(hint: Any, value: Any) -> str | None:
-    parts = get_args(hint)
-    if not isinstance(value, list):
-        return f"is {shown(value)}, not a list"
-    if len(value) > LONGEST_LIST:
-        return f"is {shown(value)}, which is too long"
-    hints = [parts[0]] * len(value) if get_origin(hint) is list else parts
-    if len(value) != len(hints):
-        return f"is {shown(value)}, not a list of {len(hints)}"
-    return _wrong_items(hints, value)
+def _list_checker(parts: Sequence[Any], any_length: bool) -> Checker:
+    items = [checker(part) for part in parts]
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, list):
+            return f"is {shown(value)}, not a list"
+        if len(value) > LONGEST_LIST:
+            return f"is {shown(value)}, which is too long"
+        if not any_length and len(value) != len(items):
+            return f"is {shown(value)}, not a list of {len(items)}"
+        checks = items * len(value) if any_length else items
+        reasons = ((place, check(item)) for place, (check, item) in enumerate(zip(checks, value, strict=True)))
+        return next((f"[{place}] {reason}" for place, reason in reasons if reason), None)
+
+    return check
 
 
-def _wrong_items(hints: Sequence[Any], values: list[Any]) -> str | None:
-    for place, (hint, value) in enumerate(zip(hints, values, strict=True)):
-        if reason := wrong(hint, value):
-            return f"[{place}] {reason}"
-    return None
-
-
-def _broken(rule: object, value: Any) -> str | None:
-    if isinstance(rule, Matching) and not re.fullmatch(rule.pattern, value):
-        return f"is {shown(value)}, which is not {rule.pattern}"
-    if isinstance(rule, Between) and not rule.low <= value <= rule.high:
-        return f"is {shown(value)}, not between {rule.low:g} and {rule.high:g}"
-    return None
+def _rule(rule: Any) -> Checker:
+    if isinstance(rule, Matching):
+        matches = re.compile(rule.pattern).fullmatch
+        return lambda value: None if matches(value) else f"is {shown(value)}, which is not {rule.pattern}"
+    if isinstance(rule, Between):
+        told = f"not between {rule.low:g} and {rule.high:g}"
+        return lambda value: None if rule.low <= value <= rule.high else f"is {shown(value)}, {told}"
+    return lambda value: None
 
 
 @functools.cache
-def _described(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    return inspect.signature(function), get_type_hints(function, include_extras=True)
+def _described(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Checker]]:
+    hints = get_type_hints(function, include_extras=True)
+    return inspect.signature(function), {name: checker(hint) for name, hint in hints.items() if name != "return"}

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as CeleryConsumer
 
-from tasks.message import Between, Matching, Refused, check_arguments, shown, wrong
+from tasks.message import Between, Matching, Refused, check_arguments, checker, shown
 
 logger = get_logger(__name__)
 
@@ -41,6 +41,8 @@ HEADERS: Mapping[str, Any] = {
     "replaced_task_nesting": int | None,
     "stamped_headers": list[str] | None,
 }
+CHECKERS = {name: checker(hint) for name, hint in HEADERS.items()}
+IS_NAME = checker(Name)
 NEEDED = ("id",)
 SIGNATURE = {"task": str, "args": list | tuple, "kwargs": dict, "options": dict}
 
@@ -74,7 +76,7 @@ def refuse(message: Any, reason: str) -> None:
 def check(message: Any, tasks: Mapping[str, Any]) -> None:
     """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
     name = message.headers.get("task")
-    if wrong(Name, name) or name not in tasks or name.startswith("celery."):
+    if IS_NAME(name) or name not in tasks or name.startswith("celery."):
         raise Refused(f"this worker has no task {shown(name)}")
     try:
         check_headers(message.headers)
@@ -88,8 +90,8 @@ def check(message: Any, tasks: Mapping[str, Any]) -> None:
 
 def check_headers(headers: Mapping[str, Any]) -> None:
     """Raises: Refused."""
-    for name, hint in HEADERS.items():
-        if (name in headers or name in NEEDED) and (reason := wrong(hint, headers.get(name))):
+    for name, check_header in CHECKERS.items():
+        if (name in headers or name in NEEDED) and (reason := check_header(headers.get(name))):
             raise Refused(f"its {name} {reason}")
     if headers.get("eta") is not None:
         _check_eta(headers["eta"])

@@ -13,6 +13,7 @@ import yaml
 from orchestrator.phase0.rules import broken_rules
 from orchestrator.phase0.settings import CollectSettings
 from orchestrator.settings.errors import SettingsError
+from tasks.message import shown
 
 KINDS: Mapping[type, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -50,7 +51,7 @@ def _repeated(node: Any, prefix: str) -> Iterator[str]:
         return
     seen: set[str] = set()
     for key, value in node.value:
-        name = f"{prefix}{key.value}"
+        name = f"{prefix}{_named(key.value)}"
         if name in seen:
             yield name
         seen.add(name)
@@ -87,7 +88,7 @@ def _problems(kind: Any, values: Mapping[str, Any], prefix: str) -> Iterator[tup
             yield name, reason
     for key in values:
         if key not in hints:
-            yield f"{prefix}{key}", "is no key of this file"
+            yield f"{prefix}{_named(key)}", "is no key of this file"
 
 
 def _section_problems(kind: Any, values: Mapping[str, Any], key: str, name: str) -> Iterator[tuple[str, str]]:
@@ -98,7 +99,12 @@ def _section_problems(kind: Any, values: Mapping[str, Any], key: str, name: str)
         # Whoever left a whole section out wants to know all that belongs there.
         yield from ((leaf, "is missing") for leaf in key_names(kind, f"{name}."))
     else:
-        yield name, f"{section!r} is not a section with keys of its own"
+        yield name, f"{shown(section)} is not a section with keys of its own"
+
+
+def _named(key: Any) -> str:
+    """A key as it stands in the file, if it is a word."""
+    return key if isinstance(key, str) and len(key) < 80 and key.isidentifier() else shown(key)
 
 
 def _unfit(value: Any, kind: type) -> str | None:
@@ -112,7 +118,7 @@ def _unfit(value: Any, kind: type) -> str | None:
     if fits:
         return None
     hint = " (YAML reads 1e-3 as text and 1.0e-3 as a number)" if kind is float and isinstance(value, str) else ""
-    return f"{value!r} is not {KINDS[kind]}{hint}"
+    return f"{shown(value)} is not {KINDS[kind]}{hint}"
 
 
 def _is_finite(value: int | float) -> bool:
