@@ -15,9 +15,9 @@ UNACKED, UNACKED_INDEX = "unacked", "unacked_index"  # kombu's names
 
 def count(broker: redis.Redis, run_id: str) -> int:
     """How many messages of the run wait or are in somebody's hands.  Raises: redis.RedisError."""
-    waiting = [json.loads(raw) for queue in QUEUES for raw in cast("list[bytes]", broker.lrange(queue, 0, -1))]
-    taken = [json.loads(text)[0] for text in cast("list[bytes]", broker.hvals(UNACKED))]
-    return sum(_run_of(message) == run_id for message in [*waiting, *taken])
+    waiting = [_run_of(raw) for queue in QUEUES for raw in cast("list[bytes]", broker.lrange(queue, 0, -1))]
+    taken = [_run_of(text, taken=True) for text in cast("list[bytes]", broker.hvals(UNACKED))]
+    return [*waiting, *taken].count(run_id)
 
 
 def drop_waiting(broker: redis.Redis, run_id: str) -> int:
