@@ -28,7 +28,8 @@ def broken_rules(flat: Mapping[str, Any]) -> dict[str, str]:
     if None not in bases and (bases[0] == EMBEDDED) != (bases[1] == EMBEDDED):
         # The workers of an embedded endpoint have its key in place of the real one.
         broken["phase0.correctness.evaluator_api_base"] = (
-            f'{short(str(bases[1]))} beside {short(str(bases[0]))} in reflector.api_base: both are "embedded" or neither'
+            f"{short(str(bases[1]))} beside {short(str(bases[0]))} in reflector.api_base: "
+            'both are "embedded" or neither'
         )
     return broken
 
