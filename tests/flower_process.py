@@ -61,12 +61,15 @@ class Flower:
 
     def row(self, task: str) -> dict[str, Any]:
         """What the list of tasks shows of a task."""
+        return self.rows()[task]
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """What the list of tasks shows, by the tasks' ids."""
         asked = {
             "draw": 1, "start": 0, "length": 100, "order[0][column]": 0, "order[0][dir]": "asc",
             "columns[0][data]": "name", "search[value]": "",
         }  # fmt: skip
-        rows: list[dict[str, Any]] = self.client.post("/tasks/datatable", data=asked).json()["data"]
-        return next(each for each in rows if each["uuid"] == task)
+        return {row["uuid"]: row for row in self.client.post("/tasks/datatable", data=asked).json()["data"]}
 
 
 def command() -> list[str]:
