@@ -12,8 +12,9 @@ from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
+from tasks.keys import CANCELLED
 from tasks.secret import hidden
-from tasks.store import CANCELLED, Store
+from tasks.store import Store
 
 
 class Poison(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.store import CANCELLED, CODE, MODEL
+from tasks.keys import CANCELLED, CODE, MODEL
 
 MODEL_VARIABLE = "WHETSTONE_TARGET_MODEL"  # the one model that a gpu worker may serve; unset: whatever a run wants
 

@@ -18,9 +18,10 @@ from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
 from tasks.code_version import code_version
+from tasks.keys import CANCELLED, CODE, MODEL
 from tasks.redis_url import redis_url_of
 from tasks.roster import Roster
-from tasks.store import CANCELLED, CODE, MODEL, Store
+from tasks.store import Store
 from workers import report
 from workers.admission import MODEL_VARIABLE, Ability, Facts, Verdict, judge
 from workers.queues import QUEUE_VARIABLE

@@ -13,8 +13,9 @@ from typing import Any
 import httpx
 import redis
 
+from tasks.keys import PREFIX
 from tasks.plan import Plan, steps
-from tasks.store import PREFIX, Store
+from tasks.store import Store
 
 PERIOD_S = 0.1
 CARD_QUERY = "--query-gpu=utilization.gpu,memory.used"

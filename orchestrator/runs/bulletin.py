@@ -16,7 +16,8 @@ from typing import Any, Literal
 import redis
 
 from orchestrator.output import OutputError, OutputFolder, Unwritable, read_own
-from tasks.store import STANDING, Store
+from tasks.keys import STANDING
+from tasks.store import Store
 
 NAME = "usage.json"
 EVERY_S = 5.0  # a file that is synced to disk

@@ -14,7 +14,7 @@ from orchestrator.dispatch.messages import drop_waiting
 from orchestrator.runs import workers
 from orchestrator.runs.farm import FarmUnavailable, OpenFarm
 from orchestrator.runs.standing import is_held
-from tasks.store import CANCELLED
+from tasks.keys import CANCELLED
 
 PATIENCE_S = 60.0  # for the answers and calls in hand
 POLL_S = 0.25

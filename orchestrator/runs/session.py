@@ -28,7 +28,7 @@ from orchestrator.runs.watcher import Watcher
 from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, load_settings, read_deltas, write_config
 from tasks import logs
 from tasks.code_version import code_version
-from tasks.store import LIMIT
+from tasks.keys import LIMIT
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.evaluator import FarmEvaluator

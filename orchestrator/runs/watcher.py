@@ -16,9 +16,10 @@ from orchestrator.runs.attendance import Attendance
 from orchestrator.runs.bulletin import Bulletin
 from orchestrator.runs.cancelling import REASON
 from orchestrator.runs.studio import Studio
+from tasks.keys import CANCELLED
 from tasks.plan import Member, Plan, steps
 from tasks.roster import Roster
-from tasks.store import CANCELLED, Store
+from tasks.store import Store
 
 STEPS_OF_AN_EVALUATION = 3
 STEPS_OF_A_MUTATION = 4

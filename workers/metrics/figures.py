@@ -15,9 +15,10 @@ import redis
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tasks.keys import STANDING
 from tasks.openai.purse import TOKENS
 from tasks.roster import Roster
-from tasks.store import STANDING, Store
+from tasks.store import Store
 from workers.queues import QUEUES
 
 RUNS = 20  # at most, those that told last

@@ -17,7 +17,7 @@ from simulated_run import Driver
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import run_id_of
 from orchestrator.runs.standing import standing_of
-from tasks.store import CANCELLED
+from tasks.keys import CANCELLED
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,8 @@ import pytest
 from orchestrator.dispatch.evaluator import Parked
 from orchestrator.output import OutputFolder
 from orchestrator.runs.bulletin import Bulletin, read_usage
-from tasks.store import STANDING, Store
+from tasks.keys import STANDING
+from tasks.store import Store
 
 STATE = {"generation": 1, "best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
 

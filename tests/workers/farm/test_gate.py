@@ -9,9 +9,10 @@ import pytest
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
+from tasks.keys import CANCELLED
 from tasks.redis_url import store_url
 from tasks.roster import Roster
-from tasks.store import CANCELLED, Store, connect
+from tasks.store import Store, connect
 from workers.admission import MODEL_VARIABLE
 from workers.gate import CLOSED_S
 

@@ -13,12 +13,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
+from tasks.keys import STANDING
 from tasks.openai.purse import RunPurse
 from tasks.openai.usage import Usage
 from tasks.redis_url import queues_url
 from tasks.roster import Roster
 from tasks.run import Endpoint
-from tasks.store import STANDING, Store, connect
+from tasks.store import Store, connect
 from workers.metrics import figures
 from workers.metrics.events import TaskEvents
 from workers.metrics.figures import FarmFigures
