@@ -37,6 +37,14 @@ from workers.target_host import LocalTargetHost
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
 HERE = Path(__file__).parent
 CONFIG = HERE.parent.parent / "configs" / "gpu.config"
+# The command as it is, but for one thing: its plans stay in the store, so that their requests can be sent once more.
+KEEPING_PLANS = """
+import sys
+from orchestrator.cli import main
+from tasks.store import Store
+Store.forget_plans = lambda *_: None
+sys.exit(main())
+"""
 IMAGE = HERE.parent.parent / "docs" / "images" / "gpu_farm.png"
 
 
@@ -131,7 +139,7 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
     }
     sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     output = ["--output", str(options.folder / f"slots{slots}"), "--plain"]
-    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), *sets, *output]
+    command = [sys.executable, "-c", KEEPING_PLANS, "evolve", "--config", str(CONFIG), *sets, *output]
     with (options.folder / f"slots{slots}.log").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     if done.returncode:

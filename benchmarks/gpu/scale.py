@@ -91,12 +91,12 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
             while len(workers) < number:
                 workers.append(worker(options.folder, url, len(workers), options.slots))
             # So many at once that no worker can take them all before the others have come for theirs.
-            warm = common.population(f"warm{number}_pop", 2 * number * options.slots, 1000 + number)
+            warm = common.population(f"g{1000 + number}_pop", 2 * number * options.slots, 1000 + number)
             seconds, _ = evaluate(app, store, run.id, warm, 550)
             print(f"{number} workers are warm after {seconds:.1f} s", flush=True)
             found[number] = []
             for n in range(options.rounds):
-                plan = common.population(f"g{number}x{n}_pop", number * options.population, 10 * number + n)
+                plan = common.population(f"g{100 * number + n}_pop", number * options.population, 10 * number + n)
                 found[number].append(evaluate(app, store, run.id, plan, 550))
                 print(f"{number} workers: {found[number][-1]}", flush=True)
         version = told_version(store)
