@@ -91,8 +91,8 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
         app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
         store.put_run(RUN)
         evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 600.0)
-        evaluate(Plan("warm_pop", 0, tuple(Member(n, (0.0,) * 12) for n in range(workers))))
-        found, numbers = [], itertools.count()
+        evaluate(Plan("g0_pop", 0, tuple(Member(n, (0.0,) * 12) for n in range(workers))))
+        found, numbers = [], itertools.count(1)
         for mix in MIXES:
             seconds = []
             for number in itertools.islice(numbers, rounds):

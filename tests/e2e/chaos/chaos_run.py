@@ -87,7 +87,8 @@ def go_on(scene: Scene, report: Report) -> bool:
         report.sessions["killed"] += 1
     elif status in (1, STOPPED, PARKED) and told:
         report.sessions["parked" if status == PARKED else "stopped"] += 1
-        report.reasons.append(told[0].removeprefix("orchestrator: "))
+        reason = told[0].removeprefix("orchestrator: ")
+        report.reasons.append(reason.replace(str(scene.place.folder), "RUN").replace(str(scene.socket()), "SOCKET"))
     else:
         report.problems.append(f"status {status} without a reason:\n{said}")
     if sum(report.sessions.values()) >= MOST_SESSIONS:
