@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import dedent
 
 from workers.process import ChildProcess, Command, describe_exit, log_tail
 
@@ -58,7 +59,7 @@ class Retries:
         if process is None:
             return None
         ended = "" if process.alive else describe_exit(process.returncode)
-        return RetryView(process.alive, ended, log_tail(self.logs / f"{run}.log", SHOWN_LINES).strip())
+        return RetryView(process.alive, ended, dedent(log_tail(self.logs / f"{run}.log", SHOWN_LINES)).strip())
 
     def stop(self) -> None:
         """Stop what is at work, all at once, and wait until it has ended."""
