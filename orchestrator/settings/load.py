@@ -46,7 +46,8 @@ def _read(config: Path) -> str:
     except UnicodeDecodeError as error:
         raise SettingsError([f"{config}: is not UTF-8 text"]) from error
     except OSError as error:
-        raise SettingsError([f"{config}: cannot be read: {error.strerror or error}"]) from error
+        hint = "; `make menuconfig` writes one, and configs/ has complete ones" if not config.exists() else ""
+        raise SettingsError([f"{config}: cannot be read: {error.strerror or error}{hint}"]) from error
 
 
 def _resolve(config: Path, overridden: Assignments) -> Assignments:

@@ -20,6 +20,7 @@ def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Pat
         report = disturb("run", scene, deck, undisturbed.state(), tmp_path)
     finally:
         scene.close()
+    print(report)
     assert report.problems == []
     assert report.sessions["ended"] == 1  # on a busy machine a call may run out of tries first, and park it
     assert len(report.faults) + len(deck) == len(KINDS)

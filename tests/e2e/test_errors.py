@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, finish, orchestrator, start
+from workplace import ROOT, Workplace, environment, finish, orchestrator, start
 
 WRONG = [
     ({"POPULATION_SIZE": "-1"}, "CONFIG_POPULATION_SIZE"),
@@ -76,11 +78,20 @@ def test_a_folder_without_a_run_is_told_in_one_line(tmp_path: Path, command: str
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [(), ("evolve",), ("dance",), ("evolve", "--config"), ("farm", "sideways")])
+@pytest.mark.parametrize("arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways")])
 def test_wrong_arguments_are_wrong_settings(arguments: tuple[str, ...]) -> None:
     done = orchestrator(*arguments)
     assert done.returncode == 1
     assert "usage" in done.stdout
+
+
+def test_a_folder_without_settings_is_told_where_they_come_from(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "evolve"], cwd=tmp_path, env=environment() | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert ".config: cannot be read" in done.stderr and "make menuconfig" in done.stderr
 
 
 def test_a_missing_config_is_told(tmp_path: Path) -> None:

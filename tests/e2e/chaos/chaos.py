@@ -94,6 +94,7 @@ def tell(report: Report) -> None:
         f"{report.name}: {len(report.faults)} faults, {report.seconds:.0f} s, sessions: {ends}; "
         f"{report.calls} calls, {report.repeated} repeated",
         *(f"    {fault.name}" for fault in report.faults),
+        *(f"    the next answer {seconds:.1f} s after {name}" for name, seconds in report.recoveries),
         *(f"    said: {reason}" for reason in report.reasons),
         *(f"    PROBLEM: {problem}" for problem in report.problems),
         sep="\n",

@@ -34,6 +34,7 @@ class Report:
     calls: int = 0
     repeated: int = 0
     seconds: float = 0.0
+    recoveries: list[tuple[str, float]] = field(default_factory=list)  # a fault, and seconds to the next answered call
     problems: list[str] = field(default_factory=list)
 
 
@@ -62,6 +63,7 @@ def disturb(name: str, scene: Scene, deck: deque[Fault], expected_state: str, so
         elif not scene.ended:
             if inflict(scene, taken[0], sockets / f"{name}.sock"):
                 report.faults.append(taken.popleft())
+                recover(scene, report)
             else:
                 taken.rotate(-1)
             seen = scene.progress()
@@ -69,6 +71,14 @@ def disturb(name: str, scene: Scene, deck: deque[Fault], expected_state: str, so
     judge(scene, report, expected_state)
     report.seconds = time.monotonic() - started
     return report
+
+
+def recover(scene: Scene, report: Report) -> None:
+    """Note how long the run took to answer another call, where it did so in the same session."""
+    seen, since = scene.progress(), time.monotonic()
+    until(lambda: scene.progress() > seen or scene.ended, CALL_S)
+    if scene.progress() > seen:
+        report.recoveries.append((report.faults[-1].name, time.monotonic() - since))
 
 
 def go_on(scene: Scene, report: Report) -> bool:
