@@ -151,7 +151,7 @@ def test_a_run_that_is_driven_elsewhere_finds_its_failed_member_dispatched(scene
     flower, task = scene.flower, scene.tasks["distant"]
     assert flower.run("distant")["state"] == "elsewhere"
     assert flower.client.post(f"/api/task/retry/{task}").status_code == 202
-    [message] = [json.loads(text)["headers"] for text in connect(queues_url(valkey_url)).lrange("gpu", 0, -1)[-1:]]
+    [message] = [json.loads(text)["headers"] for text in connect(queues_url(valkey_url)).lrange("gpu", 0, 0)]
     assert message["task"] == "gpu.answer", "all that the member misses, from its first stage on"
     assert message["argsrepr"] == "run=distant generation=0 individual=0 phase=pre dispatch=1"
     again = flower.client.post(f"/api/task/retry/{task}")
