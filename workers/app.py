@@ -16,7 +16,7 @@ from celery import Celery
 
 from tasks.redis_url import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
-from workers import queues, transport
+from workers import deadline, queues, transport
 from workers.gate import Gate
 from workers.lease import Lease
 from workers.messages import ReadableMessages
@@ -41,6 +41,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     )
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
+    deadline.install()
     app.steps["consumer"].update((Lease, Gate, ReportStep))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
         from workers.target_host import TargetHostStep
