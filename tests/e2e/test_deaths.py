@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
+import pytest
 from chaos_plan import Fault
 from chaos_run import disturb
 from chaos_scene import Scene
@@ -26,6 +27,7 @@ def test_no_death_changes_where_a_run_ends(undisturbed: Workplace, tmp_path: Pat
     assert len(report.faults) + len(deck) == len(KINDS)
 
 
+@pytest.mark.long
 def test_a_lost_supervisor_stops_a_run_with_a_reason_and_it_ends_as_if_nothing_had_happened(
     undisturbed: Workplace, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_killed_at_many_moments_it_resumes_and_repeats_nothing(undisturbed: Work
     assert workplace.processes() == []
 
 
+@pytest.mark.long
 def test_from_the_state_file_alone_with_an_empty_store(undisturbed: Workplace, workplace: Workplace) -> None:
     process = workplace.start()
     wait_until((workplace.output / "evolution_state.json").exists, "the first generation")
