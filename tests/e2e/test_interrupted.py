@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections import Counter
 
+import pytest
 from workplace import Workplace, finish, orchestrator, wait_until
 
 from workers.embedded.valkey import socket_path
