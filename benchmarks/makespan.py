@@ -118,7 +118,7 @@ def sequentially(children: Sequence[Member], scale: float) -> float:
     started = time.perf_counter()
     for child in children:
         for step in steps(child):
-            time.sleep(SECONDS[step.stage] / scale)
+            time.sleep(SECONDS[step.stage] / scale)  # the time that is simulated
     return time.perf_counter() - started
 
 

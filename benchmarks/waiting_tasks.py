@@ -20,7 +20,7 @@ SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.
 
 def _define(stage: StageName, queue: str) -> None:
     def wait(at_work: Stage) -> dict[str, Any]:
-        time.sleep(SECONDS[stage] / SCALE)
+        time.sleep(SECONDS[stage] / SCALE)  # the time that is simulated
         return {**SCORE, "delta": 1.0, "scratchpad": ""}
 
     @shared_task(name=f"{queue}.{stage}", base=StageTask)

@@ -171,7 +171,7 @@ def _hold(lock: TextIO) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise
-            time.sleep(LOOKING_S / 20)
+            time.sleep(LOOKING_S / 20)  # flock waits for ever or not at all
 
 
 def run_id_of(folder: Path) -> str:

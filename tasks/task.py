@@ -70,7 +70,7 @@ class RecordedTask(FarmTask):
 
     def place(self, *message: Any) -> Place:
         """Where the failure of the task with these arguments belongs."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: StageTask and JobTask say it
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
         place = self.place(*args)

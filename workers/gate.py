@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
-from celery import bootsteps
 from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
@@ -24,6 +23,7 @@ from tasks.roster import Roster
 from tasks.store import Store
 from workers import report
 from workers.admission import MODEL_VARIABLE, Ability, Facts, Verdict, judge
+from workers.periodic_step import PeriodicStep
 from workers.queues import QUEUE_VARIABLE
 
 logger = get_logger(__name__)
@@ -36,7 +36,7 @@ REMEMBERED_S = 30.0  # a refusal, in the worker's report
 Strategy = Callable[..., Any]
 
 
-class Gate(bootsteps.StartStopStep):
+class Gate(PeriodicStep):
     """Stands between the worker's queue and its tasks."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -48,7 +48,6 @@ class Gate(bootsteps.StartStopStep):
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
         self.seen: set[str] = set()  # messages that went back since the gate was opened
         self.facts: dict[str, tuple[float, Facts]] = {}
-        self.timer_entry: Any = None
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
@@ -62,16 +61,7 @@ class Gate(bootsteps.StartStopStep):
         report.contribute("state", lambda: self.state()[0])
         report.contribute("why", lambda: self.state()[1])
         report.contribute("serves_only", lambda: self.ability.model)
-        self.timer_entry = consumer.timer.call_repeatedly(LOOK_EVERY_S, self.look, priority=10)
-        self.look()
-
-    def stop(self, consumer: Any) -> None:
-        if self.timer_entry is not None:
-            self.timer_entry.cancel()
-            self.timer_entry = None
-
-    def shutdown(self, consumer: Any) -> None:
-        self.stop(consumer)
+        self.repeat(consumer, LOOK_EVERY_S, self.look)
 
     def guarding(self, strategy: Strategy) -> Strategy:
         """The strategy for messages that may be taken; the others never reach it."""

@@ -19,13 +19,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from celery import bootsteps
 from celery.utils.log import get_logger
 from celery.worker import state
 from redis import RedisError
 
 from tasks.redis_url import redis_url_of
 from tasks.store import Store
+from workers.periodic_step import PeriodicStep
 from workers.report import client
 
 logger = get_logger(__name__)
@@ -33,14 +33,13 @@ logger = get_logger(__name__)
 BEATS_PER_TIMEOUT = 4
 
 
-class Lease(bootsteps.StartStopStep):
+class Lease(PeriodicStep):
     """Refreshes the time of every message that this worker holds; started anew with every broker connection."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         self.channel: Any = None
-        self.timer_entry: Any = None
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
@@ -48,19 +47,11 @@ class Lease(bootsteps.StartStopStep):
         self.channel.qos.restore_at_shutdown = False
         if lost is not None:
             move_messages(lost, self.channel)
-        self.timer_entry = consumer.timer.call_repeatedly(
-            self.channel.visibility_timeout / BEATS_PER_TIMEOUT, refresh, (self.channel,), priority=10
-        )
-        refresh(self.channel)
-
-    def stop(self, consumer: Any) -> None:
-        if self.timer_entry is not None:
-            self.timer_entry.cancel()
-            self.timer_entry = None
+        self.repeat(consumer, self.channel.visibility_timeout / BEATS_PER_TIMEOUT, refresh, self.channel)
 
     def shutdown(self, consumer: Any) -> None:
         """The worker ends: what it has not acknowledged goes back at once when its channel is closed, right after."""
-        self.stop(consumer)
+        super().shutdown(consumer)
         if self.channel is not None and not self.channel.closed:
             take_off(held_messages(self.channel).values())
             self.channel.qos.restore_at_shutdown = True

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Any
 
 import redis
-from celery import bootsteps
 from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.control import inspect_command
@@ -30,6 +29,7 @@ from tasks.code_version import code_version
 from tasks.redis_url import redacted, redis_url_of, store_url
 from tasks.roster import Roster
 from tasks.secret import secret
+from workers.periodic_step import PeriodicStep
 from workers.queues import QUEUE_VARIABLE
 
 logger = get_logger(__name__)
@@ -87,14 +87,10 @@ def _said(part: str, say: Say) -> Any:
         return None
 
 
-class ReportStep(bootsteps.StartStopStep):
+class ReportStep(PeriodicStep):
     """Tells the report as long as the worker takes messages, and takes it away when the worker leaves."""
 
     requires = ("workers.gate:Gate",)  # what it says of the worker's state is in the first report already
-
-    def __init__(self, consumer: Any, **options: Any) -> None:
-        self.timer_entry: Any = None
-        super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
         consumer.whetstone_report = self
@@ -102,16 +98,10 @@ class ReportStep(bootsteps.StartStopStep):
         if os.environ.get(QUEUE_VARIABLE) == "openai":
             contribute("endpoint", endpoint)
         self.roster = Roster(client(redis_url_of(os.environ)))
-        self.timer_entry = consumer.timer.call_repeatedly(EVERY_S, self.tell, priority=10)
-        self.tell()
-
-    def stop(self, consumer: Any) -> None:
-        if self.timer_entry is not None:
-            self.timer_entry.cancel()
-            self.timer_entry = None
+        self.repeat(consumer, EVERY_S, self.tell)
 
     def shutdown(self, consumer: Any) -> None:
-        self.stop(consumer)
+        super().shutdown(consumer)
         try:
             self.roster.forget(consumer.hostname)
         except (redis.RedisError, OSError) as error:

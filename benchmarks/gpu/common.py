@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import numpy as np
@@ -69,11 +69,13 @@ def model_folder(options: argparse.Namespace) -> str:
     return str(models.embedded_model() if options.model == "embedded" else Path(options.model).resolve())
 
 
-def target_of(options: argparse.Namespace, concurrency: int, lifecycle: str = "resident") -> Target:
+def target_of(
+    options: argparse.Namespace, concurrency: int, lifecycle: Literal["resident", "restart"] = "resident"
+) -> Target:
     return Target(
         model=options.model if options.model == "embedded" else model_folder(options),
         engine=options.engine,
-        lifecycle=lifecycle,  # type: ignore[arg-type]
+        lifecycle=lifecycle,
         url="",
         command=options.command,
         args=server_arguments(options),

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -55,7 +56,7 @@ def answers(
     return watched, sum(answer.completion_tokens for answer in found.values()) / seconds
 
 
-def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Questions) -> dict[str, object]:
+def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Questions) -> dict[str, Any]:
     target = common.target_of(options, options.concurrency)
     target = dataclasses.replace(target, args=f"{target.args} {WAYS[way]}")
     host = LocalTargetHost(options.folder / way.replace(" ", "-"), "repeat", dict(os.environ))
@@ -100,16 +101,15 @@ def main() -> None:
     ways = {way: measure(options, way, labels, asked) for way in WAYS if options.engine == "sglang" or not WAYS[way]}
     rows = [
         [way, spread(found["equal_in_company"]), spread(found["equal_alone"]), str(found["questions"]),
-         f"{statistics.median(found['tokens_a_second']):,.0f}"]  # type: ignore[type-var]
+         f"{statistics.median(found['tokens_a_second']):,.0f}"]
         for way, found in ways.items()
     ]  # fmt: skip
     print(common.table(["server", "equal, other company", "equal, alone", "of", "tokens/s"], rows))
     common.write("repeat", options, str(next(iter(ways.values()))["sglang"]), ways=ways)
 
 
-def spread(numbers: object) -> str:
-    found = list(numbers)  # type: ignore[call-overload]
-    return f"{min(found)} to {max(found)}" if len(set(found)) > 1 else str(found[0])
+def spread(numbers: Sequence[int]) -> str:
+    return f"{min(numbers)} to {max(numbers)}" if len(set(numbers)) > 1 else str(numbers[0])
 
 
 if __name__ == "__main__":

@@ -31,9 +31,11 @@ from workers.process import ChildProcess, Command
 from workers.steering.parameters import LABELS_VARIABLE
 from workers.steering.reference import reference_string
 
+VOCABULARY = 128256
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "vocab_size": VOCABULARY,
     "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
     "torch_dtype": "bfloat16", "bos_token_id": 128000, "eos_token_id": 128009, "tie_word_embeddings": False,
 }  # fmt: skip
@@ -54,7 +56,7 @@ def prepare(options: argparse.Namespace) -> tuple[Path, int]:
         return options.model, json.loads((options.model / "config.json").read_text())["vocab_size"]
     (folder / "shape").mkdir(parents=True, exist_ok=True)
     (folder / "shape" / "config.json").write_text(json.dumps(LLAMA))
-    return folder / "shape", int(LLAMA["vocab_size"])  # type: ignore[call-overload]
+    return folder / "shape", VOCABULARY
 
 
 def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildProcess, str]:
