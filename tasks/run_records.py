@@ -66,7 +66,7 @@ class RunRecords:
         text = self.redis.get(run_key(run_id, "examples"))
         if text is None:
             raise KeyError(f"no examples of run {run_id!r} in the store")
-        return cast("dict[str, list[dict[str, str]]]", json.loads(cast(bytes, text)))
+        return examples_from(cast(bytes, text))
 
 
 # Every stage asks for its run, and the many stages of a run for the same: checking its fields takes longest.
@@ -74,3 +74,10 @@ class RunRecords:
 def run_from(text: bytes) -> Run:
     """A run as it lies in the store."""
     return Run.from_json(text.decode())
+
+
+# Every evaluation asks for its questions, and the same strings again are known by their hashes to all that caches them.
+@lru_cache(maxsize=4)
+def examples_from(text: bytes) -> dict[str, list[dict[str, str]]]:
+    """The sets of examples as they lie in the store; to be read only."""
+    return cast("dict[str, list[dict[str, str]]]", json.loads(text))

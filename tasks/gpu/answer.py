@@ -34,10 +34,14 @@ RETRY_S = 1.0  # with the same server; after that the worker is asked whether it
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """A set of examples as the target reads them: rendered, tokenized, with the tokens that end an answer."""
+    """A set of examples as the target reads them: rendered, tokenized, with the tokens that end an answer.
+
+    `hashes` are of the prompts: a thousand numbers each, which every individual would have to write out otherwise.
+    """
 
     ids: tuple[str, ...]
     prompts: tuple[tuple[int, ...], ...]
+    hashes: tuple[str, ...]
     stops: tuple[int, ...]
 
 
@@ -46,7 +50,8 @@ def questions(model_folder: str, system: str, template: str, examples: tuple[tup
     """Render each (id, context, question) through the model's chat template."""
     tokenizer = load_tokenizer(model_folder)
     prompts = tuple(tuple(render(tokenizer, system, template, text, question)) for _, text, question in examples)
-    return Questions(tuple(e[0] for e in examples), prompts, tuple(stop_ids(tokenizer)))
+    hashes = tuple(context.content_hash(list(prompt)) for prompt in prompts)
+    return Questions(tuple(e[0] for e in examples), prompts, hashes, tuple(stop_ids(tokenizer)))
 
 
 def answer_keys(run: Run, clustering: str, deltas: Sequence[float], asked: Questions, salt: str) -> list[str]:
@@ -59,7 +64,7 @@ def answer_keys(run: Run, clustering: str, deltas: Sequence[float], asked: Quest
         list(asked.stops),
         salt,
     )
-    return ["answer:" + context.content_hash(fixed, list(prompt)) for prompt in asked.prompts]
+    return ["answer:" + context.content_hash(fixed, prompt) for prompt in asked.hashes]
 
 
 def requests_for(
@@ -140,9 +145,11 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
         )
     salt = "" if stage.run.evaluation_cache else stage.node
     keys = answer_keys(stage.run, clustering, stage.deltas(), asked, salt)
-    with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _life(stage):
-        generated = answer_missing(stage, clustering, asked, keys)
-    found = stage.store.shared(stage.run.id, keys)
+    found, generated = stage.store.shared(stage.run.id, keys), 0
+    if len(found) < len(set(keys)):
+        with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _life(stage):
+            generated = answer_missing(stage, clustering, asked, keys)
+        found = stage.store.shared(stage.run.id, keys)
     answers: list[Mapping[str, Any]] = [
         {"key": key, "tokens": found[key]["tokens"], "finish": found[key]["finish"]} for key in keys
     ]

@@ -63,11 +63,11 @@ class Collecting(Workplace):
     def answers(self) -> int:
         return sum(len(self.answered(log)) for log in LOGS)
 
-    def repeated(self, deaths: Sequence[float] = ()) -> list[str]:
+    def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
         """Calls that were answered more than once.
 
-        An answer that was given just before one of `deaths` (seconds since 1970) may never have been stored: to ask
-        for it again is no repetition.
+        In each of `losses`, from and to in seconds since 1970, an answer may have been given that nobody was left to
+        store: to ask for it again is no repetition.
         """
         times: dict[str, list[float]] = {}
         for log in LOGS:
@@ -75,7 +75,7 @@ class Collecting(Workplace):
                 times.setdefault(call, []).append(at)
 
         def was_lost(at: float) -> bool:
-            return any(death - UNSTORED_S <= at <= death + UNSTORED_S for death in deaths)
+            return any(begin - UNSTORED_S <= at <= end + UNSTORED_S for begin, end in losses)
 
         return [call for call, found in times.items() if not all(map(was_lost, sorted(found)[:-1]))]
 

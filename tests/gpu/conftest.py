@@ -27,6 +27,7 @@ from workers.cards import CARD_VARIABLE, SHARED
 from workers.target_host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
+COMMAND = os.environ.get("WHETSTONE_GPU_COMMAND") or f"{sys.executable} -m sglang.launch_server"
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --max-total-tokens 200000"
 CLUSTERS = 14
@@ -86,7 +87,7 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
         host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", CARD_VARIABLE: SHARED})
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
         target = Target(
-            model, "sglang", "resident", "", f"{sys.executable} -m sglang.launch_server", f"{ARGUMENTS} {arguments}",
+            model, "sglang", "resident", "", COMMAND, f"{ARGUMENTS} {arguments}",
             "cuda", "auto", 300, 120, 64, system, template, Sampling(64, 0.0, 1.0, 1),
         )  # fmt: skip
         server = Server(host, target, prompts, labels, tuple(sorted(ends)))
