@@ -16,7 +16,7 @@ from tasks.cpu.plots import style
 
 FAMILY = "DejaVu Sans Mono"
 LONGEST = 22  # characters of a token
-_NAMES = {"\n": "⏎", "\r": "␍", "\t": "⇥", " ": "␣", "\ufffd": "�"}
+_NAMES = {"\n": "⏎", "\r": "\\r", "\t": "⇥", " ": "␣", "\ufffd": "�"}
 
 
 def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:

@@ -6,7 +6,7 @@ import io
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -30,7 +30,7 @@ def size(png: bytes) -> tuple[int, int]:
         (" the", "␣the"),
         ("\n\n", "⏎⏎"),
         ("\t", "⇥"),
-        ("\r\n", "␍⏎"),
+        ("\r\n", "\\r⏎"),
         ("a\x07b", "a\\x07b"),
         ("\u200b", "\\u200b"),
         ("\u00a0", "\\xa0"),
@@ -57,6 +57,7 @@ def test_a_label_is_one_short_line(token: str) -> None:
     assert not any(c.isspace() for c in shown)
 
 
+@example(["\n", "\r", "\t", " ", "\ufffd"])
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
 def test_any_token_can_be_drawn_without_a_complaint(tokens: list[str]) -> None:
