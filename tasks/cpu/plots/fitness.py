@@ -56,20 +56,10 @@ def _draw_individuals(axes: Axes, history: Sequence[Record]) -> None:
 
 
 def _draw_lines(axes: Axes, history: Sequence[Record], when: list[int]) -> None:
-    marker = 5.0 if len(history) <= 12 else 3.0
     mean = [number(record.get("mean")) for record in history]
     best = [number(record.get("best")) for record in history]
-    axes.plot(
-        when,
-        mean,
-        color=style.MEAN,
-        linewidth=1.6,
-        linestyle=(0, (4, 2)),
-        marker="o",
-        ms=marker,
-        label="mean",
-        zorder=4,
-    )
+    style.draw_mean(axes, when, mean, "mean", zorder=4)
+    marker = style.marker_size(len(when))
     axes.plot(when, best, color=style.BEST, linewidth=2.2, marker="o", ms=marker, label="best", zorder=5)
     # A generation's record includes its children, who are evaluated half a step after their population.
     steps = [(float(when[0]), best[0])] + [

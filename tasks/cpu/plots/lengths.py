@@ -48,17 +48,8 @@ def _draw_measure(axes: Axes, history: Sequence[Record], measure: str, best: lis
     if len(when) == 1:
         # A band of no width is invisible: a bar says the same for a single generation.
         axes.vlines(when, low, high, color=style.BAND, linewidth=5, alpha=0.5)
-    marker = 5.0 if len(history) <= 12 else 3.0
-    axes.plot(
-        when,
-        mean,
-        color=style.MEAN,
-        linewidth=1.6,
-        linestyle=(0, (4, 2)),
-        marker="o",
-        ms=marker,
-        label="population mean",
-    )
+    style.draw_mean(axes, when, mean, "population mean", zorder=2)
+    marker = style.marker_size(len(when))
     x = [champion.when for champion in best]
     y = [getattr(champion, measure) for champion in best]
     axes.step(x, y, where="post", color=style.BEST, linewidth=2.2, label="best individual so far")

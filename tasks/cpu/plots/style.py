@@ -7,6 +7,7 @@ the same time and a process that draws for days holds nothing back.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -55,6 +56,26 @@ def generation_axis(axes: Axes, generations: list[int]) -> None:
     axes.set_xticks(range(first, last + 1, step))
     margin = 0.35 + 0.01 * (last - first)
     axes.set_xlim(first - margin, last + 0.5 + margin)
+
+
+def marker_size(points: int) -> float:
+    """Smaller where there are many."""
+    return 5.0 if points <= 12 else 3.0
+
+
+def draw_mean(axes: Axes, when: Sequence[float], mean: Sequence[float], label: str, zorder: float) -> None:
+    """A population's mean over the generations: the dashed line that looks the same in every plot."""
+    axes.plot(
+        when,
+        mean,
+        color=MEAN,
+        linewidth=1.6,
+        linestyle=(0, (4, 2)),
+        marker="o",
+        ms=marker_size(len(when)),
+        label=label,
+        zorder=zorder,
+    )
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
