@@ -17,11 +17,14 @@ def draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     runs = sorted(runs, key=lambda run: run["slots"])
-    figure, axes = pyplot.subplots(len(runs), 1, figsize=(9, 2.2 * len(runs) + 0.6), sharex=True, squeeze=False)
+    figure, axes = pyplot.subplots(
+        len(runs), 1, figsize=(9, 2.2 * len(runs) + 0.6), sharex=True, squeeze=False, layout="constrained"
+    )
     for axis, run in zip(axes[:, 0], runs, strict=True):
         _panel(axis, run)
     axes[-1, 0].set_xlabel("seconds from the run's first evaluation")
-    figure.tight_layout()
+    known = dict(pair for axis in figure.axes for pair in zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(known), fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
@@ -53,4 +56,3 @@ def _panel(axis: Any, run: Mapping[str, Any]) -> None:
         f"busy {100 * run['share']:.0f}% of the time with work, {run['rate']:.2f} of the direct rate",
         fontsize=10,
     )
-    axis.legend(loc="upper right", fontsize=8)
