@@ -13,8 +13,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.whetstone
 
-# See workers/queues.py: spinning threads starve each other on a busy machine.
+# See workers/queues.py: how threads wait for each other.
 export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean

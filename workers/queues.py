@@ -47,6 +47,11 @@ QUEUES: dict[QueueName, Queue] = {
     ),
 }
 
+# How the threads of a parallel loop wait for each other (benchmarks/threads.py).  Those that spin starve the ones they
+# wait for as soon as anybody else wants a core; those that sleep at once are woken five hundred times in a step of the
+# embedded target, which takes twice as long then.  So, where OpenMP is gcc's, they spin for some microseconds first.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+
 ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
 
 
@@ -88,7 +93,5 @@ def worker_environment(queue: QueueName) -> dict[str, str]:
         "CELERY_CUSTOM_WORKER_POOL": "workers.threads:ThreadPool",
         "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM: finish what ends within the soft limit and give the rest back
         "TOKENIZERS_PARALLELISM": "false",
-        # Threads of a parallel loop that wait by spinning starve the ones they wait for as soon as anybody else wants
-        # a core: measured on two busy cores, a step of the embedded target took thirty times as long.
-        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        **{name: os.environ.get(name, value) for name, value in WAITING.items()},
     }
