@@ -14,6 +14,7 @@ from typing import Any
 import kombu.transport
 from celery.utils.log import get_logger
 from kombu.transport import redis
+from redis.exceptions import ConnectionError
 
 from tasks.message import shown
 
@@ -21,7 +22,7 @@ logger = get_logger(__name__)
 
 
 class Channel(redis.Channel):
-    """kombu's, but for a line that cannot be read."""
+    """kombu's, but for a line that cannot be read, and for a message on a channel that has been closed."""
 
     connection: Any  # a Transport
     connection_errors: tuple[type[Exception], ...]
@@ -36,6 +37,13 @@ class Channel(redis.Channel):
                 raise
             logger.error("refused a message: it is not JSON as Celery writes it: %s", shown(str(error)))
             return True
+
+    def basic_publish(self, *args: Any, **options: Any) -> Any:
+        # When the broker dies while a queue is declared, kombu connects anew for the queue, and then publishes on the
+        # old channel.  That it is closed has to be an error for which a sender tries again.
+        if self.connection is None:
+            raise ConnectionError("the channel was closed")
+        return super().basic_publish(*args, **options)
 
 
 class Transport(redis.Transport):
