@@ -160,4 +160,4 @@ def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:
         TargetClient(url, 30, 64, server.key, retry_s=1).generate_many(requests, kill)
     assert 1 <= len(answered) < 64
     again = server.answers([server.request(0, deltas(c1=-1.0))])
-    assert server.host._server.pid != before and again[0].completion_tokens > 0  # type: ignore[union-attr]
+    assert server.host._server.pid != before and again[0].completion_tokens > 0  # type: ignore[union-attr]  # as above

@@ -15,7 +15,7 @@ MEMBERS = [Member(0, (0.0,)), Member(1, (1.0,), target=0)]
 
 def kept(app: object) -> set[str]:
     """The runs that Celery's results speak of."""
-    keys = app.backend.client.keys("celery-*")  # type: ignore[attr-defined]
+    keys = app.backend.client.keys("celery-*")  # type: ignore[attr-defined]  # `object` here: Celery is generic
     return {key.decode().split("-", 3)[-1].removeprefix("meta-").partition(".")[0] for key in keys}
 
 
