@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery, chain, chord
 
-from orchestrator.dispatch.results import new_id
+from orchestrator.dispatch.producer import new_id
 from tasks.plan import QUEUE_OF, Plan, steps
 
 BARE = "bare"  # in the ids of its chords, so that their counters can be told from the farm's

@@ -19,8 +19,8 @@ import numpy as np
 from figures import table, write
 
 from tasks.gpu.clustering import run_clustering
-from tasks.gpu.clustering.progress import silent
-from tasks.run import Clusters
+from tasks.gpu.clustering.process import silent
+from tasks.models import Clusters
 from workers.embedded.models import embedded_embedder, embedded_model
 
 STAGES = ("start", "decode", "embed", "reduce", "cluster", "write")

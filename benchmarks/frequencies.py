@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from figures import table, write
 
-from tasks.phase0.frequencies import ShardCounts, count_shard, frequencies, merge
+from tasks.collect.frequencies import ShardCounts, count_shard, frequencies, merge
 
 VOCABULARY, VERBOSE, COMPRESSED, SAMPLES = 128_256, 300, 100, 5
 WANTED = 1_000_000  # tokens a second a core

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Member, Merge
-from tasks.redis_url import ENVIRONMENT_VARIABLE
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
-from workers.process import ChildProcess, Command
+from workers.health import worker_answers
+from workers.processes.process import ChildProcess, Command
 from workers.queues import MODULES_VARIABLE, QueueName, worker_command, worker_environment
-from workers.worker_ping import worker_answers
 
 RUN = Run(
     "bench", 1,

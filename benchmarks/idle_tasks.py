@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.cpu.gather import gather
+from tasks.cpu.notify import gather
 from tasks.plan import QUEUE_OF, Phase, StageName
 from tasks.stage import Stage, StageTask, run_stage
 

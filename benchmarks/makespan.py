@@ -1,4 +1,4 @@
-"""How well the farm keeps its cards busy: one generation of 16 children on 1, 2, 4 and 8 gpu workers.
+"""How well the farm keeps its GPUs busy: one generation of 16 children on 1, 2, 4 and 8 gpu workers.
 
 Real broker, real workers, real chords of chains as the evaluator sends them; the tasks only wait, each as long as the
 real stage would, sped up so that the bound of a generation is --seconds whatever the number of workers.  Held against
@@ -24,10 +24,10 @@ from idle_farm import RUN, Crew, idle_farm
 from stage_times import SECONDS, first_come_s, lower_bound_s
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Member, Merge, Plan, steps
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 
 WANTED = 1.15
 WORKERS = (1, 2, 4, 8)

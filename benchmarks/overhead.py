@@ -16,10 +16,10 @@ from figures import table, write
 from idle_farm import RUN, Crew, idle_farm, members
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Plan, steps
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 from workers.app import create_app
 
 

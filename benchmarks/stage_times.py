@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.plan import Member, StageName, steps
 
-# Seconds of a training set on one card and of calls to a large model; scoring is arithmetic.
+# Seconds of a training set on one GPU and of calls to a large model; scoring is arithmetic.
 SECONDS: Mapping[StageName, float] = {"answer": 10.0, "judge": 3.0, "score": 0.0, "reflect": 8.0, "merge": 3.0}
 
 

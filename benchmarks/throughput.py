@@ -19,12 +19,11 @@ from figures import table, write
 from idle_farm import RUN, Crew, IdleFarm, idle_farm, members
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.results import delete_results
-from orchestrator.dispatch.sender import make_sender
-from orchestrator.runs.deleting import delete_run
+from orchestrator.dispatch.producer import delete_results, make_sender
+from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, steps
-from tasks.redis_url import queues_url, store_url
-from tasks.store import Store, connect
+from tasks.store.client import queues_url, store_url
+from tasks.store.store import Store, connect
 from workers.app import create_app
 
 WANTED_RATIO, FLAT = 0.8, 1.1

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from orchestrator.words import Parser
+from orchestrator.terminal_text import Parser
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without getting them wrong.

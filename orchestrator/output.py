@@ -1,4 +1,7 @@
-"""The output folder of a run: what outlives Redis, written so that a kill never leaves half a file."""
+"""JSON files that we wrote, read again: whoever touched them since, a fault is one clear line.
+
+The output folder of a run: what outlives Redis, written so that a kill never leaves half a file.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from orchestrator.json_files import JsonFileError, parse_json, read_json
-from tasks.message import RunId, wrong
-from tasks.shape import NUMBER, Shape
+from tasks.message import NUMBER, RunId, Shape, shape_error, wrong
+
+
+class JsonFileError(Exception):
+    """The file is not what we wrote; names it, the place and what is wrong, in one line."""
+
+
+def read_json(path: Path, shape: Shape) -> Any:
+    """What a JSON file holds.  Raises: FileNotFoundError; JsonFileError for everything else that is wrong with it."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise JsonFileError(f"{path} cannot be read: {error}") from None
+    try:
+        return parse_json(text, shape)
+    except ValueError as error:
+        raise JsonFileError(f"{path} cannot be read: {error}") from None
+
+
+def parse_json(text: str | bytes, shape: Shape) -> Any:
+    """Raises: ValueError, with what is wrong in one line."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if reason := shape_error(shape, value):
+        raise ValueError(reason)
+    return value
+
 
 LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
@@ -24,7 +55,7 @@ class OutputError(Exception):
     """A folder that cannot be used for this run; says why in one line."""
 
 
-class Unwritable(OutputError):
+class OutputNotWritable(OutputError):
     """The disk is full, read-only or gone.  What the folder holds is whole; a run goes on where it has space again."""
 
 
@@ -34,7 +65,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unwritable(f"{path} cannot be written: {error.strerror or error}") from None
+        raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -134,7 +165,7 @@ class OutputFolder:
         write_atomic(path, json.dumps({"id": run_id}) + "\n")
         return run_id
 
-    def set_aside(self) -> Path | None:
+    def rotate(self) -> Path | None:
         """Move what is here out of the way, to `<name>.1`, `<name>.2`, ...; nothing is deleted."""
         if not (self.path / "run.json").exists():
             return None
@@ -177,7 +208,7 @@ def _hold(lock: TextIO) -> None:
 def run_id_of(folder: Path) -> str:
     """The id of the run that lives in a folder.  Raises: OutputError when none does."""
     try:
-        run_id = read_own(folder / "run.json", {"id": str})["id"]
+        run_id = read_json_or_error(folder / "run.json", {"id": str})["id"]
     except FileNotFoundError:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
     if reason := wrong(RunId, run_id):
@@ -185,7 +216,7 @@ def run_id_of(folder: Path) -> str:
     return str(run_id)
 
 
-def read_own(path: Path, shape: Shape) -> Any:
+def read_json_or_error(path: Path, shape: Shape) -> Any:
     """What a JSON file of the folder holds.  Raises: FileNotFoundError, OutputError for a file that is of no use."""
     try:
         return read_json(path, shape)

@@ -8,10 +8,10 @@ import os
 from functools import cache
 from typing import Any
 
-from tasks.message import dropped
-from tasks.records import Example
-from tasks.redis_url import ENVIRONMENT_VARIABLE, redis_url_of, store_url
-from tasks.store import Store, connect
+from tasks.message import discard
+from tasks.models import Example
+from tasks.store.client import ENVIRONMENT_VARIABLE, redis_url_of, store_url
+from tasks.store.store import Store, connect
 
 
 @cache
@@ -25,7 +25,7 @@ def store() -> Store:
 def store_of(run_id: str) -> Store:
     """The store, for a task of this run.  Raises: Ignore when the store does not know the run, or does no more."""
     if not store().knows(run_id):
-        raise dropped(f"no run {run_id!r} in the store")
+        raise discard(f"no run {run_id!r} in the store")
     return store()
 
 

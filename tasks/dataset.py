@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.records import Example
+from tasks.models import Example
 
 PAGE_LIMIT_BYTES = 1_000_000  # the longest page of FinanceBench has 14 kB: more than this is a mistake, not a page
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -1,6 +1,8 @@
 """What the arguments of a task may be: told by its annotations, and checked before it runs.
 
 A message is JSON, and whoever reaches the broker can write one.  The words below are for the signatures of tasks.
+
+Whether a value that was read from JSON has the shape that it should have.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from celery.exceptions import Ignore
@@ -24,33 +27,33 @@ class Refused(Exception):
     """A message that no worker takes: one line says why."""
 
 
-def dropped(reason: str) -> Ignore:
+def discard(reason: str) -> Ignore:
     """For a task to raise, whose message only the store could tell to be wrong: it ends, and leaves nothing behind."""
     log.warning("dropped a message: %s", reason)
     return Ignore(reason)
 
 
 @dataclass(frozen=True)
-class Matching:
+class Pattern:
     """A text that is this pattern from its beginning to its end."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
-class Between:
+class Range:
     """A number from `low` to `high`."""
 
     low: float
     high: float
 
 
-RunId = Annotated[str, Matching("[A-Za-z0-9_-]{1,80}")]
-PlanName = Annotated[str, Matching("g[0-9]{1,9}_(pop|child)|final")]
-Count = Annotated[int, Between(0, 1_000_000_000)]
-Delta = Annotated[float, Between(-1000, 1000)]
-ContentKey = Annotated[str, Matching("[a-z]{1,20}:[0-9a-f]{64}")]
-Hash = Annotated[str, Matching("[0-9a-f]{16,64}")]
+RunId = Annotated[str, Pattern("[A-Za-z0-9_-]{1,80}")]
+PlanName = Annotated[str, Pattern("g[0-9]{1,9}_(pop|child)|final")]
+Count = Annotated[int, Range(0, 1_000_000_000)]
+Delta = Annotated[float, Range(-1000, 1000)]
+ContentKey = Annotated[str, Pattern("[a-z]{1,20}:[0-9a-f]{64}")]
+Hash = Annotated[str, Pattern("[0-9a-f]{16,64}")]
 LONGEST_TEXT = 2000  # characters of any other text: texts lie in the store, and messages only name them
 LONGEST_LIST = 100_000
 
@@ -145,10 +148,10 @@ def _list_checker(parts: Sequence[Any], any_length: bool) -> Checker:
 
 
 def _rule(rule: Any) -> Checker:
-    if isinstance(rule, Matching):
+    if isinstance(rule, Pattern):
         matches = re.compile(rule.pattern).fullmatch
         return lambda value: None if matches(value) else f"is {shown(value)}, which is not {rule.pattern}"
-    if isinstance(rule, Between):
+    if isinstance(rule, Range):
         told = f"not between {rule.low:g} and {rule.high:g}"
         return lambda value: None if rule.low <= value <= rule.high else f"is {shown(value)}, {told}"
     return lambda value: None
@@ -158,3 +161,38 @@ def _rule(rule: Any) -> Checker:
 def _described(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Checker]]:
     hints = get_type_hints(function, include_extras=True)
     return inspect.signature(function), {name: checker(hint) for name, hint in hints.items() if name != "return"}
+
+
+Shape = type | tuple[type, ...] | list[Any] | Mapping[str, Any]
+"""A type or several; a list of one shape, for lists of any length; or the shapes of an object's members."""
+
+NUMBER = (int, float)
+PERHAPS_NUMBER = (int, float, NoneType)
+NAMES: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    NoneType: "null",
+}
+
+
+def shape_error(shape: Shape, value: Any, place: str = "it") -> str | None:
+    """The first place where a value has another shape; None where it has this one."""
+    if isinstance(shape, Mapping):
+        if not isinstance(value, dict):
+            return f"{place} is {shown(value)}, not an object"
+        missing = [f"{place} has no {name}" for name in shape if name not in value]
+        wrong = (shape_error(part, value[name], f"{place}.{name}") for name, part in shape.items() if name in value)
+        return next((reason for reason in (*missing, *wrong) if reason), None)
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{place} is {shown(value)}, not a list"
+        reasons = (shape_error(shape[0], item, f"{place}[{number}]") for number, item in enumerate(value))
+        return next((reason for reason in reasons if reason), None)
+    kinds: Sequence[type] = shape if isinstance(shape, tuple) else (shape,)
+    if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
+        return f"{place} is {shown(value)}, not {' or '.join(dict.fromkeys(NAMES[kind] for kind in kinds))}"
+    return None

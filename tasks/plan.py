@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.records import Score
+from tasks.models import Score
 
 Phase = Literal["pre", "mut"]
 StageName = Literal["merge", "answer", "judge", "score", "reflect"]

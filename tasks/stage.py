@@ -15,12 +15,12 @@ from typing import Any
 from celery.exceptions import Ignore
 
 from tasks import context
-from tasks.message import dropped
-from tasks.once import claim
+from tasks.message import discard
+from tasks.models import Run
 from tasks.plan import Member, Phase, Plan, StageName, Step, steps
-from tasks.run import Run
-from tasks.store import Store
-from tasks.task import Cancelled, Place, RecordedTask
+from tasks.store.lock import claim
+from tasks.store.store import Store
+from tasks.task import Cancelled, FailureLocation, RecordedTask
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ class StageTask(RecordedTask):
 
     abstract = True
 
-    def place(self, run: str, plan: str, index: int, phase: Phase, dispatch: int) -> Place:
+    def place(self, run: str, plan: str, index: int, phase: Phase, dispatch: int) -> FailureLocation:
         found_by = {"stage": self.name.split(".")[-1], "phase": phase, "dispatch": dispatch}
-        return Place(run, plan, str(index), found_by)
+        return FailureLocation(run, plan, str(index), found_by)
 
 
 def run_stage(
@@ -92,11 +92,11 @@ def run_stage(
     field = Step(index, stage, phase).field
     with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
         try:
-            found = store.situation(run_id, plan_name, field)
+            found = store.stage_context(run_id, plan_name, field)
         except KeyError as error:
-            raise dropped(str(error.args[0])) from None  # the run was deleted; a failure would bring it back
+            raise discard(str(error.args[0])) from None  # the run was deleted; a failure would bring it back
         if not any(Step(index, stage, phase) in steps(member) for member in found.plan.members):
-            raise dropped(f"plan {plan_name} of {run_id} has no stage {field}")
+            raise discard(f"plan {plan_name} of {run_id} has no stage {field}")
         if found.done:
             return
         if found.cancelled:

@@ -12,12 +12,12 @@ from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
-from tasks.keys import CANCELLED
 from tasks.secret import hidden
-from tasks.store import Store
+from tasks.store.keys import CANCELLED
+from tasks.store.store import Store
 
 
-class Poison(Exception):
+class PoisonMessage(Exception):
     """The worker died each time that it was at this task, as far as anybody can tell of the task's doing."""
 
 
@@ -26,7 +26,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
 
     Celery counts the deaths of a pool's process.  When the whole worker dies its messages come back by themselves, and
     nobody would count: so a task that comes back is counted when it begins, and taken off when a worker that leaves in
-    order gives it back (`workers/lease.py`).
+    order gives it back (`workers/celery_ext/lease.py`).
     """
 
     abstract = True
@@ -39,7 +39,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
             return
         deaths = context.store().count_failure(str(args[0]), task_id, 1)
         if deaths > self.max_retries:
-            raise Poison(f"{deaths} times the worker died or was lost while it was at this")
+            raise PoisonMessage(f"{deaths} times the worker died or was lost while it was at this")
 
 
 class Cancelled(Ignore):
@@ -53,7 +53,7 @@ def go_on(store: Store, run_id: str) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class FailureLocation:
     """Where the failure of a task belongs: in which record of which run, under what name, and how it is found there."""
 
     run: str
@@ -68,7 +68,7 @@ class RecordedTask(FarmTask):
     abstract = True
     ignore_result = True  # one message less to send, and no result to clear away
 
-    def place(self, *message: Any) -> Place:
+    def place(self, *message: Any) -> FailureLocation:
         """Where the failure of the task with these arguments belongs."""
         raise NotImplementedError  # abstract: StageTask and JobTask say it
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 
-def lacking(template: str, names: Iterable[str]) -> list[str]:
+def missing_placeholders(template: str, names: Iterable[str]) -> list[str]:
     """The places, as `{name}`, that the template should have and has not."""
     return [place for name in names if (place := f"{{{name}}}") not in template]
 
@@ -19,7 +19,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
     Raises: KeyError when `values` has a name for which the template has no place.
     """
-    if missing := lacking(template, values):
+    if missing := missing_placeholders(template, values):
         raise KeyError(f"the template has no place for {', '.join(missing)}")
     places = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
     return places.sub(lambda found: values[found[0][1:-1]], template)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 from workers.embedded.valkey import READY_S, redis_url, remove_socket, socket_path, valkey_process
 
 

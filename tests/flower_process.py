@@ -17,9 +17,9 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run, write_config
 from tasks.plan import Member, Plan
-from tasks.store import Store
+from tasks.store.store import Store
 from workers.app import create_app
-from workers.process import ChildProcess, Command
+from workers.processes.process import ChildProcess, Command
 from workers.queues import worker_command
 
 ROOT = Path(__file__).parents[1]

@@ -9,11 +9,11 @@ from farm_bench import until
 from simulated_signals import told
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch.producer import make_sender
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Member, Merge, Outcome, Plan
-from tasks.redis_url import queues_url, store_url
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.store import Store, connect
+from tasks.store.client import queues_url, store_url
+from tasks.store.store import Store, connect
 
 RUN = Run(
     "simulated", 1,

@@ -17,8 +17,8 @@ from celery import shared_task
 from simulated_signals import told
 
 from tasks import context
+from tasks.models import Answer, Score, Verdict
 from tasks.plan import QUEUE_OF, Phase, StageName
-from tasks.records import Answer, Score, Verdict
 from tasks.stage import Stage, StageTask, run_stage
 
 PAUSE_S = 0.02

@@ -1,4 +1,4 @@
-"""One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--card N] [--log-level LEVEL]`.
+"""One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--gpu N] [--log-level LEVEL]`.
 
 It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to: Python
 would still wait for threads whose tasks were given back, or are over their time limit.
@@ -11,17 +11,17 @@ import logging
 import os
 import sys
 
-from workers.cards import CARD_VARIABLE
-from workers.naming import free_name
+from workers.health import free_name
 from workers.queues import QUEUES, celery_arguments, worker_environment
+from workers.sglang.gpus import GPU_VARIABLE
 
 
 def main() -> None:
     arguments = parse(sys.argv[1:])
     # Celery reads some of this when it is imported, so the imports come after it.
     os.environ.update(worker_environment(arguments.queue))
-    if arguments.card is not None:
-        os.environ[CARD_VARIABLE] = arguments.card
+    if arguments.gpu is not None:
+        os.environ[GPU_VARIABLE] = arguments.gpu
     try:
         from tasks import logs
         from workers.app import app
@@ -30,7 +30,7 @@ def main() -> None:
     except ValueError as error:  # of an address, a secret or a format that is of no use
         sys.exit(f"workers: {error}")
 
-    from workers.logs import connect
+    from workers.celery_ext.logs import connect
 
     # Until Celery has logs of its own: it warns of the superuser, for one.
     logs.always(worker=arguments.name)
@@ -54,8 +54,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
     parser.add_argument(
-        "--card",
-        help=f"of a gpu worker: the number of its card, or shared (default: {CARD_VARIABLE}, or the first free one)",
+        "--gpu",
+        help=f"of a gpu worker: the number of its GPU, or shared (default: {GPU_VARIABLE}, or the first free one)",
     )
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args(argv)

@@ -3,7 +3,7 @@
 The settings below are there so that a death loses nothing: of a pool child, of a worker, of the broker.  The broker
 is a Redis, whose acknowledgements Celery emulates: a message taken and not acknowledged for `visibility_timeout`
 seconds is given to somebody else.  The timeout is short, so that a dead worker's tasks are soon back, and the lease
-(`workers/lease.py`) keeps the tasks of a living worker from being given away.
+(`workers/celery_ext/lease.py`) keeps the tasks of a living worker from being given away.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 import kombu
 from celery import Celery
 
-from tasks.redis_url import backend_url, broker_url, redis_url_of
+from tasks.store.client import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
-from workers import deadline, queues, transport
-from workers.gate import Gate
-from workers.lease import Lease
-from workers.messages import ReadableMessages
-from workers.report import ReportStep
+from workers import queues
+from workers.celery_ext import threads, transport
+from workers.celery_ext.admission import AdmissionControl
+from workers.celery_ext.heartbeat import ReportStep
+from workers.celery_ext.lease import Lease
+from workers.celery_ext.messages import ReadableMessages
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -41,10 +42,10 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     )
     app.conf.update(messages() | deaths(visibility_s) | results(url) | watching())
     app.conf.include = queues.modules_to_import(environment)
-    deadline.install()
-    app.steps["consumer"].update((Lease, Gate, ReportStep))
+    threads.install()
+    app.steps["consumer"].update((Lease, AdmissionControl, ReportStep))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
-        from workers.target_host import TargetHostStep
+        from workers.sglang.host import TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
     return app
@@ -54,7 +55,7 @@ def messages() -> dict[str, Any]:
     """What a message may be and where it goes."""
     return {
         "accept_content": ["json"],
-        "worker_consumer": "workers.consumer:Consumer",
+        "worker_consumer": "workers.celery_ext.consumer:Consumer",
         "task_serializer": "json",
         "result_serializer": "json",
         "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in queues.QUEUES],

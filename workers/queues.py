@@ -27,7 +27,9 @@ class Queue:
 
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 QUEUES: dict[QueueName, Queue] = {
-    "gpu": Queue("gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.generate", "tasks.gpu.sample"), "threads"),
+    "gpu": Queue(
+        "gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.processor", "tasks.gpu.sample"), "threads"
+    ),
     "openai": Queue(
         "openai",
         (
@@ -35,14 +37,14 @@ QUEUES: dict[QueueName, Queue] = {
             "tasks.openai.judge",
             "tasks.openai.reflect",
             "tasks.openai.compress",
-            "tasks.openai.verdict",
+            "tasks.openai.judge",
             "tasks.openai.describe",
         ),
         "threads",
     ),
     "cpu": Queue(
         "cpu",
-        ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.gather", "tasks.cpu.frequencies", "tasks.cpu.tokenize"),
+        ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.notify", "tasks.cpu.frequencies", "tasks.cpu.tokenize"),
         "prefork",
     ),
 }
@@ -90,7 +92,7 @@ def worker_environment(queue: QueueName) -> dict[str, str]:
     """What a worker sets in its own environment before it imports anything of Celery."""
     return {
         QUEUE_VARIABLE: queue,
-        "CELERY_CUSTOM_WORKER_POOL": "workers.threads:ThreadPool",
+        "CELERY_CUSTOM_WORKER_POOL": "workers.celery_ext.threads:ThreadPool",
         "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM: finish what ends within the soft limit and give the rest back
         "TOKENIZERS_PARALLELISM": "false",
         **{name: os.environ.get(name, value) for name, value in WAITING.items()},

@@ -1,4 +1,4 @@
-"""The card's use over time, one panel a run: requests in flight, and whose turn it was to be answered."""
+"""The GPU's use over time, one panel a run: requests in flight, and whose turn it was to be answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-INK, IDLE, CARD = "#1f5fa8", "#d9534f", "#888888"
+INK, IDLE, GPU = "#1f5fa8", "#d9534f", "#888888"
 
 
 def draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -46,10 +46,10 @@ def _panel(axis: Any, run: Mapping[str, Any]) -> None:
     axis.set_ylim(0, top * 1.05)
     axis.set_ylabel("requests")
     if any(s["utilization"] is not None for s in shown):
-        card = axis.twinx()
-        card.plot(at, [s["utilization"] for s in shown], color=CARD, linewidth=0.8, label="card busy, %")
-        card.set_ylim(0, 105)
-        card.set_ylabel("card busy, %")
+        gpu = axis.twinx()
+        gpu.plot(at, [s["utilization"] for s in shown], color=GPU, linewidth=0.8, label="GPU busy, %")
+        gpu.set_ylim(0, 105)
+        gpu.set_ylabel("GPU busy, %")
     slots = run["slots"]
     axis.set_title(
         f"{slots} individual{'s' if slots > 1 else ''} in flight: "

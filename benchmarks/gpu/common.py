@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: their options, a run in a real store, and what was measured on which card.
+"""What the GPU benchmarks share: their options, a run in a real store, and what was measured on which GPU.
 
 `--engine embedded --model embedded` runs any of them against the embedded server on a CPU: the same path, but for the
 server.
@@ -25,14 +25,12 @@ from benchmarks import figures
 from tasks.context import content_hash
 from tasks.dataset import load_examples
 from tasks.gpu import labels
-from tasks.gpu.clustering.arithmetic import number_tokens
-from tasks.gpu.clustering.ends import end_tokens
-from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Member, Plan
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.store import Store, connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.store import Store, connect
 from workers.embedded import models, valkey
 
 CLUSTERS = 12
@@ -157,8 +155,8 @@ def server_version(http: httpx.Client) -> str:
     return str(http.get("/server_info").json().get("version", "embedded"))
 
 
-def cards() -> list[str]:
-    """Name and driver of each card; none where there is no nvidia-smi."""
+def gpus() -> list[str]:
+    """Name and driver of each GPU; none where there is no nvidia-smi."""
     try:
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().splitlines()
@@ -167,12 +165,12 @@ def cards() -> list[str]:
 
 
 def write(name: str, options: argparse.Namespace, version: str, **found: Any) -> None:
-    """benchmarks/results/gpu_<name>.json: the figures, the versions, the card and the command."""
+    """benchmarks/results/gpu_<name>.json: the figures, the versions, the GPU and the command."""
     figures.write(
         f"gpu_{name}",
         {
             "command": " ".join(["python", *sys.argv]),
-            "cards": cards(),
+            "gpus": gpus(),
             "engine": options.engine,
             "sglang": version,
             "arguments": server_arguments(options),

@@ -11,10 +11,10 @@ from typing import Any
 from tasks.context import content_hash
 from tasks.gpu.answer import questions, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.keys import PREFIX
 from tasks.plan import Plan, steps
 from tasks.stage import Stage
-from tasks.store import Store
+from tasks.store.keys import PREFIX
+from tasks.store.store import Store
 
 PROCESSES = 4
 START_S = 120.0

@@ -1,4 +1,4 @@
-"""A whole `orchestrator evolve` on one card, with 1, 4 and 8 individuals in flight: is the card ever left waiting?
+"""A whole `orchestrator evolve` on one GPU, with 1, 4 and 8 individuals in flight: is the GPU ever left waiting?
 
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
 server answers for all of them.  While a run goes on, the server is asked what it has in flight, and the store whose
@@ -27,12 +27,12 @@ import httpx
 
 from benchmarks.gpu import common, direct
 from benchmarks.gpu.watching import Sample, Watching
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
-from workers.cards import CARD_VARIABLE, SHARED
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
-from workers.target_host import LocalTargetHost
+from workers.sglang.gpus import GPU_VARIABLE, SHARED
+from workers.sglang.host import LocalTargetHost
 
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ CONFIG = HERE.parent.parent / "configs" / "gpu.config"
 KEEPING_PLANS = """
 import sys
 from orchestrator.cli import main
-from tasks.store import Store
+from tasks.store.store import Store
 Store.forget_plans = lambda *_: None
 sys.exit(main())
 """
@@ -76,8 +76,8 @@ def main() -> int:
         print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
         found: list[dict[str, Any]] = []
         key = host.api_key(target)
-        # The farm's workers are the server's clients and not its owners; they embed the vocabulary on its card.
-        os.environ |= {target.api_key_env: str(key), CARD_VARIABLE: SHARED}
+        # The farm's workers are the server's clients and not its owners; they embed the vocabulary on its GPU.
+        os.environ |= {target.api_key_env: str(key), GPU_VARIABLE: SHARED}
         with common.client(url, key) as http:
             for slots in options.slots:
                 found.append(one_run(options, url, key, http, slots))

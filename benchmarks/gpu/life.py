@@ -21,8 +21,8 @@ from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.plan import Plan
 from tasks.stage import run_stage
-from tasks.store import Store
-from workers.target_host import LocalTargetHost
+from tasks.store.store import Store
+from workers.sglang.host import LocalTargetHost
 
 WANTED = 40.0
 

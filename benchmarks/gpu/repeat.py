@@ -1,4 +1,4 @@
-"""How far a run repeats on a card: the same individual's answers in different company, token for token.
+"""How far a run repeats on a GPU: the same individual's answers in different company, token for token.
 
 Each server answers all questions for one individual three times: alone, and twice among others, each time in another
 order.  Once started as it comes and once with `--enable-deterministic-inference`, whose price is measured as well.
@@ -28,8 +28,8 @@ from tasks.context import content_hash
 from tasks.dataset import load_examples
 from tasks.gpu.answer import Questions, questions, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.run import Target
-from workers.target_host import LocalTargetHost
+from tasks.models import Target
+from workers.sglang.host import LocalTargetHost
 
 WAYS = {"as it comes": "", "deterministic": "--enable-deterministic-inference"}
 WATCHED = 0  # the individual whose answers are compared

@@ -1,8 +1,8 @@
-"""Several cards: one gpu worker a card on one Valkey, evaluations a minute against one worker alone.
+"""Several GPUs: one gpu worker a GPU on one Valkey, evaluations a minute against one worker alone.
 
 Real workers take real tasks from one queue and answer with servers of their own.  The same workers are measured alone
-and together, with an equal number of individuals a card, after each has started its server and seen the questions.
-`python benchmarks/gpu/scale.py --model FOLDER --data FILE --folder WORK --cards 4 [--population 32] [--slots 8]`
+and together, with an equal number of individuals a GPU, after each has started its server and seen the questions.
+`python benchmarks/gpu/scale.py --model FOLDER --data FILE --folder WORK --gpus 4 [--population 32] [--slots 8]`
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from celery import Celery
 
 from benchmarks.gpu import common
 from tasks.plan import Plan
-from tasks.roster import Roster
-from tasks.store import Store
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store
 from workers.app import create_app
-from workers.cards import CARD_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE
-from workers.process import ChildProcess, Command
+from workers.health import worker_answers
+from workers.processes.process import ChildProcess, Command
 from workers.queues import worker_command, worker_environment
-from workers.worker_ping import worker_answers
+from workers.sglang.gpus import GPU_VARIABLE
 
 WANTED = 0.9
 STARTED_S = 60.0
@@ -33,9 +33,9 @@ POLL_S = 0.02
 
 
 def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
-    """A gpu worker that owns one card."""
+    """A gpu worker that owns one GPU."""
     name = f"gpu{number}"
-    environment = {**os.environ, **worker_environment("gpu"), FARM_VARIABLE: str(folder), CARD_VARIABLE: str(number)}
+    environment = {**os.environ, **worker_environment("gpu"), FARM_VARIABLE: str(folder), GPU_VARIABLE: str(number)}
     command = Command(name, tuple(worker_command("gpu", name, slots)), folder / "logs" / f"{name}.log", environment)
     process = ChildProcess(command)
     process.start()
@@ -69,8 +69,8 @@ def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) ->
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     common.add_options(parser)
-    parser.add_argument("--cards", type=int, required=True)
-    parser.add_argument("--population", type=int, default=32, help="individuals a card")
+    parser.add_argument("--gpus", type=int, required=True)
+    parser.add_argument("--population", type=int, default=32, help="individuals a GPU")
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--concurrency", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=2)
@@ -87,7 +87,7 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
     workers: list[ChildProcess] = []
     found: dict[int, list[tuple[float, int]]] = {}
     try:
-        for number in sorted({1, options.cards}):
+        for number in sorted({1, options.gpus}):
             while len(workers) < number:
                 workers.append(worker(options.folder, url, len(workers), options.slots))
             # So many at once that no worker can take them all before the others have come for theirs.
@@ -111,7 +111,7 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
 
 def told_version(store: Store) -> str:
     """The version of the servers, as their workers report it."""
-    found = [worker["target"] for worker in Roster(store.redis).workers() if worker.get("target")]
+    found = [worker["target"] for worker in WorkerRegistry(store.redis).workers() if worker.get("target")]
     return ", ".join(sorted({target["version"] or target["engine"] for target in found if "version" in target}))
 
 
@@ -123,11 +123,11 @@ def report(options: argparse.Namespace, version: str, found: dict[int, list[tupl
         tokens[number] = sum(count for _, count in rounds) / total
     linear = {number: rate[number] / (number * rate[1]) for number in rate}
     rows = [[str(n), f"{rate[n]:.1f}", f"{tokens[n]:.0f}", f"{linear[n]:.3f}"] for n in rate]
-    print(common.table(["cards", "evaluations a minute", "tokens a second", "of linear"], rows))
-    print(f"wanted: at least {WANTED:g} of linear; {options.population} individuals a card, {options.slots} slots")
+    print(common.table(["gpus", "evaluations a minute", "tokens a second", "of linear"], rows))
+    print(f"wanted: at least {WANTED:g} of linear; {options.population} individuals a GPU, {options.slots} slots")
     common.write(
         "scale", options, version,
-        population_a_card=options.population, slots=options.slots, concurrency=options.concurrency,
+        population_a_gpu=options.population, slots=options.slots, concurrency=options.concurrency,
         rounds={str(n): rounds for n, rounds in found.items()}, evaluations_a_minute=rate, of_linear=linear,
         wanted=WANTED,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Clustering large vocabularies: seconds by stage, the most memory that the process took, and the most of the card's.
+"""Clustering large vocabularies: seconds by stage, the most memory that the process took, and the most of the GPU's.
 
 The vocabularies are made: the real tokens of the tokenizer at hand and then, for the rest, pairs of its words run
 together.  A pair is longer for the embedder than most real tokens are, so a real vocabulary of that size costs less.
@@ -26,9 +26,9 @@ from benchmarks.gpu import common
 from tasks.gpu.clustering import run_clustering
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.gpu.prompt import load_tokenizer
-from tasks.run import Clusters
-from workers.cards import Card, NoCard, cards_here
+from tasks.models import Clusters
 from workers.embedded import models
+from workers.sglang.gpus import Gpu, GpuUnavailable, gpus_here
 
 STAGES = ("start", "decode", "embed", "reduce", "cluster", "write")
 END = "<end>"
@@ -49,17 +49,17 @@ def make_tokenizer(size: int, words: list[str], folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def peak_of(card: Card | None) -> Iterator[list[int]]:
-    """The most bytes of the card's memory in use while the block runs, above what was in use before it."""
+def peak_of(gpu: Gpu | None) -> Iterator[list[int]]:
+    """The most bytes of the GPU's memory in use while the block runs, above what was in use before it."""
     peak = [0]
-    if card is None:
+    if gpu is None:
         yield peak
         return
-    before, ended = card.memory()[0], threading.Event()
+    before, ended = gpu.memory()[0], threading.Event()
 
     def watch() -> None:
         while not ended.wait(PERIOD_S):
-            peak[0] = max(peak[0], card.memory()[0] - before)
+            peak[0] = max(peak[0], gpu.memory()[0] - before)
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
@@ -82,14 +82,14 @@ def cluster(tokenizer: Path, options: argparse.Namespace) -> dict[str, float]:
 def measure(size: int, words: list[str], options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = make_tokenizer(size, words, Path(folder))
-        card = None
+        gpu = None
         if options.device == "cuda":
-            with contextlib.suppress(NoCard):
-                card = cards_here()[0]
-        with peak_of(card) as peak:
+            with contextlib.suppress(GpuUnavailable):
+                gpu = gpus_here()[0]
+        with peak_of(gpu) as peak:
             stages = cluster(tokenizer, options)
     resident = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return {**stages, "seconds": sum(stages.values()), "resident_bytes": resident, "card_bytes": peak[0]}
+    return {**stages, "seconds": sum(stages.values()), "resident_bytes": resident, "gpu_bytes": peak[0]}
 
 
 def main() -> int:
@@ -106,20 +106,20 @@ def main() -> int:
     for size in options.sizes:
         found[size] = measure(size, words, options)
         print(f"{size} tokens: {found[size]['seconds']:.1f} s", flush=True)
-    head = ["tokens", *STAGES, "all s", "process MB", "card MB"]
+    head = ["tokens", *STAGES, "all s", "process MB", "GPU MB"]
     rows = [
         [
             str(size),
             *(f"{f[stage]:.1f}" for stage in STAGES),
             f"{f['seconds']:.1f}",
             f"{f['resident_bytes'] / 1e6:.0f}",
-            f"{f['card_bytes'] / 1e6:.0f}",
+            f"{f['gpu_bytes'] / 1e6:.0f}",
         ]
         for size, f in found.items()
     ]
     print(figures.table(head, rows))
     command = " ".join(["python", *sys.argv])
-    device = {"device": options.device, "cards": common.cards(), "batch_size": options.batch_size}
+    device = {"device": options.device, "gpus": common.gpus(), "batch_size": options.batch_size}
     figures.write("gpu_vocabulary", {"command": command, "words": len(words), **device, "sizes": found})
     return 0
 

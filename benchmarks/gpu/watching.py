@@ -1,4 +1,4 @@
-"""Watching a run from outside: what the server has in flight, whose turn it is, and how busy the card is."""
+"""Watching a run from outside: what the server has in flight, whose turn it is, and how busy the GPU is."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 import httpx
 import redis
 
-from tasks.keys import PREFIX
 from tasks.plan import Plan, steps
-from tasks.store import Store
+from tasks.store.keys import PREFIX
+from tasks.store.store import Store
 
 PERIOD_S = 0.1
-CARD_QUERY = "--query-gpu=utilization.gpu,memory.used"
-CARD_PERIOD_MS = 200
+GPU_QUERY = "--query-gpu=utilization.gpu,memory.used"
+GPU_PERIOD_MS = 200
 
 
 @dataclass(frozen=True)
 class Sample:
     """One moment. `at` in seconds of the monotonic clock; `pending` counts individuals whose next stage is to answer;
-    `utilization` in percent and `memory` in MiB are the card's own, None where there is none."""
+    `utilization` in percent and `memory` in MiB are the GPU's own, None where there is none."""
 
     at: float
     in_flight: int
@@ -34,12 +34,12 @@ class Sample:
     memory: float | None
 
 
-class Card:
-    """What nvidia-smi says of the first card, read as it comes."""
+class Gpu:
+    """What nvidia-smi says of the first GPU, read as it comes."""
 
     def __init__(self) -> None:
         self.now: tuple[float | None, float | None] = (None, None)
-        command = ["nvidia-smi", "-i", "0", CARD_QUERY, "--format=csv,noheader,nounits", "-lms", str(CARD_PERIOD_MS)]
+        command = ["nvidia-smi", "-i", "0", GPU_QUERY, "--format=csv,noheader,nounits", "-lms", str(GPU_PERIOD_MS)]
         self._process: subprocess.Popen[str] | None = None
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -74,7 +74,7 @@ class Watching:
         self._thread = threading.Thread(target=self._watch, name="watching", daemon=True)
 
     def __enter__(self) -> Watching:
-        self._card = Card()
+        self._gpu = Gpu()
         self._thread.start()
         return self
 
@@ -83,14 +83,14 @@ class Watching:
     ) -> None:
         self._stopping.set()
         self._thread.join()
-        self._card.close()
+        self._gpu.close()
         self.tokens = int(self._store.usage(self._run).get("target", 0))
 
     def _watch(self) -> None:
         while not self._stopping.wait(PERIOD_S):
             with contextlib.suppress(httpx.HTTPError, redis.RedisError):
                 pending = self._pending()
-                self.samples.append(Sample(time.monotonic(), self._in_flight(), pending, *self._card.now))
+                self.samples.append(Sample(time.monotonic(), self._in_flight(), pending, *self._gpu.now))
 
     def _in_flight(self) -> int:
         """Requests that the server has, running or waiting inside it."""

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.output import OutputError, OutputFolder, read_own, run_id_of
+from orchestrator.output import OutputError, OutputFolder, read_json_or_error, run_id_of
 
 DESCRIPTION = "Read a finished run's answers side by side: before (the zero vector) and after (the best deltas)."
 
@@ -26,7 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: show(arguments))
+    return common.handle_errors(lambda: show(arguments))
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def show(arguments: argparse.Namespace) -> int:
     run_id_of(arguments.run)
     if not output.answers.exists():
         raise OutputError(f"{arguments.run} has no answers to compare yet; they are written when the run is finished")
-    values = read_own(output.answers, SHAPE)
+    values = read_json_or_error(output.answers, SHAPE)
     if arguments.json:
         print(json.dumps(values, indent=2, ensure_ascii=False))
         return common.DONE

@@ -28,18 +28,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: stop(arguments.run))
+    return common.handle_errors(lambda: stop(arguments.run))
 
 
 def stop(folder: Path) -> int:
+    from orchestrator.farm.connection import FarmUnavailable, reach_farm_of
     from orchestrator.output import OutputFolder, run_id_of
-    from orchestrator.runs.cancelling import REASON, cancel
-    from orchestrator.runs.farm import FarmUnavailable
-    from orchestrator.runs.parking import Parking, read_parking, write_parking
-    from orchestrator.runs.reaching import reach_farm_of
-    from orchestrator.runs.standing import is_held, standing_of
+    from orchestrator.runs.lifecycle import REASON, cancel
+    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, standing_of, write_parked_state
 
-    run_id, output, was_held = run_id_of(folder), OutputFolder(folder), is_held(folder)
+    run_id, output, was_held = run_id_of(folder), OutputFolder(folder), is_locked(folder)
     try:
         with reach_farm_of(folder) as farm:
             done = cancel(farm, folder, run_id, time.sleep)
@@ -50,8 +48,8 @@ def stop(folder: Path) -> int:
     if done.held or done.at_work:
         more = [f"  {said}" for said in done.at_work]
         return common.fail(common.BROKEN, f"{folder} is cancelled, but not everybody has stopped yet:", *more)
-    if standing_of(folder).state == "stopped" and read_parking(output) is None:
-        write_parking(output, Parking(REASON, ()))
+    if standing_of(folder).state == "stopped" and read_parked_state(output) is None:
+        write_parked_state(output, ParkedState(REASON, ()))
     print(
         f"cancelled {folder}: {done.dropped} message{'' if done.dropped == 1 else 's'} dropped, nobody is at work on it"
     )

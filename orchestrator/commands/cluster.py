@@ -36,13 +36,13 @@ def make_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.discovered is not None:
         arguments.overrides.append(f"CLUSTERS_FROM={arguments.discovered}")
-    return common.guarded(lambda: cluster(common.read_settings(arguments), as_json=arguments.json))
+    return common.handle_errors(lambda: cluster(common.read_settings(arguments), as_json=arguments.json))
 
 
 def cluster(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.dispatch.evaluator import Parked
     from orchestrator.report.view import open_view
-    from orchestrator.runs.clustering import cluster_only
+    from orchestrator.runs.setup import cluster_only
 
     raise_on_sigterm()
     view = open_view(sys.stderr)

@@ -10,11 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from orchestrator.collect.build import FarmOptions
+from orchestrator.collect.settings import EMBEDDED, CollectSettings
 from orchestrator.commands import common
-from orchestrator.output import OutputFolder, Unwritable
-from orchestrator.phase0.making import FarmOptions
-from orchestrator.phase0.rules import EMBEDDED
-from orchestrator.phase0.settings import CollectSettings
+from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.settings import SettingsError
 from orchestrator.signals import Terminated, raise_on_sigterm
 from tasks import logs
@@ -54,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.phase0.reading import read_settings
+        from orchestrator.collect.load import read_settings
 
         settings = read_settings(arguments.config)
         options = FarmOptions(arguments.farm, arguments.redis_url, arguments.farm_dir,
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_surroundings(settings, options)
         return collect(settings, options, resume=arguments.resume)
 
-    return common.guarded(work)
+    return common.handle_errors(work)
 
 
 def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
@@ -98,11 +97,11 @@ def check_output_path(path: Path) -> None:
 
 def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) -> int:
     """Collect, and return the exit status.  Raises: SettingsError, OutputError, FarmUnavailable."""
-    from orchestrator.phase0 import session
-    from orchestrator.phase0.document import DocumentError
-    from orchestrator.phase0.requests import CollectionFailed
+    from orchestrator.collect import runner
+    from orchestrator.collect.document import DocumentError
+    from orchestrator.dispatch.scheduler import CollectionFailed
 
-    parts = session.choose_split(settings)
+    parts = runner.choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
     output.open()
     check_output_path(Path(settings.phase0.output_path))
@@ -110,10 +109,10 @@ def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) ->
     raise_on_sigterm()
     go_on = "go on with the same command and --resume"
     try:
-        path = session.collect(settings, options, parts, resume=resume)
+        path = runner.collect(settings, options, parts, resume=resume)
     except CollectionFailed as failed:
         return common.fail(common.BROKEN, str(failed), go_on)
-    except Unwritable as error:
+    except OutputNotWritable as error:
         return common.fail(common.BROKEN, str(error), f"make room, then {go_on}")
     except DocumentError as error:
         return common.fail(common.BROKEN, f"the output is not what its schema says: {error}")

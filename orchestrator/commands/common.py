@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.words import Parser, safe
+from orchestrator.terminal_text import Parser, safe
 from tasks.secret import SecretError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -63,9 +63,9 @@ def fail(status: int, *lines: str) -> int:
     return status
 
 
-def guarded(work: Callable[[], int]) -> int:
+def handle_errors(work: Callable[[], int]) -> int:
     """Do `work`; an error that a user can mend is told in one line each, and never as a traceback."""
-    from orchestrator.runs.farm import FarmUnavailable
+    from orchestrator.farm.connection import FarmUnavailable
 
     try:
         return work()

@@ -15,11 +15,11 @@ from orchestrator.commands import common
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
-    from orchestrator.doctor.finding import Finding
+    from orchestrator.farm.checks import Finding
 
 DESCRIPTION = """\
 Check everything that a run needs, a line each: the settings, the broker (does it answer, does it keep its data), the
-workers of each queue and what is paused, that all have the same code, the target servers and cards, the key of the
+workers of each queue and what is paused, that all have the same code, the target servers and GPUs, the key of the
 openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
 
 Exit status 0 when all is well, 1 when something is not; the line below it says how to mend it."""
@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: examine(arguments))
+    return common.handle_errors(lambda: examine(arguments))
 
 
 def examine(arguments: argparse.Namespace) -> int:
@@ -51,14 +51,14 @@ def examine(arguments: argparse.Namespace) -> int:
     widest = max(len(finding.check) for finding in found)
     for finding in found:
         print(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.said}")
-        if finding.mend:
-            print(f"       {' ' * widest}  mend: {finding.mend}")
+        if finding.hint:
+            print(f"       {' ' * widest}  hint: {finding.hint}")
     return status
 
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """Everything, as far as one can get: without settings there is no farm to look for, without a broker no workers."""
-    from orchestrator.doctor.finding import disk, well, wrong
+    from orchestrator.farm.checks import disk, well, wrong
 
     settings: Settings | None = None
     if config is not None:
@@ -76,21 +76,19 @@ def findings(config: Path | None) -> Iterator[Finding]:
             "output folder", f"{there} cannot be written", "give another CONFIG_OUTPUT_DIR, or the right to write"
         )
     if settings is not None and (settings.device, settings.farm) == ("cuda", "embedded"):
-        from orchestrator.doctor.cards import check_cards_here
+        from orchestrator.farm.checks import check_gpus_here
 
-        yield check_cards_here()
+        yield check_gpus_here()
     yield from _farm(config, settings)
 
 
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     import redis
 
-    from orchestrator.doctor.broker import check_broker, check_clock, own_offset
-    from orchestrator.doctor.finding import wrong
-    from orchestrator.doctor.workers import check_all
-    from orchestrator.runs import workers
-    from orchestrator.runs.farm import FarmUnavailable
-    from orchestrator.runs.reaching import named_address, reach
+    from orchestrator.farm import workers
+    from orchestrator.farm.checks import check_broker, check_clock, own_offset, wrong
+    from orchestrator.farm.connection import FarmUnavailable, named_address, reach
+    from orchestrator.farm.worker_checks import check_all
 
     try:
         address = named_address(config)
@@ -99,5 +97,5 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
             yield check_clock("here", own_offset(farm.store.redis))
             yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
     except (FarmUnavailable, redis.RedisError) as error:
-        mend = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
-        yield wrong("broker", str(error), mend)
+        hint = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
+        yield wrong("broker", str(error), hint)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
-from orchestrator.output import OutputFolder, Unwritable
+from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.settings import Settings, SettingsError
 from orchestrator.signals import Terminated, raise_on_sigterm
 from tasks import logs
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
         return evolve(common.read_settings(arguments), fresh=arguments.fresh, plain=arguments.plain)
 
-    return common.guarded(work)
+    return common.handle_errors(work)
 
 
 def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = ()) -> int:
@@ -55,20 +55,20 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
     """
     # Here, since these need Celery and DEAP: the checks above answer at once.
     from orchestrator.dispatch.evaluator import Parked
+    from orchestrator.farm.connection import open_farm
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
-    from orchestrator.runs.farm import open_farm
-    from orchestrator.runs.parking import Parking, clear_parking, write_parking
-    from orchestrator.runs.prepare import choose_examples
-    from orchestrator.runs.session import Session, check_resumable
+    from orchestrator.runs.runner import Session, check_resumable
+    from orchestrator.runs.setup import choose_examples
+    from orchestrator.runs.status import ParkedState, clear_parked_state, write_parked_state
 
     examples = choose_examples(settings)
     output = OutputFolder(settings.output_dir)
-    if fresh and (aside := output.set_aside()):
+    if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}")
     check_resumable(output, settings)
     output.open()
-    clear_parking(output)
+    clear_parked_state(output)
     _log_to(output.log, settings.log_level)
     raise_on_sigterm()
     view = open_view(sys.stdout, force="plain" if plain else None)
@@ -85,9 +85,9 @@ def evolve(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] 
         return common.fail(common.TERMINATED, f"terminated; the same command goes on, or: {go_on}")
     except Parked as parked:
         view.close()
-        write_parking(output, Parking(parked.reason, parked.failures))
+        write_parked_state(output, ParkedState(parked.reason, parked.failures))
         return common.fail(common.PARKED, *parked_lines(parked, go_on, settings.budget_usd))
-    except Unwritable as error:
+    except OutputNotWritable as error:
         view.close()
         # Nothing can be said in the folder itself: that the run stands still is all that is there to be seen.
         return common.fail(common.PARKED, f"parked: {error}", f"make room, then go on with: {go_on}")
@@ -102,7 +102,7 @@ def parked_lines(parked: Parked, go_on: str, budget_usd: float) -> list[str]:
     """Why a run is parked, each error once, and how to go on with it."""
     first = parked.failures[0].error if parked.failures else ""
     more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:] if f.error != first]
-    if not parked.lacks_money:
+    if not parked.budget_exhausted:
         return [f"parked: {parked.reason}", *more, f"go on with: {go_on}"]
     reason = first.partition(": ")[2] or parked.reason
     return [f"parked: {reason}", f"raise the budget to go on: {go_on} --set BUDGET_USD={2 * budget_usd:g}"]

@@ -37,13 +37,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: show(arguments))
+    return common.handle_errors(lambda: show(arguments))
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from orchestrator.report.text import clip, neutral
-    from orchestrator.runs.failing import failed_of
-    from orchestrator.runs.standing import find_runs
+    from orchestrator.runs.status import failed_of, find_runs
+    from orchestrator.terminal_text import clip, neutral
 
     folders = [arguments.run] if arguments.run else find_runs(Path("outputs"))
     found = {folder: failed_of(folder) for folder in folders}

@@ -25,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: act(arguments))
+    return common.handle_errors(lambda: act(arguments))
 
 
 def act(arguments: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def act(arguments: argparse.Namespace) -> int:
 
 
 def up(settings: Settings) -> int:
-    from orchestrator.runs.farm import farm_spec
+    from orchestrator.farm.connection import farm_spec
     from workers.embedded import control
 
     farm = control.up(farm_spec(settings))

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from orchestrator.commands import common
-from tasks.redis_url import ENVIRONMENT_VARIABLE, redis_url_of, store_url
+from tasks.store.client import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 
 DESCRIPTION = """\
 Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks, which run, generation and child each task
@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.monitor.access import VARIABLE, NoAccess, credentials
+    from orchestrator.flower_ext.access import VARIABLE, NoAccess, credentials
 
     environment = dict(os.environ)
     try:
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         return common.fail(common.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
     others = {name: value for name, value in environment.items() if not name.startswith(VARIABLE)}
     try:
-        from orchestrator.monitor.server import Serving, serve
+        from orchestrator.flower_ext.server import Serving, serve
     except ModuleNotFoundError as error:
         return common.fail(common.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
     try:

@@ -20,8 +20,7 @@ from orchestrator.settings import judging_settings
 from orchestrator.signals import Terminated, raise_on_sigterm
 from tasks.dataset import DatasetError
 from tasks.judging.rows import Row, check_rows, read_rows
-from tasks.records import Verdict
-from tasks.run import Endpoint, Judge
+from tasks.models import Endpoint, Judge, Verdict
 
 DESCRIPTION = """\
 Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
@@ -52,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: judge(arguments))
+    return common.handle_errors(lambda: judge(arguments))
 
 
 def judge(arguments: argparse.Namespace) -> int:
@@ -84,30 +83,29 @@ class _Failed(Exception):
 
 
 def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
-    from orchestrator.runs.judging import judge_rows
+    from orchestrator.runs.judge_file import judge_rows
 
     return judge_rows(rows, settings, None)
 
 
 def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterator[Verdict | None]:
     # Here, because the SDK and what goes with it take a second to import.
-    from orchestrator.runs.endpoint import judge_asker, open_endpoint
-    from orchestrator.runs.judging import judge_rows
+    from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
     from tasks.judging.verdict import JudgeReplyError
-    from tasks.openai.answerer import listed
+    from tasks.openai.budget import LocalBudget
     from tasks.openai.errors import CallError
-    from tasks.openai.purse import LocalPurse
-    from workers.process import ProcessFailed
+    from tasks.openai.provider import listed
+    from workers.processes.process import ProcessFailed
 
-    answerers: set[str] = set()
+    providers: set[str] = set()
     try:
         with open_endpoint(endpoint, _say) as there:
-            purse = LocalPurse(there)
-            yield from judge_rows(rows, settings, judge_asker(there, settings, purse, answerers.add))
+            purse = LocalBudget(there)
+            yield from judge_rows(rows, settings, judge_asker(there, settings, purse, providers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
-    if answerers:
-        _say(f"judged by {listed(answerers)}")
+    if providers:
+        _say(f"judged by {listed(providers)}")
     used = purse.used
     _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars")
 
@@ -149,8 +147,8 @@ def _open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 def _write(verdicts: Iterator[Verdict | None], out: BinaryIO) -> str:
     """Write a line for each; returns how many there were of each kind."""
-    from orchestrator.runs.judging import verdict_row
-    from tasks.openai.quoting import one_line
+    from orchestrator.runs.judge_file import verdict_row
+    from tasks.openai.prompt_escaping import one_line
 
     said: Counter[str] = Counter()
     stages: Counter[int] = Counter()

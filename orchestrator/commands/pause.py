@@ -26,13 +26,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: tell(arguments, "pause"))
+    return common.handle_errors(lambda: tell(arguments, "pause"))
 
 
 def tell(arguments: argparse.Namespace, what: str) -> int:
     """Pause or resume, and say what each worker concerned says to it."""
-    from orchestrator.runs import workers
-    from orchestrator.runs.reaching import named_address, reach
+    from orchestrator.farm import workers
+    from orchestrator.farm.connection import named_address, reach
 
     with reach(named_address(arguments.config)) as farm:
         try:

@@ -24,4 +24,4 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: tell(arguments, "resume"))
+    return common.handle_errors(lambda: tell(arguments, "resume"))

@@ -40,19 +40,18 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: retry(arguments))
+    return common.handle_errors(lambda: retry(arguments))
 
 
 def retry(arguments: argparse.Namespace) -> int:
     from orchestrator.dispatch.failures import NoSuchTask, chosen
-    from orchestrator.runs.failing import failed_of
-    from orchestrator.runs.standing import is_held
+    from orchestrator.runs.status import failed_of, is_locked
 
     output = OutputFolder(arguments.run)
     run_id = run_id_of(arguments.run)
     settings = load_settings(output.config, [f"OUTPUT_DIR={arguments.run}", *arguments.overrides])
     try:
-        if is_held(arguments.run):
+        if is_locked(arguments.run):
             return retry_at_work(arguments, run_id)
         if arguments.tasks:
             chosen(failed_of(arguments.run), arguments.tasks)
@@ -63,8 +62,8 @@ def retry(arguments: argparse.Namespace) -> int:
 
 def retry_at_work(arguments: argparse.Namespace, run_id: str) -> int:
     """Send failed tasks again, for the process that is at the run to go on with.  Raises: NoSuchTask."""
-    from orchestrator.dispatch.retrying import retry_failed
-    from orchestrator.runs.reaching import reach_farm_of
+    from orchestrator.dispatch.failures import retry_failed
+    from orchestrator.farm.connection import reach_farm_of
 
     with reach_farm_of(arguments.run) as farm:
         sent = retry_failed(farm.app, farm.store, run_id, arguments.tasks)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.report.columns import columns
-from orchestrator.runs.standing import Standing, find_runs, standing_of
+from orchestrator.report.formatting import columns
+from orchestrator.runs.status import Standing, find_runs, standing_of
 
 DESCRIPTION = """\
 List the runs whose output folders lie under a folder, and where each of them stands.
@@ -35,20 +35,18 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: delete(arguments.delete) if arguments.delete else show(arguments))
+    return common.handle_errors(lambda: delete(arguments.delete) if arguments.delete else show(arguments))
 
 
 def delete(folder: Path) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
+    from orchestrator.farm.connection import open_farm, settings_of
     from orchestrator.output import run_id_of
-    from orchestrator.runs.cancelling import cancel
-    from orchestrator.runs.deleting import delete_run
-    from orchestrator.runs.farm import open_farm
-    from orchestrator.runs.reaching import settings_of
-    from orchestrator.runs.standing import is_held
+    from orchestrator.runs.lifecycle import cancel, delete_run
+    from orchestrator.runs.status import is_locked
 
     run_id, settings = run_id_of(folder), settings_of(folder)
-    if is_held(folder):
+    if is_locked(folder):
         return common.fail(common.WRONG, f"{folder} is at work; stop it first: orchestrator cancel {folder}")
     with open_farm(settings, lambda line: None) as farm:
         if busy := cancel(farm, folder, run_id, time.sleep).at_work:

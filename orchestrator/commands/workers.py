@@ -12,7 +12,7 @@ from orchestrator.commands import common
 
 DESCRIPTION = """\
 List the workers of the farm: queue, state, tasks in hand of how many at once, pid, host and code.  A gpu worker also
-says which card, model and server it has, how many requests are in flight and how many tokens a second it makes.
+says which GPU, model and server it has, how many requests are in flight and how many tokens a second it makes.
 
 The state is ready, paused (see `orchestrator pause`), refusing (it leaves work that it cannot do to others, and says
 why), or silent (it reported within the last seconds, but does not answer now)."""
@@ -34,12 +34,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.guarded(lambda: show(arguments))
+    return common.handle_errors(lambda: show(arguments))
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from orchestrator.runs import workers
-    from orchestrator.runs.reaching import named_address, reach
+    from orchestrator.farm import workers
+    from orchestrator.farm.connection import named_address, reach
 
     with reach(named_address(arguments.config)) as farm:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
@@ -55,8 +55,8 @@ def show(arguments: argparse.Namespace) -> int:
 
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """The table, with what more there is to say under each worker."""
-    from orchestrator.report.columns import columns
-    from orchestrator.runs.workers import at_work
+    from orchestrator.farm.workers import at_work
+    from orchestrator.report.formatting import columns
 
     head = ("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")
     table = columns([head, *(_row(report) for report in found)])
@@ -83,11 +83,11 @@ def _row(report: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """What a gpu worker says of its server and its card."""
+    """What a gpu worker says of its server and its GPU."""
     said = []
     if target.get("url"):
         said.append(f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
-    if card := target.get("card"):
-        said.append(f"card {card['index']} {card['name']}, {card['used'] / 1e9:.1f} of {card['total'] / 1e9:.1f} GB")
+    if gpu := target.get("gpu"):
+        said.append(f"GPU {gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB")
     said.append(f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens a second")
     return "; ".join(said)

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from celery import Celery, chain, chord
 from celery.canvas import Signature
 
-from orchestrator.dispatch.results import new_id
+from orchestrator.dispatch.producer import new_id
 from tasks.plan import QUEUE_OF, Member, Step, steps
 
 
@@ -32,7 +32,7 @@ def send(
         return app.signature(f"{queue}.{step.stage}", args=arguments, immutable=True, time_limit=limit_s)
 
     missing = [[step for step in steps(member) if step.field not in recorded] for member in members]
-    # The longest chain first: one that began last would go on alone, with all cards but one idle.
+    # The longest chain first: one that began last would go on alone, with all GPUs but one idle.
     missing.sort(key=len, reverse=True)
     chains = [chain(*map(signature, todo)) if len(todo) > 1 else signature(todo[0]) for todo in missing]
     body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)

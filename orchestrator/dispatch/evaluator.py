@@ -15,7 +15,7 @@ from orchestrator.dispatch.failures import Failed, failed_members
 from tasks import logs
 from tasks.openai.errors import BudgetSpent
 from tasks.plan import Member, Outcome, Plan, outcome
-from tasks.store import Store
+from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 0.25
@@ -34,7 +34,7 @@ class Parked(Exception):
         self.failures = failures
 
     @property
-    def lacks_money(self) -> bool:
+    def budget_exhausted(self) -> bool:
         """Whether it was the budget that stopped it: more of it, and nothing else, lets it go on."""
         return any(failure.error.startswith(f"{BudgetSpent.__name__}:") for failure in self.failures)
 
@@ -114,7 +114,7 @@ class FarmEvaluator:
             if all(f"{m.index}:failed" in known for m in open_members):
                 failed = failed_members(plan, known, dispatch, self.store.prompt_names(self.run_id))
                 parked = Parked(_reason(failed), tuple(failed))
-                if idle >= self.retry_wait_s or parked.lacks_money:  # only a new start has another budget
+                if idle >= self.retry_wait_s or parked.budget_exhausted:  # only a new start has another budget
                     raise parked
                 if not told:
                     self.say(f"{_reason(failed)}; waiting {self.retry_wait_s:.0f} s for a retry")

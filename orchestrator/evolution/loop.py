@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import Individual, invalidate, make_individual, set_score
+from orchestrator.evolution.lineage import Lineage
+from orchestrator.evolution.operators import RoundRobin, make_toolbox
+from orchestrator.evolution.params import Params
 from orchestrator.evolution.planning import plan_offspring, plan_population
-from orchestrator.evolution.round_robin import RoundRobin
 from orchestrator.evolution.state import Genome, State
-from orchestrator.evolution.toolbox import make_toolbox
-from orchestrator.evolution.tree import Tree
+from tasks.models import Score
 from tasks.plan import Outcome, Plan
-from tasks.records import Score
 
 Evaluate = Callable[[Plan], Sequence[Outcome]]
 
@@ -37,7 +36,7 @@ class Generation:
     state: State
 
 
-class BestEver:
+class HallOfFame:
     """The best individual of all that were evaluated; the first of equals stays."""
 
     def __init__(self, genome: Genome | None, fitness: float | None) -> None:
@@ -49,17 +48,17 @@ class BestEver:
             self.genome, self.fitness = Genome(tuple(deltas), scratchpad), score.fitness
 
 
-def evolve(state: State, genetics: Genetics, evaluate: Evaluate, tree: Tree) -> Iterator[Generation]:
+def evolve(state: State, params: Params, evaluate: Evaluate, tree: Lineage) -> Iterator[Generation]:
     """Run the generations that are left, one at a time; the caller saves each before it asks for the next.
 
     The population of `state` has no fitness, whether the run is new or resumed, and so is evaluated first
     (spec/README.md, ruling 7); after that, elites and offspring carry theirs along.
     """
-    rr_state = RoundRobin(genetics.cluster_ids, state.rr_idx)
-    toolbox = make_toolbox(genetics, rr_state)
-    best = BestEver(state.best, state.best_fitness)
+    rr_state = RoundRobin(params.cluster_ids, state.rr_idx)
+    toolbox = make_toolbox(params, rr_state)
+    best = HallOfFame(state.best, state.best_fitness)
     population = [make_individual(genome.deltas, genome.scratchpad) for genome in state.population]
-    for generation in range(state.generation, genetics.generations):
+    for generation in range(state.generation, params.generations):
         seconds: dict[str, float] = {}
         fresh = plan_population(generation, population)
         for outcome in _in_order(evaluate(fresh) if fresh.members else ()):
@@ -71,14 +70,14 @@ def evolve(state: State, genetics: Genetics, evaluate: Evaluate, tree: Tree) -> 
         elites = [toolbox.clone(elite) for elite in chosen]
         tree.add_population(generation, population, chosen)
 
-        plan, children = plan_offspring(generation, population, genetics, toolbox)
+        plan, children = plan_offspring(generation, population, params, toolbox)
         offspring: list[tuple[str, str | None, Score]] = []
         finals = []
         for outcome in _in_order(evaluate(plan)):
             child, member = children[outcome.index], plan.member(outcome.index)
             _complete(child, member.target, outcome, best)
             _add(seconds, outcome)
-            target = None if outcome.mut is None or member.target is None else genetics.cluster_ids[member.target]
+            target = None if outcome.mut is None or member.target is None else params.cluster_ids[member.target]
             offspring.append((plan.node(outcome.index, "pre"), None, outcome.pre))
             if outcome.mut is not None:
                 offspring.append((plan.node(outcome.index, "mut"), target, outcome.mut))
@@ -105,7 +104,7 @@ def evolve(state: State, genetics: Genetics, evaluate: Evaluate, tree: Tree) -> 
         )
 
 
-def _complete(child: Individual, target: int | None, outcome: Outcome, best: BestEver) -> None:
+def _complete(child: Individual, target: int | None, outcome: Outcome, best: HallOfFame) -> None:
     """Bring a child to where the farm took it: merged scratchpad, first score, mutation in place, second score."""
     child.scratchpad = outcome.scratchpad
     set_score(child, outcome.pre)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from deap import base
 
-from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import Individual, invalidate
-from orchestrator.evolution.toolbox import drawing_from
+from orchestrator.evolution.operators import use_rng
+from orchestrator.evolution.params import Params
 from tasks.plan import Member, Plan
 
 
@@ -37,19 +37,19 @@ def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
 
 
 def plan_offspring(
-    generation: int, population: Sequence[Individual], genetics: Genetics, toolbox: base.Toolbox
+    generation: int, population: Sequence[Individual], params: Params, toolbox: base.Toolbox
 ) -> tuple[Plan, list[Individual]]:
     """The offspring of an evaluated population: their plan, and the children that it will complete.
 
     Per child, in order: crossover or not, which parent is cloned when not, mutated or not, which cluster.
     """
-    rng = generator(genetics.seed, generation)
+    rng = generator(params.seed, generation)
     positions = {id(individual): index for index, individual in enumerate(population)}
-    with drawing_from(rng):
+    with use_rng(rng):
         parents = toolbox.select(list(population))
     children, members = [], []
     for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
-        if rng.random() < genetics.crossover_probability:
+        if rng.random() < params.crossover_probability:
             child = toolbox.mate(a, b)
             origin: tuple[int, ...] = (positions[id(a)], positions[id(b)])
         else:
@@ -58,7 +58,7 @@ def plan_offspring(
             child.merge = child.target = None
             invalidate(child)
             origin = (positions[id(parent)],)
-        if rng.random() < genetics.mutation_probability:
+        if rng.random() < params.mutation_probability:
             toolbox.mutate(child)
         children.append(child)
         members.append(

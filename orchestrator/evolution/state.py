@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
-from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
-from orchestrator.json_files import parse_json
-from tasks.shape import NUMBER, PERHAPS_NUMBER, Shape, misfit
+from orchestrator.evolution.params import Params
+from orchestrator.output import parse_json
+from tasks.message import NUMBER, PERHAPS_NUMBER, Shape, shape_error
 
 SHAPE: Mapping[str, Shape] = {
     "generation": int,
@@ -47,10 +47,10 @@ class State:
     rr_idx: int
 
 
-def initial_state(genetics: Genetics) -> State:
+def initial_state(params: Params) -> State:
     """The one initial individual, cloned `population_size` times, with empty scratchpads."""
-    genome = Genome(genetics.initial_deltas, "")
-    return State(0, (genome,) * genetics.population_size, None, None, 0)
+    genome = Genome(params.initial_deltas, "")
+    return State(0, (genome,) * params.population_size, None, None, 0)
 
 
 def state_to_json(state: State, cluster_ids: Sequence[str]) -> str:
@@ -67,41 +67,39 @@ def state_to_json(state: State, cluster_ids: Sequence[str]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def state_from_json(text: str, genetics: Genetics) -> State:
+def state_from_json(text: str, params: Params) -> State:
     """Raises: StateError when the text is no state, or one of another population or clustering."""
     try:
         values = parse_json(text, SHAPE)
-        population = tuple(_genome(g, genetics) for g in values["population"])
+        population = tuple(_genome(g, params) for g in values["population"])
         best = values["best_individual"]
         state = State(
             generation=values["generation"],
             population=population,
-            best=None if best is None else _genome(best, genetics),
+            best=None if best is None else _genome(best, params),
             best_fitness=None if values["best_fitness"] is None else float(values["best_fitness"]),
             rr_idx=values["rr_idx"],
         )
     except (ValueError, OverflowError) as error:
         raise StateError(f"it is not an evolution state ({error})") from None
-    if len(population) != genetics.population_size:
-        raise StateError(
-            f"it holds {len(population)} individuals, CONFIG_POPULATION_SIZE is {genetics.population_size}"
-        )
+    if len(population) != params.population_size:
+        raise StateError(f"it holds {len(population)} individuals, CONFIG_POPULATION_SIZE is {params.population_size}")
     if state.generation < 0 or not math.isfinite(state.best_fitness or 0):
         raise StateError(f"its generation is {state.generation} and its best fitness {state.best_fitness}")
-    if not 0 <= state.rr_idx < len(genetics.cluster_ids):
-        raise StateError(f"rr_idx {state.rr_idx} is no position among {len(genetics.cluster_ids)} clusters")
+    if not 0 <= state.rr_idx < len(params.cluster_ids):
+        raise StateError(f"rr_idx {state.rr_idx} is no position among {len(params.cluster_ids)} clusters")
     return state
 
 
-def _genome(values: Mapping[str, Any], genetics: Genetics) -> Genome:
-    if reason := misfit({"deltas": dict, "scratchpad": str}, values, "an individual"):
+def _genome(values: Mapping[str, Any], params: Params) -> Genome:
+    if reason := shape_error({"deltas": dict, "scratchpad": str}, values, "an individual"):
         raise ValueError(reason)
     deltas = values["deltas"]
-    if canonical_order(list(deltas)) != genetics.cluster_ids:
-        raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(genetics.cluster_ids)}")
-    if reason := misfit(dict.fromkeys(deltas, NUMBER), deltas, "deltas"):
+    if canonical_order(list(deltas)) != params.cluster_ids:
+        raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(params.cluster_ids)}")
+    if reason := shape_error(dict.fromkeys(deltas, NUMBER), deltas, "deltas"):
         raise ValueError(reason)
-    listed = tuple(float(deltas[cluster]) for cluster in genetics.cluster_ids)
+    listed = tuple(float(deltas[cluster]) for cluster in params.cluster_ids)
     if not all(map(math.isfinite, listed)):
         raise ValueError("a delta is not finite")
     return Genome(listed, str(values["scratchpad"]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Literal
 
-from orchestrator.report.comparison import Comparison, Graded
-from orchestrator.report.text import clip, neutral, pad, wrap
+from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.terminal_text import clip, neutral, pad, wrap
 
 Only = Literal["all", "changed", "lost", "gained"]
 NARROW = 72  # columns below which two texts are read more easily one under the other
@@ -32,20 +32,20 @@ def answers_table(comparison: Comparison, width: int, only: Only = "all") -> str
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _matches(before: Graded, after: Graded, only: Only) -> bool:
+def _matches(before: JudgedAnswer, after: JudgedAnswer, only: Only) -> bool:
     if only == "changed":
         return before.text != after.text
     right_before = only == "lost"
     return before.is_correct == right_before and after.is_correct != right_before
 
 
-def _outcome(before: Graded, after: Graded) -> str:
+def _outcome(before: JudgedAnswer, after: JudgedAnswer) -> str:
     if before.is_correct == after.is_correct:
         return "right both times" if after.is_correct else "wrong both times"
     return "GAINED" if after.is_correct else "LOST"
 
 
-def _example(number: int, count: int, before: Graded, after: Graded, width: int) -> list[str]:
+def _example(number: int, count: int, before: JudgedAnswer, after: JudgedAnswer, width: int) -> list[str]:
     title = clip(f"── {number} of {count} · {_outcome(before, after)} · {neutral(before.example)} ", width)
     lines = [_rule(title, width)]
     lines += _labelled("question", before.question, width) + _labelled("gold", before.gold, width)
@@ -68,7 +68,7 @@ def _labelled(label: str, text: str, width: int) -> list[str]:
     return [f"{label:<{LABEL}}{first}", *(" " * LABEL + line for line in rest)]
 
 
-def _answer(name: str, graded: Graded, width: int) -> list[str]:
+def _answer(name: str, graded: JudgedAnswer, width: int) -> list[str]:
     mark = "right" if graded.is_correct else "WRONG"
     lines = ["", *wrap(f"[{name}] {graded.tokens} tokens, {mark}", width)]
     lines += wrap(neutral(graded.text, keep_lines=True).strip("\n") or "(no text)", width)

@@ -6,20 +6,19 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.report.comparison import Comparison
-from orchestrator.report.figures import duration, score, spent
-from orchestrator.report.paired import Change, change, verdict
-from orchestrator.report.text import clip, neutral, pad
+from orchestrator.report.formatting import duration, score, spent
+from orchestrator.report.statistics import Change, Comparison, change, verdict
+from orchestrator.terminal_text import clip, neutral, pad
 
 BAR = 9  # cells on each side of zero
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
-class Effort:
+class ResourceUsage:
     """What a run took. Tokens: `target` were generated, `prompt`, `cached` and `completion` billed by the endpoint.
 
-    `unheard_usd` is the most that calls may have cost whose answers nobody heard.
+    `unconfirmed_usd` is the most that calls may have cost whose answers nobody heard.
     """
 
     seconds: float
@@ -31,7 +30,7 @@ class Effort:
     completion_tokens: int
     cost_usd: float
     budget_usd: float = 0.0
-    unheard_usd: float = 0.0
+    unconfirmed_usd: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class FinalReport:
     comparisons: tuple[Comparison, ...]
     reflector: str
     judge: str
-    effort: Effort
+    effort: ResourceUsage
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
 
@@ -129,7 +128,7 @@ def _effort(report: FinalReport) -> list[str]:
         ("judged", report.judge),
         ("evaluations", f"{effort.evaluations:,}, {effort.target_tokens:,} tokens generated"),
         ("calls", f"{effort.calls:,}, {prompt}, {effort.completion_tokens:,} out"),
-        ("cost", spent(effort.cost_usd, effort.budget_usd, effort.unheard_usd)),
+        ("cost", spent(effort.cost_usd, effort.budget_usd, effort.unconfirmed_usd)),
     ]
     return _pairs("What it took", tuple(rows))
 

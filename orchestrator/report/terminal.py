@@ -11,9 +11,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.figures import duration, score, spent
-from orchestrator.report.plain import PLANS, printable, progress_text
-from orchestrator.report.snapshot import MemberView, Phase, Snapshot, Stage, steps, steps_done
+from orchestrator.report.formatting import duration, score, spent
+from orchestrator.report.view import (
+    PLANS,
+    MemberView,
+    Phase,
+    Snapshot,
+    Stage,
+    printable,
+    progress_text,
+    steps,
+    steps_done,
+)
 
 NARROW = 76  # columns below which the stages have no room
 WIDE = 110  # columns from which the stages have room for their names

@@ -1,18 +1,28 @@
-"""After the last generation: the best individual beside the zero vector, on the same questions."""
+"""After the last generation: the best individual beside the zero vector, on the same questions.
+
+The closing report: put together from what the run left behind.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.evolution.state import Genome
-from orchestrator.report.comparison import Comparison, Graded
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.output import OutputFolder
+from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.report.summary import FinalReport, ResourceUsage
+from orchestrator.runs.artifacts import Recorder
+from orchestrator.settings import Settings
+from tasks.message import PERHAPS_NUMBER, Shape
+from tasks.models import Example
+from tasks.openai.provider import listed
 from tasks.plan import Member, Outcome, Plan, Step
-from tasks.records import Example
-from tasks.shape import PERHAPS_NUMBER, Shape
-from tasks.store import Store
+from tasks.store.store import Store
 
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
 
@@ -52,9 +62,9 @@ def to_json(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
 def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Comparison, ...]:
     """The inverse of `to_json`, for values of its shape."""
 
-    def side(graded: Sequence[Mapping[str, Any]]) -> tuple[Graded, ...]:
-        names = [field.name for field in dataclasses.fields(Graded)]
-        return tuple(Graded(**{name: values[name] for name in names}) for values in graded)
+    def side(graded: Sequence[Mapping[str, Any]]) -> tuple[JudgedAnswer, ...]:
+        names = [field.name for field in dataclasses.fields(JudgedAnswer)]
+        return tuple(JudgedAnswer(**{name: values[name] for name in names}) for values in graded)
 
     return tuple(
         Comparison(v["name"], side(v["before"]), side(v["after"]), v["fitness_before"], v["fitness_after"])
@@ -76,14 +86,16 @@ def _comparison(
     )
 
 
-def _graded(store: Store, run_id: str, plan: Plan, member: Member, examples: Sequence[Example]) -> tuple[Graded, ...]:
+def _graded(
+    store: Store, run_id: str, plan: Plan, member: Member, examples: Sequence[Example]
+) -> tuple[JudgedAnswer, ...]:
     """A member's answers with their verdicts, as the record and the shared results have them."""
     answers = (store.stage(run_id, plan.name, Step(member.index, "answer", "pre").field) or {})["answers"]
     verdicts = (store.stage(run_id, plan.name, Step(member.index, "judge", "pre").field) or {})["verdicts"]
     texts = store.shared(run_id, [a["key"] for a in answers])
     reasons = store.shared(run_id, [v["key"] for v in verdicts])
     return tuple(
-        Graded(
+        JudgedAnswer(
             example=example.id,
             tokens=answer["tokens"],
             is_correct=verdict["is_correct"],
@@ -94,3 +106,63 @@ def _graded(store: Store, run_id: str, plan: Plan, member: Member, examples: Seq
         )
         for example, answer, verdict in zip(examples, answers, verdicts, strict=True)
     )
+
+
+FILES = (
+    ("the processor", "processor_best.py"),
+    ("the deltas", "deltas_best.json"),
+    ("fitness", "fitness.png"),
+    ("lengths", "evolution_lengths.png"),
+    ("tree", "evolution_tree.png"),
+    ("prompts", "reflector_prompts"),
+)
+
+
+def build_report(
+    settings: Settings,
+    output: OutputFolder,
+    farm: FarmConnection,
+    run_id: str,
+    deltas: Mapping[str, float],
+    recorder: Recorder,
+    comparisons: Sequence[Comparison],
+) -> FinalReport:
+    usage = farm.store.usage(run_id)
+    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.descriptions(run_id)}
+    return FinalReport(
+        run=run_id,
+        generations=len(recorder.history),
+        best_node=best_node(recorder),
+        deltas=deltas,
+        descriptions=descriptions,
+        comparisons=tuple(comparisons),
+        reflector=listed(farm.store.providers(run_id, "reflector")),
+        judge=listed(farm.store.providers(run_id, "judge")),
+        effort=ResourceUsage(
+            seconds=sum(g["seconds"]["wall"] for g in recorder.history),
+            evaluations=sum(node["fitness"] is not None for node in recorder.tree.nodes),
+            calls=int(usage.get("requests", 0)),
+            target_tokens=int(usage.get("target", 0)),
+            prompt_tokens=int(usage.get("prompt", 0)),
+            cached_tokens=int(usage.get("cached", 0)),
+            completion_tokens=int(usage.get("completion", 0)),
+            cost_usd=usage.get("cost_usd", 0.0),
+            budget_usd=settings.budget_usd,
+            unconfirmed_usd=farm.store.ledger(run_id).money().unconfirmed,
+        ),
+        files=tuple((what, str(output.path / name)) for what, name in FILES),
+        commands=(
+            ("the answers, before and after", f"orchestrator answers {output.path}"),
+            ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
+        ),
+    )
+
+
+def best_node(recorder: Recorder) -> str:
+    """The first node with the highest fitness: the tree holds every evaluated individual."""
+
+    def fitness(node: Mapping[str, object]) -> float:
+        value = node["fitness"]
+        return value if isinstance(value, float) else -math.inf
+
+    return str(max(recorder.tree.nodes, key=fitness)["id"]) if recorder.tree.nodes else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import kconfiglib
 
-from orchestrator.settings.document import document
+from orchestrator.settings.docs import document
 from orchestrator.settings.kconfig import Kconfig
 
 HELP_COLUMNS = 100  # what a line of Kconfig's help may have

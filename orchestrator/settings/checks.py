@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.settings.deltas import read_deltas
-from orchestrator.settings.discovered import read_discovered
-from orchestrator.settings.indices import overlap, parse_indices, select_indices
+from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered, select_indices
 from orchestrator.settings.rules import short
-from tasks.redis_url import password_in
-from tasks.template import lacking
+from tasks.store.client import password_in
+from tasks.template import missing_placeholders
 from workers.embedded.endpoint.faults import parse_faults
 from workers.embedded.endpoint.rules import all_rules
 
@@ -58,7 +56,7 @@ def check_selection(values: Values) -> Findings:
 def check_template(values: Values) -> Findings:
     """The prompt template has a place for the pages and one for the question."""
     template = values.get("target_prompt_template")
-    if template is not None and (missing := lacking(template, _PLACES)):
+    if template is not None and (missing := missing_placeholders(template, _PLACES)):
         yield "TARGET_PROMPT_TEMPLATE", f"has no place for {' and '.join(missing)}"
 
 

@@ -1,11 +1,20 @@
-"""From `Settings` to the `Run` that workers read."""
+"""From `Settings` to the `Run` that workers read.
+
+What a command that only judges must know: judge and endpoint, from a `.config` or from Kconfig's defaults.
+"""
 
 from __future__ import annotations
 
-from orchestrator.settings.discovered import read_discovered
-from orchestrator.settings.errors import SettingsError
-from orchestrator.settings.model import Settings
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+from orchestrator.settings.kconfig import Kconfig
+from orchestrator.settings.load import load_settings
+from orchestrator.settings.options import Settings, SettingsError, options
+from orchestrator.settings.references import read_discovered
+from orchestrator.settings.rules import read_value
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 
 
 def make_run(settings: Settings, run_id: str) -> Run:
@@ -99,3 +108,26 @@ def endpoint_of(s: Settings) -> Endpoint:
         price_completion=s.openai_price_completion,
         budget_usd=s.budget_usd,
     )
+
+
+_PARTS = ("judge_", "openai_", "budget_")
+
+
+def judging_settings(config: Path | None) -> tuple[Judge, Endpoint]:
+    """The judge and the endpoint of the file `config`, or those of nobody's choosing.
+
+    Raises: SettingsError for a file that does not load.
+    """
+    settings = load_settings(config) if config is not None else _defaults()
+    return judge_of(settings), endpoint_of(settings)
+
+
+def _defaults() -> Settings:
+    """Kconfig's defaults of the options that matter here; others, some of which have none, are not there."""
+    kconfig = Kconfig()
+    values = {
+        option.field: read_value(option.kind, option.rule, kconfig.syms[option.name].str_value)
+        for option in options()
+        if option.field.startswith(_PARTS)
+    }
+    return cast(Settings, SimpleNamespace(**values))

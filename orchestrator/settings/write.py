@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.settings.kconfig import Kconfig
-from orchestrator.settings.model import Settings, options
+from orchestrator.settings.kconfig import Kconfig, typed
+from orchestrator.settings.options import Settings, options
 from orchestrator.settings.rules import Value
-from orchestrator.settings.text import typed
 
 _HEADER = "# Settings of Whetstone, complete.\n"
 

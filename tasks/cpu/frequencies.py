@@ -13,14 +13,14 @@ from celery import shared_task
 
 from tasks import context
 from tasks.message import ContentKey, Count, RunId
-from tasks.once import claim
-from tasks.store import Store
+from tasks.store.lock import claim
+from tasks.store.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tasks.phase0.frequencies import ShardCounts
+    from tasks.collect.frequencies import ShardCounts
 
 KeyPair = tuple[Count, ContentKey, ContentKey]
 """m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
@@ -41,7 +41,7 @@ def merged_key(keys: Sequence[str]) -> str:
 
 def read_counts(store: Store, run: str, key: str) -> ShardCounts:
     """Counts that a task left.  Raises: LookupError when they are not there."""
-    from tasks.phase0.frequencies import ShardCounts
+    from tasks.collect.frequencies import ShardCounts
 
     found = store.shared(run, [key])
     if key not in found:
@@ -55,7 +55,7 @@ def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
     Raises: LookupError when token ids of a pair are not in the store.
     """
     # Here and below: numpy is for whoever counts, not for all who import this module.
-    from tasks.phase0.frequencies import count_shard
+    from tasks.collect.frequencies import count_shard
 
     key = counts_key(pairs)
     with claim(store.redis, key):
@@ -69,7 +69,7 @@ def merge_counts(store: Store, run: str, keys: Sequence[str]) -> str:
 
     Raises: LookupError when a shard's counts are not in the store.
     """
-    from tasks.phase0.frequencies import merge
+    from tasks.collect.frequencies import merge
 
     key = merged_key(keys)
     with claim(store.redis, key):

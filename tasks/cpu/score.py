@@ -9,9 +9,8 @@ from typing import Any
 from celery import shared_task
 
 from tasks.message import Count, PlanName, RunId
+from tasks.models import Fitness, Score
 from tasks.plan import Phase
-from tasks.records import Score
-from tasks.run import Fitness
 from tasks.stage import Stage, StageTask, run_stage
 
 

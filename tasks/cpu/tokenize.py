@@ -6,9 +6,9 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.collect.tokenizer import encode, encoder
+from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
-from tasks.phase0.job import Job, JobTask, run_job
-from tasks.phase0.tokenizer import encode, encoder
 
 
 def texts_of(job: Job) -> list[str]:

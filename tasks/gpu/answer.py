@@ -19,11 +19,10 @@ from tasks.gpu import host, labels
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
 from tasks.message import Count, PlanName, RunId
-from tasks.once import claim
+from tasks.models import Answer, Run, Target
 from tasks.plan import Phase
-from tasks.records import Answer
-from tasks.run import Run, Target
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.store.lock import claim
 from tasks.task import go_on
 
 log = logging.getLogger(__name__)
@@ -163,7 +162,7 @@ def _life(stage: Stage) -> Iterator[None]:
     if stage.run.target.lifecycle == "resident":
         yield
         return
-    from tasks.gpu.generate import generate
+    from tasks.gpu.processor import generate
 
     with ALONE:
         host.current().stop()

@@ -12,7 +12,7 @@ from tasks.gpu import host, labels
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.message import RunId
-from tasks.once import claim
+from tasks.store.lock import claim
 from tasks.task import go_on
 
 

@@ -1,6 +1,6 @@
 """What a task of the gpu queue asks of the worker that it runs in: a server for its target, and where models lie.
 
-The worker installs its host when it starts (`workers/target_host.py`); tasks know only this contract.
+The worker installs its host when it starts (`workers/sglang/host.py`); tasks know only this contract.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tasks.run import Target
+from tasks.models import Target
 
 
 class TargetUnavailable(RuntimeError):
@@ -35,9 +35,9 @@ class TargetHost(Protocol):
         """
 
     def environment(self, device: str) -> Mapping[str, str]:
-        """What a process that computes on `device` has in its environment: on "cuda", the card of this worker alone.
+        """What a process that computes on `device` has in its environment: on "cuda", the GPU of this worker alone.
 
-        Raises: TargetUnavailable when there is no card for it.
+        Raises: TargetUnavailable when there is no GPU for it.
         """
 
     def labels_folder(self) -> Path:

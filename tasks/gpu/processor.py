@@ -2,6 +2,8 @@
 
 The file imports nothing but the standard library, torch and SGLang.  It is loaded by reference: a request carries the
 names of its module and class, never code, so the file must be importable where SGLang's scheduler runs.
+
+Generating a processor: the file that steers a server by itself, from deltas and the run's clustering.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from celery import shared_task
+
+from tasks import context
+from tasks.gpu import labels
+from tasks.message import Delta, RunId
+from tasks.store.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,3 +185,22 @@ def _harmless(text: str) -> str:
 def _packed(labels: NDArray[np.integer[Any]], width: int) -> str:
     raw = labels.astype("u1" if width == 1 else "<u2").tobytes()
     return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116))
+
+
+ProcessorName = Literal["processor.py", "processor_best.py"]
+
+
+def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
+    """Leave the processor's text in the store as the run's file `name`; `deltas` stand in canonical order."""
+    clustering = store.fact(run_id, "clustering")
+    if clustering is None:
+        raise LookupError(f"run {run_id} has no clustering")
+    descriptions = store.descriptions(run_id)
+    by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
+    text = render_processor(by_id, labels.unpack(store.labels(clustering)), clustering, descriptions)
+    store.put_file(run_id, name, text.encode())
+
+
+@shared_task(name="gpu.processor")
+def processor_task(run: RunId, name: ProcessorName, deltas: list[Delta]) -> None:
+    generate(context.store_of(run), run, name, deltas)

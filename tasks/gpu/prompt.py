@@ -25,7 +25,7 @@ def load_tokenizer(model: str) -> Any:
 
 
 def load_early(model: str) -> None:
-    """Begin to load a tokenizer beside other work: the import alone takes seconds, for which a card would wait."""
+    """Begin to load a tokenizer beside other work: the import alone takes seconds, for which a GPU would wait."""
 
     def load() -> None:
         # What is wrong with it is said to whoever needs it.

@@ -11,8 +11,8 @@ from celery import shared_task
 from tasks.gpu import host
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
-from tasks.phase0.job import Job, JobTask, run_job
 
 
 def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
@@ -62,7 +62,7 @@ def ask(job: Job) -> dict[str, Any]:
 
 
 def describe_tokenizer(job: Job) -> dict[str, Any]:
-    """The target's tokenizer as `tasks.phase0.tokenizer` reads it, for workers that have no transformers.
+    """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers that have no transformers.
 
     Raises: ValueError for one that is not built on the tokenizers library.
     """

@@ -1,4 +1,9 @@
-"""The one client of SGLang's /generate: SGLang on a GPU and the embedded server answer it alike.
+"""The connections of this process to its target servers: kept between evaluations, served by a thread of their own.
+
+Evaluations run in threads and come and go; what they have in common is the server.  One event loop for all of them
+keeps hundreds of requests in flight, and is never held up by what a thread does with its answers.
+
+The one client of SGLang's /generate: SGLang on a GPU and the embedded server answer it alike.
 
 Many single requests at once, because a batched body answers only when its slowest item ends.  A client with a hundred
 connections spends its time on them, so it is one that finds a free connection without looking at all others.
@@ -7,8 +12,11 @@ connections spends its time on them, so it is one that finds a free connection w
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -16,10 +24,56 @@ from typing import Any, Literal
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from tasks.gpu.connections import CONNECTIONS
-from tasks.gpu.traffic import TRAFFIC
-from tasks.message import shown
-from tasks.shape import Shape, misfit
+from tasks.gpu.server_stats import TRAFFIC
+from tasks.message import Shape, shape_error, shown
+
+KEPT_S = 3.0  # an idle connection; servers close theirs after five seconds
+CLOSE_S = 1.0
+SESSIONS = 8  # a server that was started again has another address
+
+
+class Connections:
+    """Sessions by address and key; `session` is for coroutines of `loop` alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sessions: dict[tuple[str, str | None], aiohttp.ClientSession] = {}
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop, started when it is first asked for; it ends with the process."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="connections", daemon=True).start()
+                atexit.register(self._close)
+            return self._loop
+
+    async def session(self, base_url: str, api_key: str | None) -> aiohttp.ClientSession:
+        """The session for a server; the ones that were used the longest ago are closed."""
+        found = self._sessions.pop((base_url, api_key), None) or aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
+            # A proxy of the environment is meant for the world outside, not for a server beside us.
+            trust_env=False,
+        )
+        self._sessions[base_url, api_key] = found
+        while len(self._sessions) > SESSIONS:
+            await self._sessions.pop(next(iter(self._sessions))).close()
+        return found
+
+    def _close(self) -> None:
+        """Leave nothing open behind, as aiohttp asks; a process that ends does not wait for a server."""
+
+        async def close() -> None:
+            for session in self._sessions.values():
+                await session.close()
+
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(close(), self.loop()).result(CLOSE_S)
+
+
+CONNECTIONS = Connections()  # of this process
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
@@ -184,7 +238,7 @@ def read_reply(base_url: str, text: str) -> dict[str, Any]:
     """Raises: TargetRefused when the text is nothing that /generate replies."""
     try:
         reply: dict[str, Any] = json.loads(text)
-        reason = misfit(REPLY, reply)
+        reason = shape_error(REPLY, reply)
     except (ValueError, RecursionError) as error:
         reason = f"it is not JSON: {shown(str(error))}"
     if reason:

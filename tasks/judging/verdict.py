@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from tasks.judging import prompt, rule, yes_no
-from tasks.records import Verdict
-from tasks.run import Judge
+from tasks.models import Judge, Verdict
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
 Category = Literal["numerical", "yes_no", "text"]

@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
+from tasks.message import Shape, shape_error
+from tasks.models import Endpoint
 from tasks.openai import errors
-from tasks.openai.address import url_of
-from tasks.openai.answerer import answerer
+from tasks.openai.provider import answerer, url_of
 from tasks.openai.schema import Schema, mismatch
 from tasks.openai.usage import Usage, estimate_tokens
-from tasks.run import Endpoint
 from tasks.secret import SecretError, secret
-from tasks.shape import Shape, misfit
 
 if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types.chat import ChatCompletion
 
+    from tasks.openai.budget import Budget
     from tasks.openai.limits import Limiter
-    from tasks.openai.purse import Purse
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Reply:
 class OpenAIClient:
     """Asks an endpoint. Safe to share among threads; the key is read when a call is made."""
 
-    def __init__(self, endpoint: Endpoint, limiter: Limiter, purse: Purse) -> None:
+    def __init__(self, endpoint: Endpoint, limiter: Limiter, purse: Budget) -> None:
         self._endpoint = endpoint
         self._limiter = limiter
         self._purse = purse
@@ -90,7 +89,7 @@ class OpenAIClient:
         # Here, because the SDK takes half a second to import and not all who import this module call.
         import openai
 
-        from tasks.openai import retrying
+        from tasks.openai import retry_policy
 
         key, sdk = self._connect()
 
@@ -100,7 +99,7 @@ class OpenAIClient:
             try:
                 completion = _completion_or_error(sdk.chat.completions.create(**request))
             except BaseException as error:
-                self._purse.settle(receipt, request["model"], Usage() if retrying.is_unpaid(error) else None)
+                self._purse.settle(receipt, request["model"], Usage() if retry_policy.is_unbilled(error) else None)
                 if isinstance(error, ValueError | RecursionError | LookupError):  # whatever decoding it may raise
                     said = f"{type(error).__name__} {error}"[:300]
                     raise errors.UnavailableError(f"the endpoint's answer is not JSON: {said}") from error
@@ -110,9 +109,9 @@ class OpenAIClient:
             return completion
 
         try:
-            return tenacity.Retrying(**retrying.policy(self._endpoint.max_tries))(attempt)
+            return tenacity.Retrying(**retry_policy.policy(self._endpoint.max_tries))(attempt)
         except openai.APIError as error:
-            raise retrying.named(error, self._endpoint.max_tries, key) from error
+            raise retry_policy.named(error, self._endpoint.max_tries, key) from error
 
     def _connect(self) -> tuple[str, OpenAI]:
         """The key as it is now, and the SDK's client for it."""
@@ -146,7 +145,7 @@ def _completion_or_error(answer: object) -> ChatCompletion:
 
     if not isinstance(answer, ChatCompletion):
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {str(answer)[:200]}")
-    if reason := misfit(COMPLETION, answer.to_dict(warnings=False)) or _no_text(answer):
+    if reason := shape_error(COMPLETION, answer.to_dict(warnings=False)) or _no_text(answer):
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {reason}")
     return answer
 

@@ -6,31 +6,32 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.collect import compression
+from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
-from tasks.openai import calling, compressing
-from tasks.phase0.job import Job, JobTask, run_job
+from tasks.openai import client_factory
 
 
 def compress(job: Job) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError."""
     collection, settings = job.collection, job.collection.reflector
     verbose = job.verbose(job.sample)
-    client = calling.client_for(calling.Caller(collection.id, collection.reflector_endpoint), job.store)
-    system, user = compressing.messages(collection.compress_template, job.example.question, verbose)
+    client = client_factory.client_for(client_factory.Caller(collection.id, collection.reflector_endpoint), job.store)
+    system, user = compression.messages(collection.compress_template, job.example.question, verbose)
     reply = client.ask(
         system,
         user,
         model=settings.model,
-        schema_name=compressing.SCHEMA_NAME,
-        schema=compressing.SCHEMA,
+        schema_name=compression.SCHEMA_NAME,
+        schema=compression.SCHEMA,
         temperature=settings.temperature,
         top_p=settings.top_p,
         max_completion_tokens=settings.max_completion_tokens,
         seed=settings.seed,
         call_id=f"{collection.id}-{key_of(job).replace(':', '-')}",
     )
-    job.store.add_answerers(collection.id, "reflector", [reply.by])
-    return {"text": compressing.rewritten(reply.data)}
+    job.store.add_providers(collection.id, "reflector", [reply.by])
+    return {"text": compression.rewritten(reply.data)}
 
 
 def key_of(job: Job) -> str:

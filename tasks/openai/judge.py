@@ -1,4 +1,7 @@
-"""The judge stage: a verdict for every answer of an evaluation, each reached once (phase0_collect.md section 6)."""
+"""The judge stage: a verdict for every answer of an evaluation, each reached once (phase0_collect.md section 6).
+
+The verdict on one compressed answer (phase0_collect.md sections 4.7 and 6), by the judge that `evolve` has too.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from typing import Any
 from celery import shared_task
 
 from tasks import context
+from tasks.job import Job, JobTask, run_job
 from tasks.judging.verdict import Ask, judge, verdict_key
 from tasks.message import Count, PlanName, RunId
-from tasks.once import claim
-from tasks.openai import calling
-from tasks.openai.address import name_of
+from tasks.models import Example, Judge
+from tasks.openai import client_factory
 from tasks.openai.client import OpenAIClient
+from tasks.openai.provider import name_of
 from tasks.plan import Phase
-from tasks.records import Example
-from tasks.run import Judge
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.store.lock import claim
 
 
 def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None]) -> Ask:
@@ -69,7 +72,7 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
 
     def one(key: str) -> None:
         example, text = todo[key]
-        client = calling.client_for(stage.run, stage.store)
+        client = client_factory.client_for(stage.run, stage.store)
         row = (example.question, example.gold, text)
         verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row)
         stage.store.put_shared(stage.run.id, key, verdict)
@@ -95,7 +98,7 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     with claim(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
         judged = judge_missing(stage, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
-    stage.store.add_answerers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})
+    stage.store.add_providers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})
     listed = [{"key": key, "is_correct": verdicts[key]["is_correct"]} for key in keys]
     return {"verdicts": listed, "judged": judged}
 
@@ -103,3 +106,23 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
 @shared_task(name="openai.judge", base=StageTask)
 def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
     run_stage("judge", (run, plan, index, phase, dispatch), judge_stage)
+
+
+def decide(job: Job) -> dict[str, Any]:
+    """Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict."""
+    collection = job.collection
+    client = client_factory.client_for(client_factory.Caller(collection.id, collection.judge_endpoint), job.store)
+    row = (job.example.question, job.example.gold, job.compressed(job.sample))
+    verdict = judged_by(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}", row)
+    if verdict["by"]:
+        job.store.add_providers(collection.id, "judge", [verdict["by"]])
+    return verdict
+
+
+def key_of(job: Job) -> str:
+    return job.collection.verdict_key(job.example, job.compressed(job.sample))
+
+
+@shared_task(name="openai.verdict", base=JobTask)
+def verdict_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
+    run_job((run, index, sample, dispatch), key_of, decide)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.run import Endpoint
+from tasks.models import Endpoint
 
 TOKENS_PER_PRICE = 1_000_000
 

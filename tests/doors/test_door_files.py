@@ -14,16 +14,16 @@ from door_cases import HOSTILE, JSON, TEXT, cases, replaced
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.evolution.genetics import Genetics
+from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
+from orchestrator.collect.load import read_settings
+from orchestrator.evolution.lineage import SHAPE as TREE
+from orchestrator.evolution.lineage import Lineage
+from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
-from orchestrator.evolution.tree import SHAPE as TREE
-from orchestrator.evolution.tree import Tree
-from orchestrator.output import OutputError, read_own
-from orchestrator.phase0.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.phase0.reading import read_settings
+from orchestrator.output import OutputError, read_json_or_error
 from orchestrator.runs.final import SHAPE as ANSWERS
 from orchestrator.runs.final import from_json
-from orchestrator.runs.standing import standing_of
+from orchestrator.runs.status import standing_of
 from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_rows
@@ -33,7 +33,7 @@ SOUND = (ROOT / "configs" / "embedded.config").read_text()
 COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
 ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
 IDS = tuple(str(i) for i in range(4))
-GENETICS = Genetics(7, IDS, (0.0,) * 4, 3, 2, 0.5, 0.5, 1, "tournament", 2, 2)
+GENETICS = Params(7, IDS, (0.0,) * 4, 3, 2, 0.5, 0.5, 1, "tournament", 2, 2)
 SCORED = {"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
 GENERATION = {
     "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [SCORED], "offspring": [SCORED],
@@ -168,13 +168,25 @@ def test_what_a_run_s_folder_tells(
 @cases
 @given(files([COMPARISON]))
 def test_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "answers.json", content, lambda path: from_json(read_own(path, ANSWERS)), OutputError)
+    door(
+        tried,
+        tmp_path / "answers.json",
+        content,
+        lambda path: from_json(read_json_or_error(path, ANSWERS)),
+        OutputError,
+    )
 
 
 @cases
 @given(files({"nodes": [NODE], "edges": [{"from": "g0_pop0", "to": "g0_pop0"}]}))
 def test_the_tree(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "tree.json", content, lambda path: Tree.before(read_own(path, TREE), 1), OutputError)
+    door(
+        tried,
+        tmp_path / "tree.json",
+        content,
+        lambda path: Lineage.before(read_json_or_error(path, TREE), 1),
+        OutputError,
+    )
 
 
 @cases

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rubbish_server import Answer, Rubbish, serve
 
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown, TargetRefused
+from tasks.models import Endpoint
+from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.errors import CallError
 from tasks.openai.limits import NoLimit
-from tasks.openai.purse import LocalPurse
 from tasks.openai.schema import strict_object
-from tasks.run import Endpoint
 
 REQUEST = GenerateRequest((1, 2), 8, 0.0, 1.0, 0, (2,))
 META = {"finish_reason": {"type": "stop", "matched": 2}, "prompt_tokens": 2, "completion_tokens": 3, "cached_tokens": 0}
@@ -105,7 +105,7 @@ def test_the_endpoint(server: Rubbish, tried: Counter[str], answer: Answer) -> N
     server.answer = answer
     os.environ["KEY_OF_THIS_TEST"] = "k-0123456789"
     endpoint = Endpoint(f"{server.url}/v1", "KEY_OF_THIS_TEST", 2, 1, 0, 0, 0, 0, 0, 0)
-    client = OpenAIClient(endpoint, NoLimit(), LocalPurse(endpoint))
+    client = OpenAIClient(endpoint, NoLimit(), LocalBudget(endpoint))
 
     try:
         reply = client.ask(

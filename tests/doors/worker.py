@@ -17,12 +17,12 @@ import redis
 
 from orchestrator.settings import load_settings, make_run
 from tasks.plan import Member, Plan
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.store import Store, connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.store import Store, connect
 from workers.embedded import valkey
-from workers.process import ChildProcess, Command
+from workers.health import worker_answers
+from workers.processes.process import ChildProcess, Command
 from workers.queues import worker_command
-from workers.worker_ping import worker_answers
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "configs" / "data" / "sample.jsonl"

@@ -38,7 +38,7 @@ def test_a_run_parks_at_its_budget_and_goes_on_when_it_is_raised(undisturbed: Wo
     assert "Traceback" not in parked.stdout
     # and it has not spent more than it was given, nor other than the endpoint asks for
     standing = status(workplace)
-    assert (standing["state"], standing["budget_usd"], standing["unheard_usd"]) == ("parked", BUDGET, 0)
+    assert (standing["state"], standing["budget_usd"], standing["unconfirmed_usd"]) == ("parked", BUDGET, 0)
     assert standing["cost_usd"] == pytest.approx(billed(workplace), abs=1e-9)
     assert 0.1 < standing["cost_usd"] <= BUDGET
     assert "of $0.3000" in orchestrator("status", str(workplace.output)).stdout

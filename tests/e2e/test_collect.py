@@ -12,7 +12,7 @@ from collecting import Collecting, recompute
 from PIL import Image
 from workplace import ROOT, finish, start
 
-from orchestrator.phase0.document import validate
+from orchestrator.collect.document import validate
 from tasks.dataset import load_examples
 from workers.embedded.models import embedded_model
 

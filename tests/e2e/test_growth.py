@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, cache_folder, environment, finish, wait_until
 
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.roster import Roster
-from tasks.store import connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import connect
 from workers.embedded import control
 
 pytestmark = pytest.mark.long
@@ -44,7 +44,7 @@ class Joined:
                 env={**environment(), **own}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
-    def report(self, roster: Roster) -> dict[str, object]:
+    def report(self, roster: WorkerRegistry) -> dict[str, object]:
         """What it says about itself, in the store; nothing before it is there."""
         found = [report for report in roster.workers() if report["pid"] == self.process.pid]
         return found[0] if found else {}
@@ -85,7 +85,7 @@ def test_a_second_gpu_worker_comes_and_goes_in_mid_run(
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
     address = control.status(growing.farm).redis_url
     assert address is not None
-    roster = Roster(connect(store_url(address)))
+    roster = WorkerRegistry(connect(store_url(address)))
     # When a second one is started, with nothing but the address, then it has work within ten seconds
     joined = Joined(tmp_path / "elsewhere", address)
     try:
@@ -122,7 +122,7 @@ def test_a_worker_for_another_model_leaves_the_run_alone_and_says_why(growing: W
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
     address = control.status(growing.farm).redis_url
     assert address is not None
-    roster = Roster(connect(store_url(address)))
+    roster = WorkerRegistry(connect(store_url(address)))
     joined = Joined(tmp_path / "elsewhere", address, WHETSTONE_TARGET_MODEL="other/model")
     try:
         wait_until(lambda: joined.report(roster).get("state") == "refusing", "the second worker to refuse")

@@ -1,6 +1,6 @@
-"""Real SGLang on a real card: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/target.md.
+"""Real SGLang on a real GPU: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/target.md.
 
-Two servers of the same model stand on one card, one of them started with deterministic inference.
+Two servers of the same model stand on one GPU, one of them started with deterministic inference.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import numpy as np
 import pytest
 
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.arithmetic import number_tokens
-from tasks.gpu.clustering.ends import end_tokens
-from tasks.gpu.clustering.vocabulary import decode_vocabulary
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.run import Sampling, Target
-from workers.cards import CARD_VARIABLE, SHARED
-from workers.target_host import LocalTargetHost
+from tasks.models import Sampling, Target
+from workers.sglang.gpus import GPU_VARIABLE, SHARED
+from workers.sglang.host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
 COMMAND = os.environ.get("WHETSTONE_GPU_COMMAND") or f"{sys.executable} -m sglang.launch_server"
@@ -84,7 +82,7 @@ def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
     prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
 
     def start(folder: Path, arguments: str) -> Server:
-        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", CARD_VARIABLE: SHARED})
+        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", GPU_VARIABLE: SHARED})
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
         target = Target(
             model, "sglang", "resident", "", COMMAND, f"{ARGUMENTS} {arguments}",

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from conftest import COMMAND, SAMPLE
 
-from workers.cards import CARD_VARIABLE, SHARED
+from workers.sglang.gpus import GPU_VARIABLE, SHARED
 
 pytestmark = pytest.mark.gpu
 
@@ -106,7 +106,7 @@ class Evolution:
 
 @pytest.fixture
 def evolutions(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Evolution, Evolution]]:
-    monkeypatch.setenv(CARD_VARIABLE, SHARED)
+    monkeypatch.setenv(GPU_VARIABLE, SHARED)
     found = []
     for name in ("undisturbed", "killed"):
         (tmp_path / name).mkdir()

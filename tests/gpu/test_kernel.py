@@ -1,4 +1,4 @@
-"""The kernel on a card against the same sum in torch."""
+"""The kernel on a GPU against the same sum in torch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from workers.steering.bank import LabelBank
+from workers.steering.bank import LabelTable
 from workers.steering.kernel import add_deltas
 from workers.steering.parameters import Steering
 from workers.steering.rows import rows_of
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no card")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -27,16 +27,16 @@ def test_the_kernel_adds_what_torch_adds(rows: int, width: int, clusters: int, d
         labels = np.random.default_rng(ord(name)).integers(0, count, width - 1 - row % 2).astype(np.uint16)
         deltas = random.normal(0, 3, count).astype(np.float32)
         steerings.append(None if row % 5 == 4 else Steering(name, labels, deltas))
-    bank, card = LabelBank(), torch.device("cuda")
-    batch = rows_of(steerings, bank, card)
+    bank, gpu = LabelTable(), torch.device("cuda")
+    batch = rows_of(steerings, bank, gpu)
     assert batch is not None
-    logits = torch.randn(rows, width, device=card, dtype=dtype)
+    logits = torch.randn(rows, width, device=gpu, dtype=dtype)
     expected = logits.float()
     for row, wanted in enumerate(steerings):
         if wanted is not None:
-            bias = torch.from_numpy(wanted.deltas[wanted.labels]).to(card)
+            bias = torch.from_numpy(wanted.deltas[wanted.labels]).to(gpu)
             expected[row, : len(bias)] += bias
     # When the kernel adds them in place
-    add_deltas(logits, batch, bank.labels(width, card))
+    add_deltas(logits, batch, bank.labels(width, gpu))
     # Then every logit is the same, to the bit
     assert torch.equal(logits, expected.to(dtype))

@@ -66,15 +66,15 @@ def test_a_service_has_time_to_give_its_tasks_back(name: str) -> None:
     assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > 3 * SOFT_SHUTDOWN_S
 
 
-def test_a_card_has_one_service_and_one_folder() -> None:
-    cards = {name: service for name, service in SERVICES.items() if name.startswith("worker-gpu-")}
-    for name, service in cards.items():
+def test_a_gpu_has_one_service_and_one_folder() -> None:
+    gpus = {name: service for name, service in SERVICES.items() if name.startswith("worker-gpu-")}
+    for name, service in gpus.items():
         [device] = service["deploy"]["resources"]["reservations"]["devices"]
-        assert [f"worker-gpu-{card}" for card in device["device_ids"]] == [name]
-        assert service["environment"]["WHETSTONE_FARM"] == f"/cache/card-{device['device_ids'][0]}"
+        assert [f"worker-gpu-{gpu}" for gpu in device["device_ids"]] == [name]
+        assert service["environment"]["WHETSTONE_FARM"] == f"/cache/gpu-{device['device_ids'][0]}"
     for profile, count in (("gpu", 1), ("gpu-2", 2), ("gpu-4", 4), ("gpu-8", 8)):
-        chosen = sorted(name for name, service in cards.items() if profile in service["profiles"])
-        assert chosen == [f"worker-gpu-{card}" for card in range(count)]
+        chosen = sorted(name for name, service in gpus.items() if profile in service["profiles"])
+        assert chosen == [f"worker-gpu-{gpu}" for gpu in range(count)]
 
 
 def test_without_a_profile_a_farm_has_all_but_a_target() -> None:

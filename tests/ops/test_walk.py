@@ -15,7 +15,7 @@ WALK = runpy.run_path(str(ROOT / "ops" / "walk.py"))
 
 
 def test_only_blocks_for_a_shell_are_run() -> None:
-    page = "```sh\nfirst\n```\n\n```text\nneeds a card\n```\n\n```sh\nsecond\nthird\n```\n"
+    page = "```sh\nfirst\n```\n\n```text\nneeds a GPU\n```\n\n```sh\nsecond\nthird\n```\n"
     assert WALK["blocks"](page) == ["first\n", "second\nthird\n"]
 
 

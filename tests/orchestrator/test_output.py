@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder, Unwritable, open_atomic, write_atomic
+from orchestrator.output import OutputFolder, OutputNotWritable, open_atomic, write_atomic
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def no_room() -> Iterator[None]:
 def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the_new(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_atomic(path, "old")
-    with no_room(), pytest.raises(Unwritable, match=r"state\.json cannot be written: File too large"):
+    with no_room(), pytest.raises(OutputNotWritable, match=r"state\.json cannot be written: File too large"):
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -34,7 +34,7 @@ def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Unwritable, match=r"file/report\.txt cannot be written"):
+    with pytest.raises(OutputNotWritable, match=r"file/report\.txt cannot be written"):
         OutputFolder(tmp_path / "file").write("report.txt", "text")
 
 

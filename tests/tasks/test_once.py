@@ -7,9 +7,9 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from tasks.once import claim
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.lock import claim
+from tasks.store.store import Store, connect
 
 
 def hold(url: str, ttl: float, ready: Connection) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.shown import ARGUMENTS, Shown, read, show
+from tasks.labels import ARGUMENTS, TaskLabel, read, show
 from workers.app import create_app
 from workers.queues import QUEUES
 
@@ -17,7 +17,7 @@ from workers.queues import QUEUES
 def test_a_stage_tells_run_generation_and_child() -> None:
     line = show("openai.reflect", ["demo-1a2b3c4d", "g2_child", 3, "mut", 1])
     assert line == "run=demo-1a2b3c4d generation=2 child=3 phase=mut dispatch=1"
-    assert read(line) == Shown("demo-1a2b3c4d", "2", "child 3, mutated")
+    assert read(line) == TaskLabel("demo-1a2b3c4d", "2", "child 3, mutated")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_numbers_and_texts_of_other_tasks_are_counted_and_not_shown() -> None:
 @given(st.text(), st.lists(st.text()))
 def test_no_line_of_anybody_breaks_the_reading(task: str, arguments: list[str]) -> None:
     read(task)
-    assert read(show(task, arguments)) == Shown()
+    assert read(show(task, arguments)) == TaskLabel()
 
 
 def test_every_task_of_the_queues_has_names_for_its_arguments() -> None:

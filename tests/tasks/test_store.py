@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Member, Merge, Plan, Step, outcome, steps
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.store import Store
+from tasks.store.store import Store
 
 PLAN = Plan(
     "g0_child",

@@ -9,8 +9,8 @@ import pytest
 from tasks import context
 from tasks.cpu.score import score_task
 from tasks.cpu.tokenize import tokenize_task
-from tasks.redis_url import ENVIRONMENT_VARIABLE
-from tasks.store import Store
+from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.store import Store
 from tasks.task import FarmTask
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.template import fill, lacking
+from tasks.template import fill, missing_placeholders
 
 
 def test_braces_in_the_texts_stay_what_they_are() -> None:
@@ -20,6 +20,6 @@ def test_a_doubled_brace_is_two_braces() -> None:
 
 
 def test_a_template_without_the_place_is_an_error() -> None:
-    assert lacking("{here}", ["here", "nowhere"]) == ["{nowhere}"]
+    assert missing_placeholders("{here}", ["here", "nowhere"]) == ["{nowhere}"]
     with pytest.raises(KeyError, match="nowhere"):
         fill("{here}", {"here": "", "nowhere": ""})

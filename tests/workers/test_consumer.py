@@ -13,15 +13,15 @@ import pytest
 import redis
 from celery import Celery
 
-from orchestrator.dispatch import chords, single
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch import chords, producer
+from orchestrator.dispatch.producer import make_sender
 from tasks.message import Refused
 from tasks.plan import Member, Merge, Plan
-from tasks.redis_url import queues_url
-from tasks.store import Store
-from workers.consumer import check
+from tasks.store.client import queues_url
+from tasks.store.store import Store
+from workers.celery_ext.consumer import check
+from workers.celery_ext.transport import not_a_message
 from workers.queues import QUEUES
-from workers.transport import not_a_message
 
 MERGED = Member(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
 PLAN = Plan("g3_child", 3, (MERGED, Member(1, (0.5, 0.5), "kept")))
@@ -67,7 +67,7 @@ def read(raw: dict[str, Any]) -> Any:
 def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, valkey_url: str) -> None:
     chords.send(sender, "run-1", PLAN.name, PLAN.members, (), 7)
     for task, arguments in SINGLE:
-        single.send(sender, task, arguments)
+        producer.send(sender, task, arguments)
 
     messages = waiting(valkey_url)
     assert len(messages) == len(PLAN.members) + len(SINGLE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from workers.deadline import EXIT_STATUS
+from workers.celery_ext.threads import EXIT_STATUS
 
 STUCK = """
 import threading
 from celery import signals
-from workers import deadline
+from workers.celery_ext import threads as deadline
 deadline.SHUTDOWN_S = 0.2
 deadline.install()
 signals.worker_shutting_down.send(sender="test", sig="SIGTERM", how="Warm", exitcode=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tasks.redis_url import queues_url
-from tasks.store import Store, connect
+from tasks.store.client import queues_url
+from tasks.store.store import Store, connect
 from workers.app import create_app
 
 STAGE = ["demo", "g2_child", 3, "mut", 1]

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.pid_records import PidRecords, start_time
-from workers.process import ChildProcess, Command, ProcessFailed
+from workers.processes.pid_records import PidRecords, start_time
+from workers.processes.process import ChildProcess, Command, ProcessFailed
 
 SAY_READY = "from pathlib import Path; import sys, signal, subprocess, time\n"
 READY = "Path(sys.argv[1]).write_text('ready')\n"
@@ -142,7 +142,7 @@ def test_a_stopped_process_leaves_no_record(tmp_path: Path, children: list[Child
 OWNER = """
 import os, signal, sys
 from pathlib import Path
-from workers.process import ChildProcess, Command
+from workers.processes.process import ChildProcess, Command
 child = ChildProcess(Command("example", ("sleep", "600"), Path(sys.argv[1]), dict(os.environ)))
 child.start()
 print(child.pid, flush=True)

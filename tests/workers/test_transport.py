@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.dispatch.sender import make_sender
-from tasks.store import Store
+from orchestrator.dispatch.producer import make_sender
+from tasks.store.store import Store
 
 
 def test_a_closed_channel_says_so_in_a_way_that_a_sender_tries_again_for(store: Store, valkey_url: str) -> None:

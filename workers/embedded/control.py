@@ -21,8 +21,8 @@ from workers.atomic_file import write_text
 from workers.embedded import valkey
 from workers.embedded.farm import FarmFiles, FarmSpec
 from workers.embedded.farm_status import error_text, living_owner, living_supervisor, read_state, status
-from workers.pid_records import PidRecord, PidRecords, start_time
-from workers.process import ChildProcess, Command, ProcessFailed, log_tail
+from workers.processes.pid_records import PidRecord, PidRecords, start_time
+from workers.processes.process import ChildProcess, Command, ProcessFailed, log_tail
 
 __all__ = ["Farm", "FarmBusy", "FarmError", "attach", "down", "start", "status", "up", "use"]
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.openai.address import EMBEDDED, NAME_VARIABLE
-from tasks.redis_url import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
-from workers.process import Command
+from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
+from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from workers.processes.process import Command
 from workers.queues import QueueName, worker_command
 
 FARM_VARIABLE = "WHETSTONE_FARM"

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from workers.embedded.farm import FarmFiles
-from workers.pid_records import PidRecord, PidRecords
+from workers.processes.pid_records import PidRecord, PidRecords
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from tasks import logs
 from workers.atomic_file import write_text
 from workers.embedded import valkey
 from workers.embedded.farm import Addresses, FarmFiles, FarmSpec, endpoint_command, worker_commands
-from workers.loopback import free_port, is_healthy
-from workers.pid_records import PidRecords
-from workers.process import ChildProcess, ProcessFailed, describe_exit
-from workers.worker_ping import worker_answers
+from workers.health import worker_answers
+from workers.processes.local_http import free_port, is_healthy
+from workers.processes.pid_records import PidRecords
+from workers.processes.process import ChildProcess, ProcessFailed, describe_exit
 
 logger = logging.getLogger("whetstone.farm")
 
@@ -38,7 +38,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 WORKERS_GRACE_S, ENDPOINT_GRACE_S, VALKEY_GRACE_S = 6.0, 1.0, 3.0
 
 
-class Watched:
+class RestartPolicy:
     """One child, restarted when it dies, sooner after the first death than after the fourth."""
 
     def __init__(self, child: ChildProcess) -> None:
@@ -84,7 +84,7 @@ class Supervisor:
         try:
             addresses = self.start()
             self.announce(addresses)
-            watched = [Watched(child) for child in self.children()]
+            watched = [RestartPolicy(child) for child in self.children()]
             while not self.stopping.wait(WATCH_PERIOD_S):
                 for one in watched:
                     one.look(time.monotonic())

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import redis
 
-from workers.pid_records import PidRecords
-from workers.process import ChildProcess, Command
+from workers.processes.pid_records import PidRecords
+from workers.processes.process import ChildProcess, Command
 
 LONGEST_SOCKET_PATH = 106  # bytes
 READY_S = 30.0

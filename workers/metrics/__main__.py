@@ -16,10 +16,10 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
-from tasks.redis_url import queues_url, redacted, redis_url_of, store_url
-from tasks.store import Store
+from tasks.store.client import queues_url, redacted, redis_url_of, store_url
+from tasks.store.store import Store
+from workers.metrics.collector import FarmCollector
 from workers.metrics.events import TaskEvents
-from workers.metrics.figures import FarmFigures
 
 PORT = 9100
 PATIENCE_S = 2.0  # with a server that does not answer: whoever scrapes waits, and not for long
@@ -36,7 +36,7 @@ def main() -> None:
 
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began: twice as many, unasked for
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(FarmFigures(_client(addresses[0]), Store(_client(addresses[1]))))
+        registry.register(FarmCollector(_client(addresses[0]), Store(_client(addresses[1]))))
         ProcessCollector(registry=registry)
         events = TaskEvents(registry)
         server, _ = start_http_server(options.port, options.host, registry)

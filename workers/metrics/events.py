@@ -11,13 +11,13 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from tasks.shown import ARGUMENTS
+from tasks.labels import ARGUMENTS
 
 OTHER = "other"  # a task that is not ours, or one that was received before we listened
 STATES = ("sent", "received", "started", "succeeded", "failed", "retried", "revoked", "rejected")
 ENDS = frozenset({"succeeded", "failed", "revoked", "rejected"})
 REMEMBERED = 20_000  # tasks under way whose names we know; about 250 bytes each
-# A score takes a millisecond, an evaluation on a card a minute, the hard limit is half an hour.
+# A score takes a millisecond, an evaluation on a GPU a minute, the hard limit is half an hour.
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 

@@ -9,7 +9,7 @@ from .parameters import Steering
 UNSTEERED = -1  # the place of a row that asks for no steering
 
 
-class LabelBank:
+class LabelTable:
     """One row of labels a clustering, in the order of arrival: tensor [clusterings, width].
 
     Labels lie shifted by one, so that 0 means "no cluster": that is what the columns get that a model's logits have

@@ -22,7 +22,7 @@ BLOCK = 4096  # columns a program
 def add_deltas(logits: torch.Tensor, rows: Rows, labels: torch.Tensor) -> None:
     """Add to each row of logits [B, V], in place, the delta of each token's cluster.
 
-    `labels` [clusterings, V] as of `LabelBank.labels`.  Rows that are not steered keep their bits.
+    `labels` [clusterings, V] as of `LabelTable.labels`.  Rows that are not steered keep their bits.
     Raises: ValueError when the shapes do not fit.
     """
     if logits.shape[0] != len(rows) or logits.shape[1] != labels.shape[1] or logits.stride(1) != 1:

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-from .bank import LabelBank
+from .bank import LabelTable
 from .kernel import add_deltas
 from .parameters import LABELS_VARIABLE, Steering, check
 from .reference import is_ours
 from .rows import joined, rows_of
 
-_bank = LabelBank()
+_bank = LabelTable()
 _BATCH = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo"
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from .bank import UNSTEERED, LabelBank
+from .bank import UNSTEERED, LabelTable
 from .parameters import Steering
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """`deltas` float32 [B, 1 + K], the first column 0; `places` int32 [B], rows of the `LabelBank`."""
+    """`deltas` float32 [B, 1 + K], the first column 0; `places` int32 [B], rows of the `LabelTable`."""
 
     deltas: torch.Tensor
     places: torch.Tensor
@@ -27,7 +27,7 @@ class Rows:
         return Rows(self.deltas[indices], self.places[indices])
 
 
-def rows_of(steerings: Sequence[Steering | None], bank: LabelBank, device: torch.device) -> Rows | None:
+def rows_of(steerings: Sequence[Steering | None], bank: LabelTable, device: torch.device) -> Rows | None:
     """The rows of a new batch; None when none of it is steered.  Copies without waiting for the device."""
     if all(steering is None for steering in steerings):
         return None

@@ -3,8 +3,7 @@
 Importing this package imports matplotlib (about 60 MB): whoever only may need a plot imports it in a function.
 """
 
-from tasks.cpu.plots.fitness import fitness_png
-from tasks.cpu.plots.lengths import lengths_png
+from tasks.cpu.plots.curves import fitness_png, lengths_png
 from tasks.cpu.plots.tree import tree_png
 from tasks.cpu.plots.wasted import wasted_png
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING
 
 from tasks.gpu.clustering.errors import ClusteringError, cannot_load
-from tasks.run import Clusters
+from tasks.models import Clusters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -54,7 +54,7 @@ class Clustering:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class ClusteringOutput:
     """All that is written of a clustering that was just made. Shapes as in the module's docstring."""
 
     labels: NDArray[Any]
@@ -65,7 +65,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Ingredients:
+class ClusteringInputs:
     """All that decides what a clustering holds. Device and batch size are not of it: they change only its cost."""
 
     vocabulary: Sequence[str]
@@ -116,7 +116,7 @@ def embedder_identity(embedder: str | Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def save_clustering(root: Path, ingredients: Ingredients, made: Made) -> Path:
+def save_clustering(root: Path, ingredients: ClusteringInputs, made: ClusteringOutput) -> Path:
     """Write the folder `<root>/<hash>` and return it. A clustering that is already there stays as it is.
 
     It is written under another name and then renamed: a killed run leaves nothing under the final name, and of two runs
@@ -139,7 +139,7 @@ def save_clustering(root: Path, ingredients: Ingredients, made: Made) -> Path:
     return final
 
 
-def find_embeddings(root: Path, ingredients: Ingredients) -> NDArray[np.float32] | None:
+def find_embeddings(root: Path, ingredients: ClusteringInputs) -> NDArray[np.float32] | None:
     """The embeddings of another clustering of the same vocabulary by the same embedder, or None."""
     import numpy as np
 
@@ -183,7 +183,7 @@ def load_clustering(folder: Path) -> Clustering:
     return Clustering(str(manifest["hash"]), folder, labels, descriptions)
 
 
-def _write(folder: Path, ingredients: Ingredients, made: Made) -> None:
+def _write(folder: Path, ingredients: ClusteringInputs, made: ClusteringOutput) -> None:
     import joblib
     import numpy as np
 

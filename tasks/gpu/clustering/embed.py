@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.gpu.clustering.errors import ClusteringError, cannot_load
-from tasks.gpu.clustering.progress import Progress
+from tasks.gpu.clustering.process import Progress
 from tasks.gpu.clustering.vocabulary import REPLACEMENT
 
 if TYPE_CHECKING:

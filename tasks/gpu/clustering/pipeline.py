@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.gpu.clustering.arithmetic import number_tokens
 from tasks.gpu.clustering.artifacts import (
     Clustering,
-    Ingredients,
-    Made,
+    ClusteringInputs,
+    ClusteringOutput,
     embedder_identity,
     find_embeddings,
     load_clustering,
@@ -26,12 +25,11 @@ from tasks.gpu.clustering.artifacts import (
 )
 from tasks.gpu.clustering.describe import Description, describe_fixed, describe_found
 from tasks.gpu.clustering.embed import embed_tokens
-from tasks.gpu.clustering.ends import end_tokens
 from tasks.gpu.clustering.errors import ClusteringError
-from tasks.gpu.clustering.fitting import Fitted, fit_all, fit_discovered
-from tasks.gpu.clustering.progress import Progress, silent
-from tasks.gpu.clustering.vocabulary import decode_vocabulary
-from tasks.run import Clusters
+from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
+from tasks.gpu.clustering.process import Progress, silent
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
+from tasks.models import Clusters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -62,12 +60,12 @@ def cluster_vocabulary(
     return found
 
 
-def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> Ingredients:
+def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> ClusteringInputs:
     """All that decides what the clustering holds; its hash names the folder. Embeds nothing."""
     vocabulary = decode_vocabulary(tokenizer)
     ends = end_tokens(tokenizer)
     special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return Ingredients(
+    return ClusteringInputs(
         vocabulary=vocabulary,
         ends=ends,
         numbers=number_tokens(vocabulary, without=ends | special),
@@ -86,7 +84,9 @@ def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
     return tuple(sorted(set(ids)))
 
 
-def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on_progress: Progress) -> Made:
+def _make(
+    ingredients: ClusteringInputs, clusters: Clusters, embedder: str | Path, on_progress: Progress
+) -> ClusteringOutput:
     texts = ingredients.vocabulary
     total = len(texts)
     embeddings = find_embeddings(Path(clusters.folder), ingredients)
@@ -98,7 +98,7 @@ def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on
     fit = fit_discovered if ingredients.discovered else fit_all
     fitted = fit(embeddings, free, ingredients, on_progress)
     on_progress("cluster", total, total)
-    return Made(
+    return ClusteringOutput(
         labels=_labels(total, ingredients, free, fitted.found, clusters.count),
         embeddings=embeddings,
         pca=fitted.pca,
@@ -108,7 +108,7 @@ def _make(ingredients: Ingredients, clusters: Clusters, embedder: str | Path, on
 
 
 def _labels(
-    total: int, ingredients: Ingredients, free: NDArray[np.int64], found: NDArray[np.int64], count: int
+    total: int, ingredients: ClusteringInputs, free: NDArray[np.int64], found: NDArray[np.int64], count: int
 ) -> NDArray[Any]:
     """The final cluster of each token [total]."""
     labels = np.empty(total, dtype=np.uint8 if count + FIXED <= 256 else np.uint16)
@@ -120,7 +120,7 @@ def _labels(
 
 def _describe(
     texts: Sequence[str],
-    ingredients: Ingredients,
+    ingredients: ClusteringInputs,
     free: NDArray[np.int64],
     fitted: Fitted,
     count: int,

@@ -1,4 +1,6 @@
-"""Clustering in a process of its own, so that the worker that wants it gets the memory back afterwards.
+"""How a clustering tells how far it is.
+
+Clustering in a process of its own, so that the worker that wants it gets the memory back afterwards.
 
 This side imports nothing heavy.  The other side is `python -m tasks.gpu.clustering`.
 """
@@ -10,14 +12,21 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 import tasks
 from tasks.gpu.clustering.errors import ClusteringError
-from tasks.gpu.clustering.progress import Progress, silent
-from tasks.run import Clusters
+from tasks.models import Clusters
+
+Progress = Callable[[str, int, int], None]
+"""Called as `(stage, done, total)`, counts in tokens; stages: decode, embed, reduce, cluster, write."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """A `Progress` for those who do not want to know."""
+
 
 _GRACE_S = 5.0
 

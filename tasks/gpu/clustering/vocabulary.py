@@ -3,13 +3,38 @@
 A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word, and
 WordPiece puts spaces between tokens only.  So each token is decoded behind an anchor, a token that is one letter,
 and the anchor's own text is cut off.
+
+Cluster 0: the tokens that end a turn or a text, and nothing else (evolution_plan.md section 2.5).
+
+A token is one of them when any of these says so:
+1. it is the tokenizer's `eos_token_id`;
+2. the `generation_config.json` beside the tokenizer lists it as `eos_token_id`;
+3. the chat template writes it directly after an assistant's message;
+4. it is an added or special token with one of the `NAMES` that model families use for this.
+
+Roles that do not end anything (padding, beginning, unknown, reserved) never put a token here.  A token that has such a
+role and is also one of the above stays: many families pad with their end of text.
+
+Cluster 1: digits and arithmetic symbols, and nothing else (evolution_plan.md section 2.5).
+
+A token belongs to it when its text, with the spaces around it taken off, is
+- one of the `SYMBOLS` alone, or
+- a word of digits (any script's decimal digits), `SYMBOLS`, and points or commas that each touch a digit,
+  with at least one digit in it: "7", "2023", "$1", "3.14", "1,", ".5", "10%", "-3".
+
+Two or more symbols without a digit ("**", "--", "==", "//") are not arithmetic in a text: they are markdown, rules and
+code, which matter to verbosity in another way, and go to k-means.  So do tokens with a line break in them.
 """
 
 from __future__ import annotations
 
+import json
 import string
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import TemplateError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -55,3 +80,118 @@ def _decode(tokenizer: PreTrainedTokenizerBase, sequences: list[list[int]]) -> l
     return list(
         tokenizer.batch_decode(sequences, skip_special_tokens=False, clean_up_tokenization_spaces=False),
     )
+
+
+NAMES = frozenset(
+    {
+        "</s>",
+        "<eos>",
+        "[EOS]",
+        "<|eos|>",
+        "<|eot|>",
+        "<|eot_id|>",
+        "<|eom|>",
+        "<|eom_id|>",
+        "<|end|>",
+        "<|return|>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|end_of_turn|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<|endofresponse|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<｜end▁of▁sentence｜>",
+        "<|role_end|>",
+        "[e~[",
+    }
+)
+
+_MESSAGE = "whetstone-marks-the-answer"
+
+
+def end_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The ids of cluster 0. Empty when the tokenizer has no token that ends anything."""
+    found = {tokenizer.eos_token_id} | _from_generation_config(tokenizer) | _from_template(tokenizer)
+    found |= {i for text, i in _markers(tokenizer).items() if text in NAMES}
+    size = vocabulary_size(tokenizer)
+    return frozenset(i for i in found if isinstance(i, int) and 0 <= i < size)
+
+
+def _markers(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Every added or special token by its text. Ordinary tokens that merely spell a name are not among them."""
+    markers = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
+    return markers | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
+
+
+def _from_generation_config(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    path = _generation_config(str(tokenizer.name_or_path))
+    if path is None:
+        return set()
+    listed: Any = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+    return set(listed) if isinstance(listed, list) else {listed} - {None}
+
+
+def _generation_config(name: str) -> Path | None:
+    """The file beside the tokenizer: in its folder, or what the hub or its cache has under the same name."""
+    if not name:
+        return None
+    if Path(name).is_dir():
+        path = Path(name) / "generation_config.json"
+        return path if path.is_file() else None
+    from transformers.utils.hub import cached_file
+
+    found = cached_file(
+        name,
+        "generation_config.json",
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return Path(found) if found else None
+
+
+def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The marker that the chat template writes directly after an assistant's message, if it writes one."""
+    if not tokenizer.chat_template:
+        return set()
+    messages = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MESSAGE}]
+    try:
+        rendered = str(tokenizer.apply_chat_template(messages, tokenize=False))
+    except TemplateError:
+        return set()  # a template that refuses a plain two-message chat says nothing of how a turn ends
+    rest = rendered.rpartition(_MESSAGE)[2].lstrip()
+    markers = _markers(tokenizer)
+    first = max((text for text in markers if text and rest.startswith(text)), key=len, default=None)
+    others = {tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id}
+    return set() if first is None or markers[first] in others else {markers[first]}
+
+
+SYMBOLS = frozenset("+-*/=%$€£¥¢×÷±−")
+"""Plus, hyphen-minus, asterisk, slash, equals, percent, five currencies, times, obelus, plus-minus, minus."""
+
+_SEPARATORS = frozenset(".,")
+
+
+def is_number(text: str) -> bool:
+    """Whether a token with this text belongs to cluster 1."""
+    word = text.strip(" ")
+    if len(word) == 1 and word in SYMBOLS:
+        return True
+    if not any(character.isdecimal() for character in word):
+        return False
+    return all(_fits(word, position) for position in range(len(word)))
+
+
+def number_tokens(texts: Sequence[str], without: Iterable[int]) -> frozenset[int]:
+    """The ids of cluster 1, given the text of each id. `without`: ids never to take (special tokens, cluster 0)."""
+    excluded = frozenset(without)
+    return frozenset(i for i, text in enumerate(texts) if i not in excluded and is_number(text))
+
+
+def _fits(word: str, position: int) -> bool:
+    character = word[position]
+    if character in _SEPARATORS:
+        return word[position - 1 : position].isdecimal() or word[position + 1 : position + 2].isdecimal()
+    return character.isdecimal() or character in SYMBOLS

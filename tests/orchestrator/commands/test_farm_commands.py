@@ -11,7 +11,7 @@ from farm_bench import Bench, until
 
 from orchestrator.cli import main
 from tasks.code_version import code_version
-from tasks.redis_url import ENVIRONMENT_VARIABLE
+from tasks.store.client import ENVIRONMENT_VARIABLE
 
 Run = Callable[..., tuple[int, str]]
 
@@ -67,7 +67,7 @@ def test_a_queue_is_paused_and_resumed(orchestrator: Run, workers: Callable[[], 
     status, said = orchestrator("doctor")
     assert status == 1
     assert "WRONG  workers of openai" in said
-    assert "mend: orchestrator resume openai" in said
+    assert "hint: orchestrator resume openai" in said
     status, said = orchestrator("resume", "openai")
     assert (status, said.rpartition(" ")[2]) == (0, "ready\n")
     assert workers()["openai"]["state"] == "ready"
@@ -91,7 +91,7 @@ def test_the_doctor_looks_at_everything(orchestrator: Run) -> None:
     assert set(wanted) | {f"workers of {queue}" for queue in ("gpu", "openai", "cpu")} <= set(by_check)
     wrong = [finding for finding in findings if not finding["ok"]]
     assert [finding["check"].partition("@")[0] for finding in wrong] == ["key of openai"]  # this farm has none
-    assert all(finding["mend"] for finding in wrong)
+    assert all(finding["hint"] for finding in wrong)
     assert status == 1
 
 
@@ -101,7 +101,7 @@ def test_the_doctor_names_settings_that_are_wrong(orchestrator: Run, tmp_path: P
     status, said = orchestrator("doctor", "--config", str(config))
     assert status == 1
     assert "CONFIG_CXPB: '2' is out of range" in said
-    assert f"mend: edit {config}" in said
+    assert f"hint: edit {config}" in said
 
 
 def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from simulated_run import Driver
 
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import run_id_of
-from orchestrator.runs.standing import standing_of
-from tasks.keys import CANCELLED
+from orchestrator.runs.status import standing_of
+from tasks.store.keys import CANCELLED
 
 pytestmark = pytest.mark.long
 

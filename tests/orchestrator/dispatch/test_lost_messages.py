@@ -7,10 +7,10 @@ from typing import Any
 
 from orchestrator.dispatch import messages
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Member, Plan, steps
-from tasks.redis_url import queues_url
-from tasks.store import Store, connect
+from tasks.store.client import queues_url
+from tasks.store.store import Store, connect
 
 RUN = "run"
 PLAN = Plan("g0_pop", 0, (Member(0, (0.0,)), Member(1, (1.0,))))

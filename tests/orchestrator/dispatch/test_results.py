@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.dispatch import chords, single
-from orchestrator.dispatch.results import new_id
-from orchestrator.dispatch.sender import make_sender
-from orchestrator.runs.deleting import delete_run
+from orchestrator.dispatch import chords, producer
+from orchestrator.dispatch.producer import make_sender, new_id
+from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Member
-from tasks.redis_url import queues_url
-from tasks.store import Store, connect
+from tasks.store.client import queues_url
+from tasks.store.store import Store, connect
 
 MEMBERS = [Member(0, (0.0,)), Member(1, (1.0,), target=0)]
 
@@ -33,8 +32,8 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
 
 def test_the_end_of_a_single_task_is_told_once_and_forgotten(valkey_url: str, store: Store) -> None:
     app = make_sender(valkey_url)
-    task = single.send(app, "cpu.plot", ["run", "fitness.png"])
-    assert single.task_end(app, task) == (None, None)
+    task = producer.send(app, "cpu.plot", ["run", "fitness.png"])
+    assert producer.pop_result(app, task) == (None, None)
     app.backend.store_result(task, "fitness.png", "SUCCESS")
-    assert single.task_end(app, task) == ("SUCCESS", "fitness.png")
+    assert producer.pop_result(app, task) == ("SUCCESS", "fitness.png")
     assert kept(app) == set()

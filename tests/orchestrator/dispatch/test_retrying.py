@@ -7,8 +7,7 @@ from farm_bench import until
 from simulated_run import PLAN, RUN, Driver
 
 from orchestrator.dispatch.evaluator import Parked
-from orchestrator.dispatch.failures import Failed, NoSuchTask, failed_tasks
-from orchestrator.dispatch.retrying import retry_failed
+from orchestrator.dispatch.failures import Failed, NoSuchTask, failed_tasks, retry_failed
 
 NODES = tuple(PLAN.node(i, "mut") for i in range(3))
 

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.doctor.broker import check_clock, check_keeping
-from orchestrator.doctor.cards import check_cards_here
-from orchestrator.doctor.endpoint import check_endpoint, check_endpoints
-from orchestrator.doctor.finding import disk
-from orchestrator.doctor.workers import check_all, check_queue, check_versions
+from orchestrator.farm.checks import check_clock, check_endpoint, check_endpoints, check_gpus_here, check_keeping, disk
+from orchestrator.farm.worker_checks import check_all, check_queue, check_versions
 from tasks.code_version import code_version
-from workers.cards import NoCard, cards_here
+from workers.sglang.gpus import GpuUnavailable, gpus_here
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 0}
 
@@ -47,20 +44,20 @@ def report(queue: str = "gpu", **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("state", "mend"),
+    ("state", "hint"),
     [("paused", "orchestrator resume"), ("refusing", "see what it says"), ("silent", "look into its log")],
 )
-def test_a_queue_without_a_ready_worker_is_wrong(state: str, mend: str) -> None:
+def test_a_queue_without_a_ready_worker_is_wrong(state: str, hint: str) -> None:
     found = check_queue("gpu", [report(state=state, why="another model")], 3, {})
     assert not found.ok
-    assert mend in found.mend
+    assert hint in found.hint
     assert check_queue("gpu", [report(state=state), report()], 3, {}).ok
 
 
 def test_an_empty_queue_says_how_to_start_a_worker() -> None:
     found = check_queue("cpu", [report()], 0, {})
     assert (found.ok, found.said) == (False, "none; 0 waiting")
-    assert "python -m workers cpu" in found.mend
+    assert "python -m workers cpu" in found.hint
 
 
 def test_other_code_is_named_with_its_worker() -> None:
@@ -83,7 +80,7 @@ def test_a_broker_that_may_lose_data_is_wrong(changes: dict[str, object], check:
     assert all(finding.ok for finding in check_keeping(WELL))
     wrong = [finding for finding in check_keeping({**WELL, **changes}) if not finding.ok]
     assert [finding.check for finding in wrong] == [check]
-    assert wrong[0].mend
+    assert wrong[0].hint
 
 
 def test_clocks_and_disks_have_limits() -> None:
@@ -116,16 +113,16 @@ def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: 
     assert twice == ["key of openai@there", "endpoint", "key of openai@there"]
     without = report("openai", endpoint={"key": False, "base_url": ""})
     (missing,) = check_endpoints([without], None)
-    assert (missing.ok, "OPENAI_API_KEY_FILE" in missing.mend) == (False, True)
+    assert (missing.ok, "OPENAI_API_KEY_FILE" in missing.hint) == (False, True)
 
 
-def test_the_cards_of_this_machine_are_those_that_the_driver_tells_of() -> None:
-    found = check_cards_here()
+def test_the_gpus_of_this_machine_are_those_that_the_driver_tells_of() -> None:
+    found = check_gpus_here()
     try:
-        names = [card.name for card in cards_here()]
-    except NoCard as error:
+        names = [gpu.name for gpu in gpus_here()]
+    except GpuUnavailable as error:
         assert (found.ok, found.said) == (False, str(error))
-        assert "nvidia-smi" in found.mend
+        assert "nvidia-smi" in found.hint
     else:
         assert found.ok
         assert all(name in found.said for name in names)

@@ -8,18 +8,18 @@ import random
 
 import pytest
 
-from orchestrator.evolution.genetics import Genetics
 from orchestrator.evolution.individual import canonical_order
+from orchestrator.evolution.lineage import Lineage
 from orchestrator.evolution.loop import evolve
+from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
-from orchestrator.evolution.tree import Tree
+from tasks.models import Score
 from tasks.plan import Member, Outcome, Plan
-from tasks.records import Score
 
 IDS = canonical_order([str(i) for i in range(12)])
 
 
-def genetics(**changes: object) -> Genetics:
+def params(**changes: object) -> Params:
     values = {
         "seed": 7,
         "cluster_ids": IDS,
@@ -33,7 +33,7 @@ def genetics(**changes: object) -> Genetics:
         "tournament_size": 3,
         "top_k": 3,
     }
-    return Genetics(**{**values, **changes})  # type: ignore[arg-type]  # the values' types are the fields'
+    return Params(**{**values, **changes})  # type: ignore[arg-type]  # the values' types are the fields'
 
 
 def score(deltas: tuple[float, ...]) -> Score:
@@ -71,13 +71,13 @@ class Formula:
         return outcomes
 
 
-def run(parameters: Genetics, formula: Formula, tree: Tree | None = None) -> list:
-    return list(evolve(initial_state(parameters), parameters, formula, tree or Tree()))
+def run(parameters: Params, formula: Formula, tree: Lineage | None = None) -> list:
+    return list(evolve(initial_state(parameters), parameters, formula, tree or Lineage()))
 
 
 @pytest.mark.parametrize("selection", ["tournament", "truncation"])
 def test_the_fitness_rises_and_the_best_ever_never_falls(selection: str) -> None:
-    parameters = genetics(selection=selection, generations=12)
+    parameters = params(selection=selection, generations=12)
     generations = run(parameters, Formula())
     bests = [g.state.best_fitness for g in generations]
     assert bests == sorted(bests)
@@ -86,9 +86,9 @@ def test_the_fitness_rises_and_the_best_ever_never_falls(selection: str) -> None
 
 
 def test_the_same_seed_gives_the_same_states_in_whatever_order_answers_come() -> None:
-    calm = run(genetics(), Formula())
-    hurried = run(genetics(), Formula(shuffle=random.Random(1)))
-    other_seed = run(genetics(seed=8), Formula())
+    calm = run(params(), Formula())
+    hurried = run(params(), Formula(shuffle=random.Random(1)))
+    other_seed = run(params(seed=8), Formula())
     assert [g.state for g in calm] == [g.state for g in hurried]
     assert [g.state for g in calm] != [g.state for g in other_seed]
 
@@ -97,28 +97,28 @@ def test_the_modules_own_generator_is_left_alone() -> None:
     random.seed(3)
     expected = random.random()
     random.seed(3)
-    run(genetics(generations=2), Formula())
+    run(params(generations=2), Formula())
     assert random.random() == expected
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 4])
 def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
-    parameters = genetics()
+    parameters = params()
     whole = run(parameters, Formula())
     saved = state_to_json(whole[stopped_after - 1].state, IDS)
-    resumed = list(evolve(state_from_json(saved, parameters), parameters, Formula(), Tree()))
+    resumed = list(evolve(state_from_json(saved, parameters), parameters, Formula(), Lineage()))
     assert [g.state for g in resumed] == [g.state for g in whole[stopped_after:]]
 
 
 def test_only_a_population_without_fitness_is_evaluated() -> None:
     formula = Formula()
-    run(genetics(generations=3), formula)
+    run(params(generations=3), formula)
     sizes = {plan.name: len(plan.members) for plan in formula.plans}
     assert sizes == {"g0_pop": 6, "g0_child": 4, "g1_child": 4, "g2_child": 4}
 
 
 def test_elites_enter_the_next_population_unchanged_and_first() -> None:
-    generations = run(genetics(mutation_probability=1.0), Formula())
+    generations = run(params(mutation_probability=1.0), Formula())
     for earlier, later in itertools.pairwise(generations):
         best = sorted((s.fitness for _, s in earlier.population), reverse=True)[:2]
         assert [s.fitness for _, s in later.population[:2]] == best
@@ -126,7 +126,7 @@ def test_elites_enter_the_next_population_unchanged_and_first() -> None:
 
 def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
     formula = Formula()
-    generations = run(genetics(mutation_probability=1.0, generations=4), formula)
+    generations = run(params(mutation_probability=1.0, generations=4), formula)
     targets = [m.target for plan in formula.plans for m in plan.members if m.target is not None]
     assert targets == [i % 12 for i in range(16)]
     assert generations[-1].state.rr_idx == 16 % 12
@@ -134,7 +134,7 @@ def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
 
 def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
     formula = Formula()
-    generations = run(genetics(crossover_probability=1.0, generations=2), formula)
+    generations = run(params(crossover_probability=1.0, generations=2), formula)
     population = generations[0].state.population
     fitness = [s.fitness for _, s in generations[1].population]
     for member in formula.plans[-1].members:
@@ -150,7 +150,7 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
 
 def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
     formula = Formula()
-    generations = run(genetics(crossover_probability=0.0, generations=3), formula)
+    generations = run(params(crossover_probability=0.0, generations=3), formula)
     for generation, plan in zip(generations, formula.plans[2:], strict=False):
         for member in plan.members:
             parent = generation.state.population[member.parents[0]]
@@ -160,16 +160,16 @@ def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
 
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
     formula = Formula(skip=frozenset(range(4)))
-    tree = Tree()
-    generations = run(genetics(mutation_probability=1.0, generations=2), formula, tree)
+    tree = Lineage()
+    generations = run(params(mutation_probability=1.0, generations=2), formula, tree)
     assert all(target is None for g in generations for _, target, _ in g.offspring)
     assert not any(node["stage"] == "mut" for node in tree.nodes)
     assert generations[-1].state.rr_idx == 8
 
 
 def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
-    tree = Tree()
-    run(genetics(generations=2, mutation_probability=1.0), Formula(), tree)
+    tree = Lineage()
+    run(params(generations=2, mutation_probability=1.0), Formula(), tree)
     ids = {node["id"] for node in tree.nodes}
     assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
     assert len(ids) == len(tree.nodes) == 2 * (6 + 4 + 4)
@@ -178,7 +178,7 @@ def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
     assert kinds["g0_child3_mut", "g1_pop5"] == "next"
     assert sum(node["elite"] for node in tree.nodes) == 4
     data = json.loads(json.dumps(tree.data()))
-    kept = Tree.before(data, 1)
+    kept = Lineage.before(data, 1)
     assert {n["generation"] for n in kept.nodes} == {0}
     assert {e["kind"] for e in kept.edges} == {"parent", "mutation", "next"}
 
@@ -189,8 +189,8 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
     def worthless(plan: Plan) -> list[Outcome]:
         return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.members]
 
-    parameters = genetics(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
-    [generation] = evolve(initial_state(parameters), parameters, worthless, Tree())
+    parameters = params(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
+    [generation] = evolve(initial_state(parameters), parameters, worthless, Lineage())
     assert all(g.deltas == (1.0,) * 12 for g in generation.state.population)
 
 
@@ -204,7 +204,7 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
     ],
 )
 def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
-    parameters = genetics()
+    parameters = params()
     saved = json.loads(state_to_json(initial_state(parameters), IDS))
     with pytest.raises(StateError, match=says):
         state_from_json(json.dumps({**saved, **change}), parameters)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from flower_process import command, environment
 
-from orchestrator.monitor.access import NoAccess, credentials
+from orchestrator.flower_ext.access import NoAccess, credentials
 
 
 def test_user_and_password_come_from_the_environment_or_from_a_file(tmp_path: Path) -> None:

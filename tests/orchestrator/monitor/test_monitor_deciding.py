@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from orchestrator.dispatch.failures import Failed
-from orchestrator.monitor.deciding import Refused, Seen, Way, may_retry, run_of_task, way_on
-from orchestrator.monitor.survey import RunView
-from orchestrator.runs.standing import Standing
+from orchestrator.flower_ext.retry_policy import Refused, Seen, Way, may_retry, run_of_task, way_on
+from orchestrator.flower_ext.run_index import RunView
+from orchestrator.runs.status import Standing
 
 FAILED = Failed("g2_child", 2, 3, "g2_child3_mut", "reflect", "CallError: 500", "t1", 1, 100.0, "")
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from flower_process import Flower, cpu_worker, eventually, failing_score, parked_run
 
-from tasks.redis_url import queues_url, store_url
-from tasks.store import Store, connect
+from tasks.store.client import queues_url, store_url
+from tasks.store.store import Store, connect
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.monitor.templates import ADDITIONS, FLOWERS, Pages
+from orchestrator.flower_ext.handlers import ADDITIONS, FLOWERS, Pages
 
 
 def test_the_additions_fit_the_flower_that_is_installed() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.output import OutputError, Unwritable
-from orchestrator.phase0.checkpoints import Checkpoint
+from orchestrator.collect.checkpoints import Checkpoint
+from orchestrator.output import OutputError, OutputNotWritable
 
 
 def line(example: str, **more: object) -> dict[str, object]:
@@ -51,7 +51,7 @@ def test_a_line_for_which_there_is_no_room_is_told_and_those_before_are_kept(tmp
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, before[1]))  # room for five bytes more
     try:
-        with pytest.raises(Unwritable, match=r"c\.jsonl cannot be written"):
+        with pytest.raises(OutputNotWritable, match=r"c\.jsonl cannot be written"):
             checkpoint.append(line("b"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -78,9 +78,9 @@ def test_each_start_without_resume_sets_the_file_aside_and_loses_nothing(tmp_pat
     path = tmp_path / "c.jsonl"
     for example in ("a", "b"):
         path.write_text(json.dumps(line(example)) + "\n")
-        aside = Checkpoint(path).set_aside()
+        aside = Checkpoint(path).rotate()
         assert aside is not None
         assert json.loads(aside.read_text())["example_id"] == example
         assert not path.exists()
     assert len(list(tmp_path.iterdir())) == 2
-    assert Checkpoint(path).set_aside() is None
+    assert Checkpoint(path).rotate() is None

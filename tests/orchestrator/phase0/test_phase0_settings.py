@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.phase0.reading import flatten, key_names, read_settings, settings_from
+from orchestrator.collect.load import flatten, key_names, read_settings, settings_from
 from orchestrator.settings import SettingsError
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "collect.yaml"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.phase0.settings import SplitRatios
-from orchestrator.phase0.split import split
-from tasks.records import Example
+from orchestrator.collect.build import split
+from orchestrator.collect.settings import SplitRatios
+from tasks.models import Example
 
 USUAL = SplitRatios(0.70, 0.15, 0.15)
 

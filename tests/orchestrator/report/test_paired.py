@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.report.comparison import Comparison, Graded
-from orchestrator.report.paired import bootstrap, change, mcnemar, verdict
+from orchestrator.report.statistics import Comparison, JudgedAnswer, bootstrap, change, mcnemar, verdict
 
 differences = st.lists(st.integers(-500, 500).map(float), min_size=1, max_size=30)
 
 
-def graded(example: str, tokens: int, is_correct: bool) -> Graded:
-    return Graded(example, tokens, is_correct, text="", question="", gold="", reasoning="")
+def graded(example: str, tokens: int, is_correct: bool) -> JudgedAnswer:
+    return JudgedAnswer(example, tokens, is_correct, text="", question="", gold="", reasoning="")
 
 
 def comparison(before: list[tuple[int, bool]], after: list[tuple[int, bool]]) -> Comparison:

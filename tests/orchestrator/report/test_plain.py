@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.plain import PlainView
-from orchestrator.report.snapshot import MemberView, Snapshot, steps, steps_done
-from orchestrator.report.view import open_view
+from orchestrator.report.view import MemberView, PlainView, Snapshot, open_view, steps, steps_done
 
 ROOT = Path(__file__).parents[3]
 
@@ -113,6 +111,6 @@ def test_a_mutated_child_passes_two_evaluations() -> None:
 
 
 def test_plain_lines_need_no_drawing_library() -> None:
-    script = "import sys, orchestrator.report.view, orchestrator.report.paired; print('rich' in sys.modules)"
+    script = "import sys, orchestrator.report.view, orchestrator.report.statistics; print('rich' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert answer.stdout.strip() == "False"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.text import clip, neutral, pad, wrap
+from orchestrator.terminal_text import clip, neutral, pad, wrap
 
 
 @settings(deadline=None)

@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.comparison import Comparison, Graded
 from orchestrator.report.side_by_side import answers_table
+from orchestrator.report.statistics import Comparison, JudgedAnswer
 
 
-def graded(example: str, tokens: int, is_correct: bool, text: str) -> Graded:
-    return Graded(example, tokens, is_correct, text, f"question {example}?", f"gold {example}", f"reason {example}")
+def graded(example: str, tokens: int, is_correct: bool, text: str) -> JudgedAnswer:
+    return JudgedAnswer(
+        example, tokens, is_correct, text, f"question {example}?", f"gold {example}", f"reason {example}"
+    )
 
 
 BEFORE = (
@@ -60,7 +62,7 @@ def test_in_a_narrow_terminal_the_answers_stand_one_under_the_other() -> None:
 @given(st.text(max_size=200), st.integers(1, 160))
 def test_whatever_a_model_writes_no_line_is_too_long_and_nothing_acts(text: str, width: int) -> None:
     # given an answer, a question, a gold and an explanation of any characters
-    wild = Graded("wild", 1, True, text, text, text, text)
+    wild = JudgedAnswer("wild", 1, True, text, text, text, text)
     # when it is laid out
     table = answers_table(Comparison("wild set", (wild,), (wild,)), width)
     # then the terminal gets only lines that fit and characters that print

@@ -7,13 +7,13 @@ import random
 
 from rich.cells import cell_len
 
-from orchestrator.report.comparison import Comparison, Graded
-from orchestrator.report.summary import Effort, FinalReport, final_report
+from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
 
 
-def answers(tokens: list[int], rights: str) -> tuple[Graded, ...]:
+def answers(tokens: list[int], rights: str) -> tuple[JudgedAnswer, ...]:
     return tuple(
-        Graded(str(i), count, right == "+", "", "", "", "")
+        JudgedAnswer(str(i), count, right == "+", "", "", "", "")
         for i, (count, right) in enumerate(zip(tokens, rights, strict=True))
     )
 
@@ -30,7 +30,7 @@ REPORT = FinalReport(
     ),
     reflector="rules of the embedded endpoint",
     judge="gpt-x",
-    effort=Effort(192.0, 24, 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
+    effort=ResourceUsage(192.0, 24, 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
     files=(("best processor", "outputs/embedded/processor_best.py"),),
     commands=(("read the answers", "orchestrator answers quiet-1"),),
 )

@@ -16,8 +16,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from orchestrator.report.snapshot import MemberView, Snapshot
 from orchestrator.report.terminal import Screen
+from orchestrator.report.view import MemberView, Snapshot
 
 CHILDREN = (
     MemberView("g2_child0_pre", "done", fitness=0.61),
@@ -94,7 +94,7 @@ def test_embedding_the_vocabulary_shows_a_bar_that_moves() -> None:
 SCRIPT = """
 import sys
 from orchestrator.report.view import open_view
-from orchestrator.report.snapshot import MemberView, Snapshot
+from orchestrator.report.view import MemberView, Snapshot
 view = open_view(sys.stdout)
 for stage in ("waiting", "answer", "judge", "score", "done"):
     view.show(Snapshot("quiet-1", 0, 2, "population", (MemberView("g0_pop0", stage),)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.runs import attendance
-from orchestrator.runs.attendance import LOOKS, Attendance, nobody
-from tasks.roster import Roster
-from tasks.store import Store
+from orchestrator.runs import progress
+from orchestrator.runs.progress import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, nobody
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
 READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
@@ -21,11 +21,11 @@ def test_nobody_is_missed_where_nothing_waits_or_somebody_is_ready() -> None:
 
 
 def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendance, "EVERY_S", 0.0)
-    roster, said = Roster(store.redis), []
-    watch = Attendance(roster, lambda: {"gpu": 1}, said.append)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+    roster, said = WorkerRegistry(store.redis), []
+    watch = WorkerAvailabilityMonitor(roster, lambda: {"gpu": 1}, said.append)
     roster.put("gpu@there", REFUSING, 60)
-    for _ in range(LOOKS - 1):
+    for _ in range(MISSES_BEFORE_WARNING - 1):
         watch.look()
     assert said == []
     for _ in range(3):
@@ -35,6 +35,6 @@ def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytes
     roster.put("gpu@here", READY, 60)
     watch.look()
     roster.forget("gpu@here")
-    for _ in range(LOOKS):
+    for _ in range(MISSES_BEFORE_WARNING):
         watch.look()
     assert len(said) == 2

@@ -10,15 +10,15 @@ import pytest
 
 from orchestrator.dispatch.evaluator import Parked
 from orchestrator.output import OutputFolder
-from orchestrator.runs.bulletin import Bulletin, read_usage
-from tasks.keys import STANDING
-from tasks.store import Store
+from orchestrator.runs.publisher import StatusPublisher, read_usage
+from tasks.store.keys import STANDING
+from tasks.store.store import Store
 
 STATE = {"generation": 1, "best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
 
 
-def bulletin(store: Store, folder: Path) -> Bulletin:
-    return Bulletin("run-1", store, OutputFolder(folder), generations=4, budget_usd=5.0)
+def bulletin(store: Store, folder: Path) -> StatusPublisher:
+    return StatusPublisher("run-1", store, OutputFolder(folder), generations=4, budget_usd=5.0)
 
 
 def told(store: Store) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_how_a_run_ended_is_told_however_it_does(
     store.add_usage("run-1", {"requests": 2, "cost_usd": 0.5})
     store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
     try:
-        with here.until_the_end():
+        with here.publish_final_state():
             here.publish(STATE)
             assert told(store)["state"] == "running"
             if raised is not None:
@@ -46,13 +46,13 @@ def test_how_a_run_ended_is_told_however_it_does(
         assert error is raised
     assert {**STATE, "state": state, "generations": 4, "budget_usd": 5.0}.items() <= told(store).items()
     assert read_usage(OutputFolder(tmp_path)) == {
-        "requests": 3, "cost_usd": 0.5, "unheard_usd": 0.25, "budget_usd": 5.0,
+        "requests": 3, "cost_usd": 0.5, "unconfirmed_usd": 0.25, "budget_usd": 5.0,
     }  # fmt: skip
 
 
 def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tmp_path: Path) -> None:
     here = bulletin(store, tmp_path)
-    with here.until_the_end():
+    with here.publish_final_state():
         store.add_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
     store.redis.flushdb()
     for _ in range(2):

@@ -10,9 +10,8 @@ import pytest
 from farm_bench import Bench, until
 from simulated_run import PLAN, RUN, Driver
 
-from orchestrator.runs.cancelling import at_work_on, cancel
-from orchestrator.runs.deleting import delete_run
-from orchestrator.runs.farm import OpenFarm
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
 
 WIDE = Plan("g2_child", 2, tuple(dataclasses.replace(PLAN.members[0], index=i) for i in range(6)))
@@ -20,19 +19,19 @@ FIRST = [WIDE.node(i, "pre") for i in range(6)]
 
 
 @pytest.fixture
-def farm(simulated_farm: Bench, driver: Driver) -> OpenFarm:
-    return OpenFarm(driver.app, driver.broker, driver.store, False, lambda: None)
+def farm(simulated_farm: Bench, driver: Driver) -> FarmConnection:
+    return FarmConnection(driver.app, driver.broker, driver.store, False, lambda: None)
 
 
 def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
-    farm: OpenFarm, driver: Driver, tmp_path: Path
+    farm: FarmConnection, driver: Driver, tmp_path: Path
 ) -> None:
     # Given a run with two merges in hand and four that wait
     for node in FIRST:
         driver.tell("hold", "merge", node)
     waiting = driver.evaluate(WIDE)
     until(lambda: sum(driver.began("merge", node) for node in FIRST) == 2)
-    assert len(at_work_on(farm, RUN.id)) == 2
+    assert len(active_tasks(farm, RUN.id)) == 2
     # When it is cancelled while they are still at it, then the four are dropped and the two are told
     cancelled = cancel(farm, tmp_path, RUN.id, time.sleep, patience_s=0)
     assert cancelled.dropped == 4
@@ -51,7 +50,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     assert len(waiting.result(timeout=60)) == 6
 
 
-def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: OpenFarm, driver: Driver) -> None:
+def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: FarmConnection, driver: Driver) -> None:
     # Given a farm with a run that is over, another run, and what they share
     before = keys(farm)
     driver.evaluate().result(timeout=60)
@@ -69,7 +68,7 @@ def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: OpenFarm
     assert not any("whetstone:run" in key or "answer" in key for key in keys(farm))
 
 
-def keys(farm: OpenFarm) -> set[str]:
+def keys(farm: FarmConnection) -> set[str]:
     """Every key in the three databases, but for claims and what the workers themselves keep there."""
     found = set()
     for number, client in enumerate((farm.broker, farm.app.backend.client, farm.store.redis)):

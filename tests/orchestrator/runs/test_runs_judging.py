@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.judging import WINDOW, judge_rows
+from orchestrator.runs.judge_file import WINDOW, judge_rows
 from tasks.judging.rows import Row
 from tasks.judging.verdict import Ask
-from tasks.run import Judge
+from tasks.models import Judge
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=4)
 SAYS = {"category": "text", "normalized_gt": None, "normalized_pred": None, "relative_error_pct": None}

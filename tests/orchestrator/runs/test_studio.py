@@ -6,18 +6,18 @@ from itertools import count
 from pathlib import Path
 
 from orchestrator.dispatch import messages
-from orchestrator.dispatch.sender import make_sender
+from orchestrator.dispatch.producer import make_sender
 from orchestrator.output import OutputFolder
-from orchestrator.runs.studio import Studio
-from tasks.redis_url import queues_url
-from tasks.store import Store, connect
+from orchestrator.runs.artifacts import ArtifactRequests
+from tasks.store.client import queues_url
+from tasks.store.store import Store, connect
 
 RUN = "run"
 
 
 def test_a_file_whose_message_was_lost_is_asked_for_once_more(valkey_url: str, store: Store, tmp_path: Path) -> None:
     app, broker, clock = make_sender(valkey_url), connect(queues_url(valkey_url)), count()
-    studio = Studio(app, store, RUN, OutputFolder(tmp_path))
+    studio = ArtifactRequests(app, store, RUN, OutputFolder(tmp_path))
     studio.processor("processor_best.py", [0.5])
     assert messages.drop_waiting(broker, RUN) == 1
     asked: list[int] = []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import SettingsError, load_settings, make_run, read_discovered
-from tasks.run import Run
+from tasks.models import Run
 
 
 def write(folder: Path, ids: object) -> Path:

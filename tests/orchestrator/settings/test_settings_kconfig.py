@@ -12,7 +12,7 @@ import kconfiglib
 import pytest
 
 from orchestrator.settings.kconfig import Kconfig, kconfig_file
-from orchestrator.settings.model import Option, Settings, options
+from orchestrator.settings.options import Option, Settings, options
 
 KINDS = {bool: kconfiglib.BOOL, int: kconfiglib.INT}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import SettingsError, load_settings
-from orchestrator.settings.model import options
+from orchestrator.settings.options import options
 
 UNSET = [option for option in options() if option.rule.sentinel is not None and option.rule.needed_when is None]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.settings import load_settings
-from orchestrator.settings.document import document
-from orchestrator.settings.model import options
+from orchestrator.settings.docs import document
+from orchestrator.settings.options import options
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.config"))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.settings import load_settings, write_config
-from orchestrator.settings.kconfig import Kconfig
-from orchestrator.settings.text import as_kconfig_writes, meant, typed, typed_from_quoted
+from orchestrator.settings.kconfig import Kconfig, as_kconfig_writes, meant, typed, typed_from_quoted
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n\r\tn'), st.characters(exclude_categories=["Cs"])))
 

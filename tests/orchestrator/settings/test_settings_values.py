@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import SettingsError, load_settings
-from orchestrator.settings.model import options
+from orchestrator.settings.options import options
 
 BOUNDED = [option for option in options() if option.rule.bounds()]
 WHOLE = [option for option in options() if option.kind is int]

@@ -11,9 +11,9 @@ import pytest
 
 from orchestrator.settings import MAY_CHANGE, Settings, changed, load_settings, make_run, write_config
 from orchestrator.settings.kconfig import Kconfig
-from orchestrator.settings.model import Option, options
+from orchestrator.settings.options import Option, options
 from orchestrator.settings.rules import read_value
-from tasks.run import Run
+from tasks.models import Run
 
 
 def another(option: Option, value: Any) -> Any:

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tasks import context
+from tasks.collect.frequencies import count_shard
 from tasks.cpu import frequencies as tasks_of
 from tasks.cpu.frequencies import KeyPair, count_pairs, counts_key, merge_counts, read_counts
-from tasks.phase0.frequencies import count_shard
-from tasks.store import Store
+from tasks.store.store import Store
 
 RUN = "phase0-test"
 

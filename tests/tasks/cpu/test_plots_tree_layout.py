@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.cpu.plots.series import champions
+from tasks.cpu.plots.style import champions
 from tasks.cpu.plots.tree_layout import index_of, lay_out
 
 

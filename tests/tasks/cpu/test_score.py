@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.cpu.score import score
-from tasks.run import Fitness
+from tasks.models import Fitness
 
 FITNESS = Fitness(lambda_shortness=0.4, lambda_correctness=0.6, shortness_scale=50.0)
 

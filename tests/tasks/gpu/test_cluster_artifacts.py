@@ -15,12 +15,10 @@ import pytest
 from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
-from tasks.gpu.clustering.arithmetic import is_number
 from tasks.gpu.clustering.artifacts import embedder_identity
-from tasks.gpu.clustering.ends import end_tokens
 from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
-from tasks.gpu.clustering.vocabulary import decode_vocabulary
-from tasks.run import Clusters
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, is_number
+from tasks.models import Clusters
 
 
 def settings(place: Path, **changes: object) -> Clusters:

@@ -14,7 +14,7 @@ import pytest
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
-from tasks.run import Clusters
+from tasks.models import Clusters
 
 DISCOVERED = (7, 30, 31, 90, 120, 121, 200, 260, 330, 331, 400, 401, 430, 455)
 

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from tasks.gpu.clustering import ClusteringError
 from tasks.gpu.clustering.describe import describe_found, kind_of
 from tasks.gpu.clustering.embed import embed_tokens, embedded_text, memory_of
-from tasks.gpu.clustering.progress import silent
+from tasks.gpu.clustering.process import silent
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 
 

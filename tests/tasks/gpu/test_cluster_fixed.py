@@ -11,9 +11,7 @@ import cluster_families as families
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tasks.gpu.clustering.arithmetic import is_number, number_tokens
-from tasks.gpu.clustering.ends import end_tokens
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, vocabulary_size
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, is_number, number_tokens, vocabulary_size
 
 SINGLE = """
     $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£

@@ -13,12 +13,12 @@ import pytest
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.pipeline import gather
-from tasks.run import Clusters
+from tasks.models import Clusters
 
 PARENT = """
 import dataclasses, json, psutil, signal, sys
 from tasks.gpu.clustering import run_clustering
-from tasks.run import Clusters
+from tasks.models import Clusters
 
 def held(stage, done, total):
     print(psutil.Process().children()[0].pid, flush=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.judging import prompt
 from tasks.judging.verdict import JudgeReplyError, judge, verdict_key
-from tasks.run import Judge
+from tasks.models import Judge
 
 HERE = "https://judge.example/v1"
 SETTINGS = Judge("rules", 0.15, True, 0.0, 1.0, 512, 42, 4)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from tasks.models import Endpoint
+from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import NoLimit
-from tasks.openai.purse import LocalPurse
 from tasks.openai.usage import Usage
-from tasks.run import Endpoint
 
 KEY = "key-for-tests-0123456789"
 
@@ -40,7 +40,7 @@ class Service:
         return [line for line in lines if line["call_id"] == call_id]
 
 
-class NotingPurse(LocalPurse):
+class NotingPurse(LocalBudget):
     """A purse that also notes each try: what it used, or None where that is not known."""
 
     def __init__(self, endpoint: Endpoint) -> None:

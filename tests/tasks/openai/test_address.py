@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from tasks.openai.address import DEFAULT_BASE_URL, EMBEDDED, NAME_VARIABLE, name_of, url_of
-from tasks.run import Endpoint
+from tasks.models import Endpoint
+from tasks.openai.provider import DEFAULT_BASE_URL, EMBEDDED, NAME_VARIABLE, name_of, url_of
 
 UNNAMED = Endpoint("", "SOME_KEY", 5.0, 1, 10, 1000, 0.0, 0.0, 0.0, 0.0)
 OWN = dataclasses.replace(UNNAMED, base_url="http://127.0.0.1:8000/v1")

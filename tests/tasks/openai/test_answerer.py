@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks.openai import calling, merging
-from tasks.openai.answerer import NOBODY, RULES, answerer, listed
-from tasks.openai.asking import asker
+from tasks.models import Run
+from tasks.openai import client_factory, merge
 from tasks.openai.describe import describe_clusters
 from tasks.openai.judge import judged_by
-from tasks.run import Run
-from tasks.store import Store
+from tasks.openai.provider import NOBODY, RULES, answerer, listed
+from tasks.openai.structured_call import asker
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
-SCRATCHPADS = merging.Parent("short is good", 0.5), merging.Parent("long is good", 0.4)
+SCRATCHPADS = merge.Parent("short is good", 0.5), merge.Parent("long is good", 0.4)
 
 
 @pytest.fixture
@@ -42,18 +42,18 @@ def test_the_model_that_was_asked_for_answers_unless_the_fingerprint_is_the_rule
 
 
 def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
-    ask = asker(calling.client_for(run, store), run.reflector, "merge", merging.SCHEMA, "a-call")
+    ask = asker(client_factory.client_for(run, store), run.reflector, "merge", merge.SCHEMA, "a-call")
 
-    merging.merge(ask, *SCRATCHPADS, calling.prompt_logger(store, run.id, "merge"))
+    merge.merge(ask, *SCRATCHPADS, client_factory.prompt_logger(store, run.id, "merge"))
 
-    assert store.answerers(run.id, "reflector") == [RULES]
+    assert store.providers(run.id, "reflector") == [RULES]
     assert f"# answered by: {RULES}\n" in store.prompts(run.id)["merge.txt"]
-    assert store.answerers(run.id, "judge") == []
+    assert store.providers(run.id, "judge") == []
 
 
 @pytest.mark.parametrize(("answer", "by"), [("It is not.", RULES), ("", "")])
 def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: str) -> None:
-    client = calling.client_for(run, store)
+    client = client_factory.client_for(run, store)
 
     verdict: dict[str, Any] = judged_by(client, run.judge, "a-call", ("Is it?", "No, it is not.", answer))
 

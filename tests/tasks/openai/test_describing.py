@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, make_run
+from tasks.models import Endpoint, Run
 from tasks.openai import errors
-from tasks.openai.asking import Invalid
-from tasks.openai.describe import describe_clusters
-from tasks.openai.describing import LONGEST, SCHEMA, check_descriptions, describe_messages
+from tasks.openai.describe import LONGEST, SCHEMA, check_descriptions, describe_clusters, describe_messages
 from tasks.openai.schema import mismatch, not_strict
-from tasks.run import Endpoint, Run
-from tasks.store import Store
+from tasks.openai.structured_call import Invalid
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 CLUSTERS = [

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.openai import errors
 from tasks.openai.client import Reply
-from tasks.openai.merging import SCHEMA, SCHEMA_NAME, Parent, merge_messages
+from tasks.openai.merge import SCHEMA, SCHEMA_NAME, Parent, merge_messages
 from tasks.openai.usage import Usage
 
 SYSTEM, USER = merge_messages(Parent("End earlier.\nIt helped.", 0.75), Parent("Numbers up.", 0.5))

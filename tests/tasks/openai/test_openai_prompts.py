@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.openai import prompts
-from tasks.openai.merging import SCHEMA as MERGE_SCHEMA
-from tasks.openai.merging import Parent, merge_messages
-from tasks.openai.quoting import one_line, plain, quote, unquote
-from tasks.openai.reflecting import SCHEMA, Response, mutation_messages
+from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
+from tasks.openai.merge import Parent, merge_messages
+from tasks.openai.prompt_escaping import one_line, plain, quote, unquote
+from tasks.openai.reflect import SCHEMA, Response, mutation_messages
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},

@@ -6,11 +6,11 @@ import pickle
 
 import pytest
 
+from tasks.models import Endpoint
 from tasks.openai import errors
-from tasks.openai.retrying import asked_wait
+from tasks.openai.retry_policy import asked_wait
 from tasks.openai.schema import mismatch, not_strict, strict_object
 from tasks.openai.usage import Usage, cost_usd, estimate_tokens
-from tasks.run import Endpoint
 
 ALL_ERRORS = [
     value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.CallError)

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.ledger import Money
+from tasks.models import Endpoint
+from tasks.openai.budget import Budget, LocalBudget, RedisBudget
 from tasks.openai.errors import BudgetSpent
-from tasks.openai.purse import LocalPurse, Purse, RunPurse
 from tasks.openai.usage import Usage, cost_usd
-from tasks.redis_url import store_url
-from tasks.run import Endpoint
-from tasks.store import Store
+from tasks.store.client import store_url
+from tasks.store.ledger import Money
+from tasks.store.store import Store
 
 MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
 
@@ -25,14 +25,14 @@ SPENDING = """
 import random, sys
 from concurrent.futures import ThreadPoolExecutor
 from tasks.openai.errors import BudgetSpent
-from tasks.openai.purse import RunPurse
+from tasks.openai.budget import RedisBudget
 from tasks.openai.usage import Usage
-from tasks.redis_url import store_url
-from tasks.run import Endpoint
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.models import Endpoint
+from tasks.store.store import Store, connect
 
 store = Store(connect(sys.argv[1]))
-purse = RunPurse(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
+purse = RedisBudget(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
 def spend(seed):
     rng, used = random.Random(seed), []
     try:
@@ -57,8 +57,8 @@ def endpoint(budget: float) -> Endpoint:
     )
 
 
-def run_purse(store: Store, budget: float) -> RunPurse:
-    return RunPurse(store.ledger("run"), endpoint(budget))
+def run_purse(store: Store, budget: float) -> RedisBudget:
+    return RedisBudget(store.ledger("run"), endpoint(budget))
 
 
 def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_once(
@@ -93,7 +93,7 @@ def test_who_finds_the_rest_held_by_calls_under_way_waits_for_them(store: Store,
         pause.wait(seconds)
 
     asked = endpoint(0.11)
-    purse: Purse = RunPurse(store.ledger("run"), asked, sleep) if kind == "run" else LocalPurse(asked, sleep)
+    purse: Budget = RedisBudget(store.ledger("run"), asked, sleep) if kind == "run" else LocalBudget(asked, sleep)
     first, _ = purse.reserve(MOST), purse.reserve(MOST)
     with ThreadPoolExecutor(1) as pool:
         # when a third asks
@@ -105,17 +105,17 @@ def test_who_finds_the_rest_held_by_calls_under_way_waits_for_them(store: Store,
 
 
 @pytest.mark.parametrize("kind", ["run", "local"])
-def test_a_call_that_nobody_heard_the_end_of_stays_charged_at_its_most(store: Store, kind: str) -> None:
+def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store, kind: str) -> None:
     asked = endpoint(0.07)
-    purse: Purse = RunPurse(store.ledger("run"), asked) if kind == "run" else LocalPurse(asked)
+    purse: Budget = RedisBudget(store.ledger("run"), asked) if kind == "run" else LocalBudget(asked)
     purse.settle(purse.reserve(MOST), "m", None)
-    money = purse.money if isinstance(purse, LocalPurse) else store.ledger("run").money()
+    money = purse.money if isinstance(purse, LocalBudget) else store.ledger("run").money()
     assert money == Money(0, 0, pytest.approx(0.05))
-    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose answers were not heard"):
+    with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose outcome is unknown"):
         purse.reserve(MOST)
 
 
-def test_a_call_whose_worker_died_counts_as_unheard_until_its_answer_comes_after_all(store: Store) -> None:
+def test_a_call_whose_worker_died_counts_as_unconfirmed_until_its_answer_comes_after_all(store: Store) -> None:
     # given a call that has said nothing for longer than it may take
     ledger = store.ledger("run")
     assert ledger.reserve("call", 0.05, 1.0, life_s=-1)[0]

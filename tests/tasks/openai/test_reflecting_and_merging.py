@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.models import Reflector
 from tasks.openai import errors
-from tasks.openai.asking import CallRecord, Invalid, asker
 from tasks.openai.client import Reply
-from tasks.openai.merging import SCHEMA as MERGE_SCHEMA
-from tasks.openai.merging import Merged, Parent, merge
-from tasks.openai.reflecting import (
-    SCHEMA,
-    Proposal,
-    Response,
-    Skipped,
-    check_proposal,
-    mutation_messages,
-    propose,
-)
+from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
+from tasks.openai.merge import Merged, Parent, merge
+from tasks.openai.reflect import SCHEMA, Proposal, Response, Skipped, check_proposal, mutation_messages, propose
+from tasks.openai.structured_call import CallRecord, Invalid, asker
 from tasks.openai.usage import Usage
-from tasks.run import Reflector
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
 DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.phase0.frequencies import MOST_IDS, ShardCounts, count_shard, frequencies, merge
+from tasks.collect.frequencies import MOST_IDS, ShardCounts, count_shard, frequencies, merge
 
 Pair = tuple[int, list[int], list[int]]
 
@@ -149,7 +149,7 @@ def test_memory_does_not_grow_with_the_data() -> None:
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "import re\n"
         "import numpy as np\n"
-        "from tasks.phase0.frequencies import count_shard\n"
+        "from tasks.collect.frequencies import count_shard\n"
         "def peak():\n"
         "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024\n"
         "def pairs(n):\n"

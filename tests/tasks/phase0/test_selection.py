@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tasks.phase0.frequencies import count_shard, frequencies
-from tasks.phase0.selection import Filters, Selection, select
+from tasks.collect.frequencies import count_shard, frequencies
+from tasks.collect.selection import Filters, Selection, select
 
 ALL = Filters(True, True, True)
 NONE = Filters(False, False, False)

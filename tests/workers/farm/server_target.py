@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from tasks.gpu.host import TargetHost
-from tasks.run import Sampling, Target
+from tasks.models import Sampling, Target
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
 

@@ -19,13 +19,13 @@ from tasks.context import content_hash
 from tasks.gpu import host as installed
 from tasks.gpu import labels
 from tasks.gpu.answer import answer_stage
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run
 from tasks.plan import Member, Plan
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.run import Clusters, Endpoint, Fitness, Judge, Reflector, Run
 from tasks.stage import run_stage
-from tasks.store import Store, connect
+from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.store import Store, connect
 from workers.embedded.models import embedded_model
-from workers.target_host import LocalTargetHost
+from workers.sglang.host import LocalTargetHost
 
 QUESTIONS = 8
 CLUSTERS = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from farm_bench import Bench, until
 
-from workers.deadline import SHUTDOWN_S
+from workers.celery_ext.threads import SHUTDOWN_S
 
 pytestmark = pytest.mark.long  # it waits for the deadline
 

@@ -9,12 +9,11 @@ import pytest
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
-from tasks.keys import CANCELLED
-from tasks.redis_url import store_url
-from tasks.roster import Roster
-from tasks.store import Store, connect
-from workers.admission import MODEL_VARIABLE
-from workers.gate import CLOSED_S
+from tasks.store.client import store_url
+from tasks.store.keys import CANCELLED
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store, connect
+from workers.celery_ext.admission import CLOSED_S, MODEL_VARIABLE
 
 
 def store_of(bench: Bench) -> Store:
@@ -34,7 +33,7 @@ def taken(bench: Bench) -> int:
 
 def test_a_paused_queue_keeps_its_messages_also_from_workers_that_start_later(bench: Bench) -> None:
     # Given a worker with a task in hand, and its queue paused
-    roster = Roster(connect(store_url(bench.url)))
+    roster = WorkerRegistry(connect(store_url(bench.url)))
     bench.start_worker("openai")
     first = bench.app.send_task("openai.hold", ("first",))
     until(lambda: bench.began("first"))
@@ -56,7 +55,7 @@ def test_a_paused_queue_keeps_its_messages_also_from_workers_that_start_later(be
 
 @pytest.mark.long
 def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
-    roster = Roster(connect(store_url(bench.url)))
+    roster = WorkerRegistry(connect(store_url(bench.url)))
     bench.start_worker("openai", name="one")
     bench.start_worker("openai", name="two")
     (name,) = (worker["worker"] for worker in roster.workers() if worker["worker"].startswith("one@"))
@@ -75,7 +74,7 @@ def test_work_for_another_model_is_left_for_others_and_goes_round_slowly(bench: 
     store_of(bench).welcome("run", code_version(), "other/model")
     bench.let_end("run", "free")
     result = bench.app.send_task("gpu.hold", ("run",))
-    roster = Roster(connect(store_url(bench.url)))
+    roster = WorkerRegistry(connect(store_url(bench.url)))
     until(lambda: look(bench, 1) == {"pinned": "refusing"})
     before, at = taken(bench), time.monotonic()
     # Then it says why, in its report and in its log

@@ -9,9 +9,9 @@ from celery import Celery
 from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
-from tasks.redis_url import broker_url, store_url
-from tasks.store import Store, connect
-from workers.lease import held_messages
+from tasks.store.client import broker_url, store_url
+from tasks.store.store import Store, connect
+from workers.celery_ext.lease import held_messages
 from workers.queues import QueueName
 
 

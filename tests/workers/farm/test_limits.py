@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from farm_bench import Bench, until
 
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 
 
 def failure(bench: Bench, name: str) -> dict[str, object]:

@@ -5,10 +5,10 @@ import socket
 
 from farm_bench import Bench
 
-from tasks.redis_url import ENVIRONMENT_VARIABLE, store_url
-from tasks.roster import Roster
-from tasks.store import connect
-from workers.naming import free_name
+from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import connect
+from workers.health import free_name
 
 
 def test_the_second_worker_of_a_queue_on_a_host_has_a_name_of_its_own(bench: Bench) -> None:
@@ -19,7 +19,7 @@ def test_the_second_worker_of_a_queue_on_a_host_has_a_name_of_its_own(bench: Ben
 
 
 def test_what_a_killed_worker_left_takes_no_name(bench: Bench) -> None:
-    roster = Roster(connect(store_url(bench.url)))
+    roster = WorkerRegistry(connect(store_url(bench.url)))
     for pid in (2**22 + 1, os.getpid()):
         roster.put(f"cpu@{socket.gethostname()}", {"worker": f"cpu@{socket.gethostname()}", "pid": pid}, 60)
         assert free_name("cpu", bench.environment) == "cpu"

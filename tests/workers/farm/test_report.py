@@ -6,14 +6,14 @@ import signal
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
-from tasks.redis_url import store_url
-from tasks.roster import Roster
-from tasks.store import connect
-from workers import report
+from tasks.store.client import store_url
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import connect
+from workers.celery_ext import heartbeat
 
 
-def roster(bench: Bench) -> Roster:
-    return Roster(connect(store_url(bench.url)))
+def roster(bench: Bench) -> WorkerRegistry:
+    return WorkerRegistry(connect(store_url(bench.url)))
 
 
 def test_a_worker_is_in_the_roster_as_long_as_it_is_there(bench: Bench) -> None:
@@ -44,17 +44,17 @@ def test_a_report_outlives_a_killed_worker_only_for_a_while(bench: Bench) -> Non
     os.kill(worker.pid or 0, signal.SIGKILL)
     client = roster(bench).redis
     (key,) = client.keys("whetstone:worker:*")
-    assert 0 < client.ttl(key) <= report.KEPT_S
+    assert 0 < client.ttl(key) <= heartbeat.KEPT_S
 
 
 def test_parts_add_to_the_report_and_a_broken_one_does_no_harm() -> None:
-    report.contribute("target", lambda: {"model": "some/model"})
-    report.contribute("broken", lambda: 1 / 0)
+    heartbeat.contribute("target", lambda: {"model": "some/model"})
+    heartbeat.contribute("broken", lambda: 1 / 0)
     try:
-        said = report.make_report("gpu@here", "gpu", 2)
+        said = heartbeat.make_report("gpu@here", "gpu", 2)
         assert said["target"] == {"model": "some/model"}
         assert said["broken"] is None
     finally:
-        report.contribute("target", None)
-        report.contribute("broken", None)
-    assert "target" not in report.make_report("gpu@here", "gpu", 2)
+        heartbeat.contribute("target", None)
+        heartbeat.contribute("broken", None)
+    assert "target" not in heartbeat.make_report("gpu@here", "gpu", 2)

@@ -15,8 +15,8 @@ from farm_bench import Bench, until
 from server_target import TINY_SERVER, server_target, told
 
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.traffic import TRAFFIC
-from workers.target_host import LocalTargetHost
+from tasks.gpu.server_stats import TRAFFIC
+from workers.sglang.host import LocalTargetHost
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def test_those_who_wait_for_a_server_that_does_not_start_are_told_at_once(
     assert (tmp_path / "logs" / "target.log").read_text().count("out of memory") == 1
 
 
-def test_a_card_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
-    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "WHETSTONE_CARD": "99"})
-    with pytest.raises(TargetUnavailable, match=r'^CONFIG_DEVICE is "cuda": (no GPU on this machine|WHETSTONE_CARD)'):
+def test_a_gpu_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
+    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "WHETSTONE_GPU": "99"})
+    with pytest.raises(TargetUnavailable, match=r'^CONFIG_DEVICE is "cuda": (no GPU on this machine|WHETSTONE_GPU)'):
         host.serve(dataclasses.replace(server_target(), device="cuda"))
     host.close()
 

@@ -13,48 +13,48 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
-from tasks.keys import STANDING
-from tasks.openai.purse import RunPurse
+from tasks.models import Endpoint
+from tasks.openai.budget import RedisBudget
 from tasks.openai.usage import Usage
-from tasks.redis_url import queues_url
-from tasks.roster import Roster
-from tasks.run import Endpoint
-from tasks.store import Store, connect
-from workers.metrics import figures
+from tasks.store.client import queues_url
+from tasks.store.keys import STANDING
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store, connect
+from workers.metrics import collector
+from workers.metrics.collector import FarmCollector
 from workers.metrics.events import TaskEvents
-from workers.metrics.figures import FarmFigures
 
 ROOT = Path(__file__).parents[3]
 OPS = ROOT / "ops"
-CARD = {"index": 0, "name": "H200", "used": 5 * 10**9, "total": 140 * 10**9, "utilization": 0.75}
+GPU = {"index": 0, "name": "H200", "used": 5 * 10**9, "total": 140 * 10**9, "utilization": 0.75}
 
 
 @pytest.fixture
-def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarmFigures]:
+def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarmCollector]:
     """A store with a run at work, a worker on each queue but one, and messages that wait."""
     monkeypatch.chdir(ROOT)
     run = make_run(load_settings(Path("configs/embedded.config")), "demo-1")
     store.put_run(run)
     standing = {"state": "running", "generation": 3, "generations": 8, "best": 0.5, "mean": 0.25, "budget_usd": 5.0}
     store.put_fact(run.id, STANDING, json.dumps({**standing, "best_ever": 0.75, "updated": 1000.0}))
-    purse = RunPurse(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
+    purse = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     purse.settle(purse.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     purse.settle(purse.reserve(Usage(completion=20_000)), "judge-m", None)
     purse.reserve(Usage(completion=10_000))
     store.add_usage(run.id, {"target": 123})
-    roster = Roster(store.redis)
-    target = {"in_flight": 7, "tokens_a_second": 812.5, "card": CARD}
+    roster = WorkerRegistry(store.redis)
+    target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}
     for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {})):
         roster.put(name, {"worker": name, "queue": queue, "slots": 4, "tasks": [{}, {}], **more}, 60)
     roster.pause("cpu")
     broker = connect(queues_url(valkey_url))
     broker.flushdb()
     broker.lpush("cpu", "one", "two")
-    yield FarmFigures(broker, store)
+    yield FarmCollector(broker, store)
     broker.flushdb()
 
 
-def samples(farm: FarmFigures) -> dict[tuple[str, ...], float]:
+def samples(farm: FarmCollector) -> dict[tuple[str, ...], float]:
     """Each sample under its name and the values of its labels."""
     found = {}
     for metric in farm.collect():
@@ -63,7 +63,7 @@ def samples(farm: FarmFigures) -> dict[tuple[str, ...], float]:
     return found
 
 
-def test_queues_workers_and_cards(farm: FarmFigures) -> None:
+def test_queues_workers_and_gpus(farm: FarmCollector) -> None:
     found = samples(farm)
     assert [found["queue_messages", queue] for queue in ("gpu", "openai", "cpu")] == [0, 0, 2]
     assert [found["workers", queue] for queue in ("gpu", "openai", "cpu")] == [1, 1, 0]
@@ -71,19 +71,19 @@ def test_queues_workers_and_cards(farm: FarmFigures) -> None:
     assert (found["worker_slots", "gpu"], found["worker_tasks", "gpu"], found["up",]) == (4, 2, 1)
     assert found["target_requests_in_flight", "gpu@a"] == 7
     assert found["target_tokens_per_second", "gpu@a"] == 812.5
-    assert found["card_memory_used_bytes", "gpu@a", "0 H200"] == 5e9
-    assert found["card_memory_bytes", "gpu@a", "0 H200"] == 140e9
-    assert found["card_utilization_ratio", "gpu@a", "0 H200"] == 0.75
+    assert found["gpu_memory_used_bytes", "gpu@a", "0 H200"] == 5e9
+    assert found["gpu_memory_bytes", "gpu@a", "0 H200"] == 140e9
+    assert found["gpu_utilization_ratio", "gpu@a", "0 H200"] == 0.75
 
 
-def test_a_run_its_money_and_its_tokens(farm: FarmFigures) -> None:
+def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     found = samples(farm)
-    states = {state: found["run_state", "demo-1", state] for state in figures.RUN_STATES}
+    states = {state: found["run_state", "demo-1", state] for state in collector.RUN_STATES}
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
     assert (found["run_generation", "demo-1"], found["run_generations", "demo-1"]) == (3, 8)
     assert [found["run_fitness", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
     assert found["cost_usd_total", "demo-1"] == pytest.approx(0.8 + 0.2 * 0.5 + 1.0)
-    assert found["cost_unheard_usd", "demo-1"] == pytest.approx(0.2)
+    assert found["cost_unconfirmed_usd", "demo-1"] == pytest.approx(0.2)
     assert found["cost_under_way_usd", "demo-1"] == pytest.approx(0.1)
     assert (found["budget_usd", "demo-1"], found["calls_total", "demo-1"]) == (5, 3)
     tokens = {key[2:]: value for key, value in found.items() if key[0] == "tokens_total"}
@@ -96,8 +96,8 @@ def test_a_run_its_money_and_its_tokens(farm: FarmFigures) -> None:
     }
 
 
-def test_only_the_latest_runs_are_told(farm: FarmFigures, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "RUNS", 3)
+def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "RUNS", 3)
     for number in (0, *range(2, 10)):
         store.redis.copy("whetstone:run:demo-1:settings", f"whetstone:run:demo-{number}:settings", replace=True)
         told = {"state": "finished", "updated": 2000.0 + number}
@@ -108,13 +108,13 @@ def test_only_the_latest_runs_are_told(farm: FarmFigures, store: Store, monkeypa
 def test_a_store_that_is_away_is_said_and_not_an_error(tmp_path: Path) -> None:
     away = connect(f"unix://{tmp_path}/nothing.sock")
     away.connection_pool.connection_kwargs["retry"] = None
-    assert samples(FarmFigures(away, Store(away))) == {("up",): 0}
+    assert samples(FarmCollector(away, Store(away))) == {("up",): 0}
 
 
 # what others build on these names
 
 
-def exported(farm: FarmFigures) -> dict[str, str]:
+def exported(farm: FarmCollector) -> dict[str, str]:
     """What kind each metric is that a scrape of this farm gives, by the names that a query may use."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(farm)
@@ -139,7 +139,7 @@ def queries() -> Iterator[tuple[str, str]]:
             yield rule["alert"], rule["expr"]
 
 
-def test_every_query_asks_for_what_is_exported_and_all_that_is_exported_is_asked_for(farm: FarmFigures) -> None:
+def test_every_query_asks_for_what_is_exported_and_all_that_is_exported_is_asked_for(farm: FarmCollector) -> None:
     there, asked = exported(farm), set()
     for place, query in queries():
         names = set(re.findall(r"whetstone_\w+", query))
@@ -149,7 +149,7 @@ def test_every_query_asks_for_what_is_exported_and_all_that_is_exported_is_asked
     assert unused == set()
 
 
-def test_the_documentation_lists_what_is_exported(farm: FarmFigures) -> None:
+def test_the_documentation_lists_what_is_exported(farm: FarmCollector) -> None:
     listed = re.findall(r"^\| `(whetstone_\w+)` \|", (ROOT / "docs" / "observability.md").read_text(), re.MULTILINE)
     there = {name for name in exported(farm) if not name.endswith(("_created", "_count", "_sum"))}
     assert set(listed) == {name.removesuffix("_bucket") for name in there}

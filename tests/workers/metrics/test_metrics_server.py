@@ -13,8 +13,8 @@ from farm_bench import Bench, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
-from tasks.redis_url import store_url
-from tasks.store import Store, connect
+from tasks.store.client import store_url
+from tasks.store.store import Store, connect
 
 ROOT = Path(__file__).parents[3]
 

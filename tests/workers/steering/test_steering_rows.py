@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.steering.bank import LabelBank
+from workers.steering.bank import LabelTable
 from workers.steering.kernel import add_deltas
 from workers.steering.parameters import Steering
 from workers.steering.rows import Rows, joined, rows_of
@@ -43,7 +43,7 @@ requests = st.one_of(
 @given(st.lists(st.tuples(st.lists(requests, min_size=1, max_size=5), st.randoms()), min_size=1, max_size=5))
 def test_any_history_of_a_batch_steers_as_its_requests_say(history: list) -> None:
     # Given a batch that others join and that requests leave, over and over
-    bank = LabelBank()
+    bank = LabelTable()
     steerings: list[Steering | None] = []
     rows: Rows | None = None
     for arriving, random in history:
@@ -63,7 +63,7 @@ def test_any_history_of_a_batch_steers_as_its_requests_say(history: list) -> Non
 
 
 def test_rows_without_steering_keep_their_bits() -> None:
-    bank = LabelBank()
+    bank = LabelTable()
     rows = rows_of([None, steering("first", 1, 2, 3)], bank, CPU)
     assert rows is not None
     logits = torch.full((2, WIDTH), -0.0)
@@ -72,7 +72,7 @@ def test_rows_without_steering_keep_their_bits() -> None:
 
 
 def test_labels_go_to_the_device_once_for_each_clustering() -> None:
-    bank = LabelBank()
+    bank = LabelTable()
     bank.place(steering("first", 0, 0, 0))
     first = bank.labels(WIDTH, CPU)
     assert bank.place(steering("first", 1, 1, 1)) == 0 and bank.labels(WIDTH, CPU) is first
@@ -80,7 +80,7 @@ def test_labels_go_to_the_device_once_for_each_clustering() -> None:
 
 
 def test_more_clusters_than_a_byte_tells_apart() -> None:
-    bank = LabelBank()
+    bank = LabelTable()
     many = Steering("many", np.arange(300, dtype=np.uint16), np.arange(300, dtype=np.float32))
     rows = rows_of([many], bank, CPU)
     assert rows is not None
@@ -90,7 +90,7 @@ def test_more_clusters_than_a_byte_tells_apart() -> None:
 
 
 def test_what_does_not_fit_is_an_error() -> None:
-    bank = LabelBank()
+    bank = LabelTable()
     rows = rows_of([steering("first", 1, 2, 3)], bank, CPU)
     assert rows is not None
     with pytest.raises(ValueError, match="do not fit logits"):

@@ -10,16 +10,15 @@ from pathlib import Path
 import uvicorn
 
 from workers.embedded.endpoint.app import State, create_app
-from workers.embedded.endpoint.calls import Calls
+from workers.embedded.endpoint.calls import Calls, TokenBucket
 from workers.embedded.endpoint.faults import Faults, parse_faults
-from workers.embedded.endpoint.meter import Meter
 from workers.embedded.endpoint.rules import all_rules
 
 
 def main() -> None:
     options = _parser().parse_args()
     calls = Calls(options.calls_log)
-    meters = [Meter(limit, time.monotonic) for limit in (options.rpm, options.tpm)]
+    meters = [TokenBucket(limit, time.monotonic) for limit in (options.rpm, options.tpm)]
     state = State(all_rules(), Faults(options.faults), calls, *meters)
     listener = socket.create_server((options.host, options.port))
     host, port = listener.getsockname()[:2]

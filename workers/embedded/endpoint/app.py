@@ -13,14 +13,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tasks.openai.answerer import NO_RULE
+from tasks.openai.provider import NO_RULE
 from tasks.openai.schema import mismatch
 from tasks.openai.usage import estimate_tokens
-from workers.embedded.endpoint import chat, spoiling
-from workers.embedded.endpoint.calls import Call, Calls
+from workers.embedded.endpoint import chat, faults
+from workers.embedded.endpoint.calls import Call, Calls, TokenBucket
 from workers.embedded.endpoint.chat import ApiError, ChatRequest
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
-from workers.embedded.endpoint.meter import Meter
 from workers.embedded.endpoint.rules import Rule
 
 CLIENT_CLOSED_REQUEST = 499
@@ -33,8 +32,8 @@ class State:
     rules: Mapping[str, Rule]
     faults: Faults
     calls: Calls
-    requests: Meter
-    tokens: Meter
+    requests: TokenBucket
+    tokens: TokenBucket
 
     def limits(self) -> dict[str, str]:
         return {**self.requests.headers("requests"), **self.tokens.headers("tokens")}
@@ -147,7 +146,7 @@ def _complete(asked: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str, 
     if reason:
         raise chat.bad_request(f"the rule's reply does not fit the schema that was asked for: {reason}")
     ordered = {name: reply[name] for name in asked.schema["properties"]}
-    spoilt = spoiling.spoil(ordered, asked, fault)
+    spoilt = faults.spoil(ordered, asked, fault)
     limit = asked.max_completion_tokens
     if limit is not None and estimate_tokens(spoilt.text) > limit:
         spoilt = dataclasses.replace(spoilt, text=spoilt.text[: 2 * limit], finish_reason="length")

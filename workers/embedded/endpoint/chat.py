@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.openai.answerer import RULES_FINGERPRINT
+from tasks.openai.provider import RULES_FINGERPRINT
 from tasks.openai.schema import Schema, not_strict
 from tasks.openai.usage import estimate_tokens
 

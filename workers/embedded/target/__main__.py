@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from workers.embedded.target.app import Service, build
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
-from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Limits
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from fastapi import Request as Call
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from workers.embedded.target.engine import Engine, EngineStopped, Job
-from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Body, Finished, Limits, Refused, Request, parse, reply, request
 
 OPEN = ("/health",)  # answered without a key

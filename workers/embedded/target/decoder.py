@@ -16,11 +16,10 @@ import torch
 from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import PADDED, Plan, attend, causal, plan
-from workers.embedded.target.cores import Cores, thread_counts
-from workers.embedded.target.exactness import Probe
-from workers.embedded.target.linears import Linear
-from workers.embedded.target.rows import Rows
+from workers.embedded.target.attention import PADDED, Linear, Plan, attend, causal, plan
+from workers.embedded.target.exactness import DeterminismProbe
+from workers.embedded.target.kv_cache import Rows
+from workers.embedded.target.threads import ThreadTuner, thread_counts
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")  # whose angles do not depend on how long a text is
@@ -78,7 +77,7 @@ class Decoder:
         self._head = Linear(model.lm_head.weight.detach())
         self._cos, self._sin = self._angles(model.model.rotary_emb)
         # The fused copies replace the model's own matrices one layer at a time, not all at once.
-        self._cores: Cores | None = None
+        self._cores: ThreadTuner | None = None
         self._longest_batched = 0
         self._layers: list[Layer] = []
         while len(model.model.layers):
@@ -96,12 +95,12 @@ class Decoder:
         layer = self._layers[0]
         linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
         shape = (self.heads, self.kv_heads, self.d)
-        probe = Probe(thread_counts())
+        probe = DeterminismProbe(thread_counts())
         adaptive = (
             probe.linears(linears, wanted) and probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
         )
-        self._cores = Cores(adaptive)
-        probe = probe if adaptive else Probe((1,))
+        self._cores = ThreadTuner(adaptive)
+        probe = probe if adaptive else DeterminismProbe((1,))
         rows = wanted if adaptive or probe.linears(linears, wanted) else 1
         self._longest_batched = PADDED if probe.batches(rows, shape, self.dtype) else 0
         return rows

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from workers.embedded.target.biases import Biases
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Finished, Request
-from workers.embedded.target.sampling import Sampler
+from workers.embedded.target.sampling import Biases, Sampler
 
 
 class EngineStopped(RuntimeError):

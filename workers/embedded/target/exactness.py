@@ -12,14 +12,13 @@ from functools import partial
 
 import torch
 
-from workers.embedded.target.attention import BUCKETS, PADDED, batched, causal
-from workers.embedded.target.linears import Linear
+from workers.embedded.target.attention import BUCKETS, PADDED, Linear, batched, causal
 
 PROMPTS = (5, 40, 171, 300, PADDED + 1, 700)  # tokens
 LONG = (300, PADDED + 1, 700)  # positions of rows that go alone
 
 
-class Probe:
+class DeterminismProbe:
     """Asks with random numbers: `counts` are the numbers of threads that must not make a difference either."""
 
     def __init__(self, counts: Sequence[int]) -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tasks.judging import prompt
 from tasks.judging.verdict import judge
-from tasks.openai.merging import Parent, merge_messages
-from tasks.openai.reflecting import Proposal, Response, check_proposal, mutation_messages
+from tasks.models import Judge
+from tasks.openai.merge import Parent, merge_messages
+from tasks.openai.reflect import Proposal, Response, check_proposal, mutation_messages
 from tasks.openai.schema import mismatch
-from tasks.run import Judge
-from workers.embedded.endpoint.memory import MOST_LINES, Seen, Step, read_step, settle, steps
 from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
+from workers.embedded.endpoint.scratchpad import MOST_LINES, Seen, Step, read_step, settle, steps
 
 CLUSTERS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 1},

@@ -13,9 +13,9 @@ import httpx
 import psutil
 import pytest
 
-from tasks.openai.merging import SCHEMA, Parent, merge_messages
+from tasks.openai.merge import SCHEMA, Parent, merge_messages
+from workers.embedded.endpoint.calls import TokenBucket
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
-from workers.embedded.endpoint.meter import Meter
 
 SYSTEM, USER = merge_messages(Parent("a", 0.5), Parent("b", 0.25))
 FORMAT = {"type": "json_schema", "json_schema": {"name": "merge", "strict": True, "schema": SCHEMA}}
@@ -197,7 +197,7 @@ def test_a_used_up_fault_lets_the_next_one_come():
 
 def test_a_meter_fills_evenly():
     now = [0.0]
-    meter = Meter(60, lambda: now[0])
+    meter = TokenBucket(60, lambda: now[0])
     meter.take(60)
     assert meter.wait(3) == pytest.approx(3.0)
     now[0] = 2.5

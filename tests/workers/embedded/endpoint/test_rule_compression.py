@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.openai.compressing import SCHEMA, messages, rewritten
+from tasks.collect.compression import SCHEMA, messages, rewritten
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
 from workers.embedded.endpoint.rules.compression import SCHEMA_NAME, shorten

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from workers.embedded.target.decoder import Decoder, Prompt
-from workers.embedded.target.rows import Rows
+from workers.embedded.target.kv_cache import Rows
 
 ROWS = 16
 CLEAR = 1e-2  # between the two highest logits

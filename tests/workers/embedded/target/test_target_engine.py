@@ -14,7 +14,7 @@ import torch
 
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
-from workers.embedded.target.prompts import Prompts
+from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Finished, Request, Sampling
 from workers.steering.parameters import Steering
 

@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 import torch
 
-from workers.embedded.target.cores import Cores
-from workers.embedded.target.exactness import Probe
-from workers.embedded.target.linears import Linear
+from workers.embedded.target.attention import Linear
+from workers.embedded.target.exactness import DeterminismProbe
+from workers.embedded.target.threads import ThreadTuner
 
 ROWS = 8
 
@@ -37,7 +37,7 @@ class Careless:
     ("by_row", "counts", "exact"), [(True, (1,), False), (False, (1, 2), False), (False, (1,), True)]
 )
 def test_a_layer_that_mixes_rows_or_threads_is_found_out(by_row: bool, counts: tuple[int, ...], exact: bool) -> None:
-    assert Probe(counts).linears([cast(Linear, Careless(by_row))], ROWS) is exact
+    assert DeterminismProbe(counts).linears([cast(Linear, Careless(by_row))], ROWS) is exact
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -56,7 +56,7 @@ def _says(path: Path, running: int) -> None:
 def test_threads_are_given_up_while_others_run_and_taken_back_after(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     loadavg = tmp_path / "loadavg"
-    cores = Cores(adaptive=True, running=loadavg, cores=2)
+    cores = ThreadTuner(adaptive=True, running=loadavg, cores=2)
     taken = []
     for running in (1, 2, 3, 2, 1, 2):  # ours are among them: two while we use two, one while we use one
         _says(loadavg, running)
@@ -67,13 +67,13 @@ def test_threads_are_given_up_while_others_run_and_taken_back_after(tmp_path: Pa
 
 def test_a_machine_that_does_not_say_keeps_its_threads(tmp_path: Path) -> None:
     torch.set_num_threads(2)
-    Cores(adaptive=True, running=tmp_path / "nothing", cores=2).choose()
+    ThreadTuner(adaptive=True, running=tmp_path / "nothing", cores=2).choose()
     assert torch.get_num_threads() == 2
 
 
 def test_where_threads_change_results_one_is_used_for_good(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     _says(tmp_path / "loadavg", 1)
-    cores = Cores(adaptive=False, running=tmp_path / "loadavg", cores=2)
+    cores = ThreadTuner(adaptive=False, running=tmp_path / "loadavg", cores=2)
     cores.choose()
     assert torch.get_num_threads() == 1

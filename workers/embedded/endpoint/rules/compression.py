@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks.openai import compressing
+from tasks.collect import compression
 
-SCHEMA_NAME = compressing.SCHEMA_NAME
+SCHEMA_NAME = compression.SCHEMA_NAME
 
 _PROMPT = re.compile(r"\s*Question:\n(.*?)\n\s*Previous answer:\n(.*)\n\s*Rewritten answer:\s*", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -28,7 +28,7 @@ _LEAD_IN = re.compile(
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.compressing.messages`. Raises: ValueError for a prompt of another shape."""
+    """The reply to `tasks.collect.compression.messages`. Raises: ValueError for a prompt of another shape."""
     del system
     found = _PROMPT.fullmatch(user)
     if found is None:

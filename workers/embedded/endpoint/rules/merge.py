@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks.openai import merging
-from tasks.openai.quoting import unquote
-from workers.embedded.endpoint.memory import MOST_LINES
-from workers.embedded.endpoint.sections import sections
+from tasks.openai import merge
+from tasks.openai.prompt_escaping import unquote
+from workers.embedded.endpoint.prompt_parser import sections
+from workers.embedded.endpoint.scratchpad import MOST_LINES
 
-SCHEMA_NAME = merging.SCHEMA_NAME
+SCHEMA_NAME = merge.SCHEMA_NAME
 _PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
 _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.merging.merge_messages`. Raises: ValueError for another prompt."""
+    """The reply to `tasks.openai.merge.merge_messages`. Raises: ValueError for another prompt."""
     del system
     parents = [
         (float(found[1]), unquote(text)) for heading, text in sections(user) if (found := _PARENT.fullmatch(heading))

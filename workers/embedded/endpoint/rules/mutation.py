@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.openai import reflecting
-from tasks.openai.quoting import unquote
-from workers.embedded.endpoint.memory import Seen, Step, bounded, settle, steps
-from workers.embedded.endpoint.sections import body, json_body
+from tasks.openai import reflect
+from tasks.openai.prompt_escaping import unquote
+from workers.embedded.endpoint.prompt_parser import body, json_body
+from workers.embedded.endpoint.scratchpad import Seen, Step, bounded, settle, steps
 
-SCHEMA_NAME = reflecting.SCHEMA_NAME
+SCHEMA_NAME = reflect.SCHEMA_NAME
 END_OF_TURN, NUMBERS = "0", "1"
 BOUND = 8.0
 SMALLEST_STEP = 0.25
@@ -43,7 +43,7 @@ class Situation:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.reflecting.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
+    """The reply to `tasks.openai.reflect.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
     del system
     situation = read_situation(user)
     scratchpad = settle(unquote(body(user, "Current scratchpad")), situation.deltas, situation.seen)

@@ -17,7 +17,7 @@ from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure
 from tasks.judging.settled import is_aside, settled_numbers
 from tasks.judging.verdict import Category, category_of
 from tasks.judging.yes_no import polarity
-from workers.embedded.endpoint.sections import json_body
+from workers.embedded.endpoint.prompt_parser import json_body
 
 SCHEMA_NAME = prompt.SCHEMA_NAME
 DEFAULT_TOLERANCE = 0.15

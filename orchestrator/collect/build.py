@@ -1,0 +1,141 @@
+"""From settings to what the workers are told, and to the farm that an embedded collection wants.
+
+Train, val and test (phase0_collect.md section 4.4): a function of the ids, the seed and the ratios alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.collect.settings import EMBEDDED, CollectSettings, SplitRatios
+from tasks import models
+from tasks.collect.collection import Collection
+from tasks.context import content_hash
+from tasks.models import Example
+from workers.embedded.farm import FarmSpec
+
+# Section 4.4b gives the words; they are no key of the file.
+SYSTEM_PROMPT = "Answer the question using the provided context."
+# The file has no keys for these.  What an endpoint itself asks for, by 429 and Retry-After, is always done.
+ENDPOINT_TIMEOUT_S = 120.0
+ENDPOINT_TRIES = 6
+TARGET_READY_S = 600.0
+EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # where workers of an embedded farm find the key of its endpoint
+
+
+@dataclass(frozen=True)
+class FarmOptions:
+    """What the command line says of the farm. `requests_per_minute` and `tokens_per_minute` hold for each endpoint."""
+
+    farm: str  # "embedded" or "external"
+    redis_url: str
+    farm_dir: Path
+    requests_per_minute: int
+    tokens_per_minute: int
+
+
+def make_collection(settings: CollectSettings, options: FarmOptions, train: Sequence[Example]) -> Collection:
+    """What the workers must know.  Equal settings and examples have an equal id."""
+    reflector, correctness = settings.reflector, settings.phase0.correctness
+    made = Collection(
+        id="",
+        samples=settings.phase0.verbose_num_samples,
+        target=_target(settings),
+        target_retries=settings.target.sglang.max_retries,
+        reflector=models.Reflector(
+            model=reflector.model_id,
+            temperature=reflector.temperature,
+            top_p=reflector.top_p,
+            max_completion_tokens=reflector.max_new_tokens,
+            seed=reflector.seed,
+        ),
+        compress_template=reflector.compress_prompt_template,
+        reflector_endpoint=_endpoint(reflector.api_base, reflector.api_key_env, options),
+        judge=models.Judge(
+            model=correctness.evaluator_model,
+            tolerance=correctness.tolerance,
+            forgiving=correctness.qualitative_forgiving,
+            temperature=correctness.evaluator_temperature,
+            top_p=correctness.evaluator_top_p,
+            max_completion_tokens=correctness.evaluator_max_new_tokens,
+            seed=correctness.evaluator_seed,
+            concurrency=1,
+        ),
+        judge_endpoint=_endpoint(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
+    )
+    parts = [dataclasses.asdict(made), [dataclasses.asdict(example) for example in train]]
+    return dataclasses.replace(made, id=f"collect-{content_hash(parts)[:16]}")
+
+
+def farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSpec:
+    """An embedded farm with as many slots as calls may be in flight."""
+    phase0 = settings.phase0
+    return FarmSpec(
+        folder=str(options.farm_dir.resolve()),
+        gpu_slots=phase0.target_concurrency,
+        openai_threads=phase0.reflector_concurrency + phase0.judge_concurrency,
+        cpu_workers=1,
+        log_level=settings.log_level,
+        embedded_endpoint=settings.reflector.api_base == EMBEDDED,
+        offline=settings.target.model_id == EMBEDDED,
+    )
+
+
+def _target(settings: CollectSettings) -> models.Target:
+    target = settings.target
+    embedded = target.model_id == EMBEDDED
+    return models.Target(
+        model=target.model_id,
+        engine="embedded" if embedded else "sglang",
+        lifecycle="resident",
+        url="" if embedded else target.sglang.base_url,
+        command="",
+        args="",
+        device=settings.device,
+        dtype="auto",
+        ready_timeout_s=TARGET_READY_S,
+        request_timeout_s=target.sglang.timeout_s,
+        concurrency=1,
+        system_prompt=SYSTEM_PROMPT,
+        prompt_template=target.prompt_template,
+        sampling=models.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),
+    )
+
+
+def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
+    embedded = base == EMBEDDED
+    return models.Endpoint(
+        base_url="" if embedded else base,
+        api_key_env=EMBEDDED_KEY_ENV if embedded else key_env,
+        timeout_s=ENDPOINT_TIMEOUT_S,
+        max_tries=ENDPOINT_TRIES,
+        requests_per_minute=options.requests_per_minute,
+        tokens_per_minute=options.tokens_per_minute,
+        price_prompt=0.0,
+        price_cached=0.0,
+        price_completion=0.0,
+        budget_usd=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Split:
+    """The three parts, each in the order of the shuffle."""
+
+    train: tuple[Example, ...]
+    val: tuple[Example, ...]
+    test: tuple[Example, ...]
+
+
+def split(examples: Sequence[Example], ratios: SplitRatios, seed: int) -> Split:
+    """Sort by id, shuffle with `random.Random(seed)`, cut at the floors of the ratios; the rest is the test part."""
+    shuffled = sorted(examples, key=lambda example: example.id)
+    random.Random(seed).shuffle(shuffled)
+    first = math.floor(len(shuffled) * ratios.train)
+    second = first + math.floor(len(shuffled) * ratios.val)
+    return Split(tuple(shuffled[:first]), tuple(shuffled[first:second]), tuple(shuffled[second:]))

@@ -1,0 +1,90 @@
+"""The two checkpoint files (phase0_collect.md section 8): one JSON object an example, appended and on disk at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.output import OutputError, parse_json, writing
+from tasks.message import NUMBER, Shape
+
+VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
+
+
+CORRECTNESS: Shape = {"is_correct": bool, "confidence": NUMBER, "category": str, "reasoning": str}
+PAIR: Shape = {"verbose_answer": str, "compressed_answer": str, "correctness": CORRECTNESS}
+ANY: Shape = {"example_id": str, "key": str}
+SHAPES: Mapping[str, Shape] = {
+    VERBOSE: {"example_id": str, "key": str, "verbose_answers": [str]},
+    PAIRS: {"example_id": str, "key": str, "pairs": [PAIR]},
+}
+
+
+class Checkpoint:
+    """One file. `lines` are the objects in it, by example id; the latest line of an example holds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: dict[str, dict[str, Any]] = {}
+
+    def load(self) -> None:
+        """Read what is there.  A last line that a kill cut short is dropped, from the file as well.
+
+        Raises: OutputError for a broken line that is not the last one: no kill does that.
+        """
+        try:
+            raw = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be read: {error.strerror}") from None
+        shape = SHAPES.get(self.path.name, ANY)
+        whole, _, torn = raw.rpartition(b"\n")
+        lines = whole.split(b"\n") if whole else []
+        if lines and _read(lines[-1], shape) is None:
+            torn = lines.pop()  # a power cut may leave a line of zeros with its end
+        self.lines = {}
+        for number, line in enumerate(lines, start=1):
+            found = _read(line, shape)
+            if found is None:
+                raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; mend it or remove it")
+            self.lines[found["example_id"]] = found
+        if torn:
+            with self.path.open("r+b") as file:
+                file.truncate(sum(len(line) + 1 for line in lines))
+                os.fsync(file.fileno())
+
+    def rotate(self) -> Path | None:
+        """Move an earlier file to `<name>.1`, `<name>.2`, ...; returns where it is, None when there was none."""
+        self.lines = {}
+        if not self.path.exists():
+            return None
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
+        self.path.replace(aside)
+        return aside
+
+    def holds(self, example: str, fingerprint: str) -> bool:
+        """Whether there is a line for the example that was made with these settings."""
+        return example in self.lines and self.lines[example]["key"] == fingerprint
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Add one example; when this returns, a power cut does not take it away.
+
+        Raises: Unwritable; a line that was cut short is dropped by the next `load`.
+        """
+        with writing(self.path), self.path.open("ab") as file:
+            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.lines[line["example_id"]] = dict(line)
+
+
+def _read(line: bytes, shape: Shape) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = parse_json(line, shape)
+    except ValueError:
+        return None
+    return found

@@ -1,0 +1,1 @@
+"""The farm as the orchestrator sees it: connection, workers, checks."""

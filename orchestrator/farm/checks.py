@@ -1,0 +1,172 @@
+"""What a check found.
+
+Checks of the Redis or Valkey: that it answers, keeps what it is told, and has the time that we have.
+
+Check of the GPUs of this machine, for a farm that is started on it.
+
+Check of the OpenAI-compatible endpoint: it answers, and takes the key.  Listing its models costs nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import redis
+
+from orchestrator.settings import Settings
+from tasks.secret import secret
+from tasks.store.client import redacted
+from workers.sglang.gpus import GpuUnavailable, gpus_here
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, whether it is well, what was seen, and how to mend it when it is not."""
+
+    check: str
+    ok: bool
+    said: str
+    hint: str = ""
+
+
+def well(check: str, said: str) -> Finding:
+    return Finding(check, True, said)
+
+
+def wrong(check: str, said: str, hint: str) -> Finding:
+    return Finding(check, False, said, hint)
+
+
+GIGABYTE = 1e9
+LEAST_FREE = 1 * GIGABYTE  # bytes; a run writes megabytes, a full disk ends Valkey's append-only file
+
+
+def disk(check: str, free: float) -> Finding:
+    """`free` in bytes."""
+    said = f"{free / GIGABYTE:.1f} GB free"
+    if free >= LEAST_FREE:
+        return well(check, said)
+    return wrong(check, said, f"make room: at least {LEAST_FREE / GIGABYTE:.0f} GB")
+
+
+SLOW_S = 0.05  # a stage makes some twenty trips
+TRIPS = 10
+SKEW_S = 1.0  # leases are seconds of the workers' clocks
+
+
+def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:
+    """Raises: redis.RedisError when it does not answer."""
+    seconds = round_trip(client)
+    info = client.info()
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info["redis_version"]
+    said = f"{name} {version} at {redacted(address)}, {seconds * 1000:.1f} ms a trip"
+    if seconds > SLOW_S:
+        yield wrong("broker", said, "have the farm and its broker in one network")
+    else:
+        yield well("broker", said)
+    yield from check_keeping(info)
+
+
+def check_keeping(info: dict[str, Any]) -> Iterator[Finding]:
+    """Whether what it is told outlives it, and is never thrown away for want of memory."""
+    if not info.get("aof_enabled"):
+        yield wrong("kept data", "no append-only file: a restart forgets runs in flight",
+                    "start it with --appendonly yes (or CONFIG SET appendonly yes)")  # fmt: skip
+    elif info.get("aof_last_write_status", "ok") != "ok":
+        yield wrong("kept data", "the append-only file cannot be written", "make room where the server keeps its data")
+    else:
+        yield well("kept data", "append-only file")
+    policy, used = info.get("maxmemory_policy", "noeviction"), int(info["used_memory"])
+    limit = int(info.get("maxmemory", 0))
+    said = f"{used / 1e6:.0f} MB used of {f'{limit / 1e6:.0f} MB' if limit else 'no limit'}, {policy}"
+    if policy != "noeviction":
+        yield wrong("memory", said, "CONFIG SET maxmemory-policy noeviction: keys of a run must not vanish")
+    elif limit and used > 0.9 * limit:
+        yield wrong("memory", said, "raise maxmemory, or `orchestrator runs --delete` what is over")
+    else:
+        yield well("memory", said)
+
+
+def round_trip(client: redis.Redis) -> float:
+    """Seconds of one trip, the best of several."""
+    client.ping()
+    best = float("inf")
+    for _ in range(TRIPS):
+        started = time.perf_counter()
+        client.ping()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def own_offset(client: redis.Redis) -> float:
+    """How many seconds our clock is ahead of the broker's; half a trip is not counted."""
+    before = time.time()
+    seconds, microseconds = client.time()
+    return (before + time.time()) / 2 - seconds - microseconds / 1e6
+
+
+def check_clock(host: str, offset_s: float) -> Finding:
+    """Whether a clock agrees with the broker's."""
+    said = f"{host}: {abs(offset_s):.2f} s {'ahead of' if offset_s >= 0 else 'behind'} the broker's"
+    if abs(offset_s) <= SKEW_S:
+        return well("clock", said)
+    return wrong("clock", said, "set both by NTP: messages come back too soon or too late by the difference")
+
+
+HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or CONFIG_FARM="external" with a worker where a GPU is'
+
+
+def check_gpus_here() -> Finding:
+    """Whether there is one, and how full each is."""
+    try:
+        gpus = [(gpu, *gpu.memory()) for gpu in gpus_here()]
+    except GpuUnavailable as error:
+        return wrong("GPUs here", str(error), HINT)
+    said = (f"{gpu.index} {gpu.name}, {used / 1e9:.1f} of {total / 1e9:.1f} GB used" for gpu, used, total in gpus)
+    return well("GPUs here", "; ".join(said))
+
+
+OPENAI = "https://api.openai.com/v1"
+PATIENCE_S = 10.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_endpoints(reports: Sequence[Mapping[str, Any]], settings: Settings | None) -> Iterator[Finding]:
+    """A line for each address that an openai worker would call, as far as it can be reached from here."""
+    key_name = settings.openai_api_key_env if settings else "OPENAI_API_KEY"
+    seen: set[str] = set()
+    for report in reports:
+        if (endpoint := report.get("endpoint")) is None:
+            continue
+        address = (settings and settings.openai_base_url) or endpoint["base_url"] or OPENAI
+        if not endpoint["key"]:
+            yield wrong(f"key of {report['worker']}", f"none, for {redacted(address)}",
+                        f"set {key_name} or {key_name}_FILE in the worker's environment")  # fmt: skip
+            continue
+        yield well(f"key of {report['worker']}", f"there is one, for {redacted(address)}")
+        is_here = report["host"] == socket.gethostname() or urlsplit(address).hostname not in LOOPBACK
+        if is_here and address not in seen:
+            seen.add(address)
+            yield check_endpoint(address, secret(key_name))
+
+
+def check_endpoint(address: str, key: str) -> Finding:
+    """Whether the endpoint lists its models; `key` is ours, or "" where only the workers have one."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        status = httpx.get(f"{address.rstrip('/')}/models", headers=headers, timeout=PATIENCE_S).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        said = f"{redacted(address)} does not answer: {type(error).__name__} {error}".rstrip()
+        return wrong("endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network")
+    if status in (401, 403) and key:
+        return wrong("endpoint", f"{redacted(address)} refuses the key (HTTP {status})", "set a key that it takes")
+    if status >= 500:
+        return wrong("endpoint", f"{redacted(address)} answers HTTP {status}", "wait, or ask whoever runs it")
+    return well("endpoint", f"{redacted(address)} answers")

@@ -1,0 +1,195 @@
+"""The farm of a run: the embedded one, started and taken down with it, or whatever is at CONFIG_REDIS_URL.
+
+Reaching a farm that is up, to look at it or to tell it something: nothing is ever started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from orchestrator import signals
+from orchestrator.dispatch.producer import make_sender
+from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.settings import Settings, load_settings
+from tasks.secret import secret
+from tasks.store.client import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
+from tasks.store.store import Store, connect
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+from workers.queues import QUEUES
+
+
+class FarmUnavailable(Exception):
+    """There is no farm to work with; says why, in one line or with the last lines of a log."""
+
+
+@dataclass(frozen=True)
+class FarmConnection:
+    """A farm that runs: how to send to it, its store, and whether rules answer in place of a language model."""
+
+    app: Celery
+    broker: redis.Redis
+    store: Store
+    rules: bool
+    check: Callable[[], None]  # raises FarmUnavailable when the farm has gone
+
+    def queues(self) -> Mapping[str, int]:
+        """Messages that wait, by queue; those being worked on are not among them."""
+        return {name: int(self.broker.llen(name)) for name in QUEUES}
+
+
+@contextmanager
+def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmConnection]:
+    """The farm that the settings name; an embedded one is taken down at the end, unless it was there to stay.
+
+    Raises: FarmUnavailable.
+    """
+    if settings.farm == "external":
+        with external_farm(settings.redis_url, line) as external:
+            yield external
+        return
+    with embedded_farm(farm_spec(settings), line) as embedded:
+        yield embedded
+
+
+@contextmanager
+def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmConnection]:
+    """The farm whose workers are at this address or, when it is empty, at the environment's.
+
+    Raises: FarmUnavailable, SecretError.
+    """
+    redis_url = redis_url_of(os.environ, redis_url)
+    line(f"using the farm at {redacted(redis_url)}")
+    with connected(redis_url, rules=False, check=lambda: None) as external:
+        yield external
+
+
+@contextmanager
+def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmConnection]:
+    """The embedded farm of a folder, taken down at the end unless it was there to stay.  Raises: FarmUnavailable."""
+    line(f"starting the embedded farm in {spec.folder}")
+    try:
+        farm = control.use(spec)
+    except control.FarmError as error:
+        raise FarmUnavailable(str(error)) from None
+
+    def check() -> None:
+        if not farm.alive:
+            raise FarmUnavailable(farm.failure() or f"the embedded farm in {spec.folder} has ended")
+
+    with farm:
+        try:
+            with connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
+                yield embedded
+        finally:
+            if farm.owned:
+                line("taking the embedded farm down")
+                signals.ignore()
+
+
+def farm_spec(settings: Settings) -> FarmSpec:
+    """The embedded farm that the settings ask for; real OpenAI calls need OPENAI_API_KEY or an address of one's own."""
+    real = bool(secret(settings.openai_api_key_env) or settings.openai_base_url)
+    return FarmSpec(
+        folder=str(settings.farm_dir.resolve()),
+        gpu_slots=settings.gpu_slots,
+        openai_workers=settings.openai_workers,
+        openai_threads=settings.openai_threads,
+        cpu_workers=settings.cpu_workers,
+        faults=settings.embedded_faults,
+        dtype=settings.embedded_dtype,
+        log_level=settings.log_level,
+        embedded_endpoint=not real,
+        offline=settings.target_model == "embedded",
+    )
+
+
+@contextmanager
+def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[FarmConnection]:
+    """Whoever answers at this address.  Raises: FarmUnavailable, also when it goes away meanwhile."""
+    try:
+        broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
+        store.redis.ping()
+    except (ValueError, redis.RedisError) as error:
+        raise FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}") from None
+    try:
+        with make_sender(redis_url) as app:
+            yield FarmConnection(app, broker, store, rules, check)
+    except (redis.ConnectionError, redis.TimeoutError, OperationalError) as error:
+        raise FarmUnavailable(f"the Redis or Valkey at {redacted(redis_url)} went away: {error}") from None
+
+
+KNOCK_S = 5.0
+DEFAULT_CONFIG = Path("configs/embedded.config")
+
+
+def settings_of(folder: Path) -> Settings:
+    """What the run in an output folder was started with.  Raises: OutputError, SettingsError."""
+    run_id_of(folder)
+    return load_settings(OutputFolder(folder).config, [f"OUTPUT_DIR={folder}"])
+
+
+def address_of(settings: Settings) -> str:
+    """Where the farm of these settings answers.
+
+    Raises: FarmUnavailable when its embedded farm is not up; SecretError.
+    """
+    if settings.farm == "external":
+        return redis_url_of(os.environ, settings.redis_url)
+    found = control.status(settings.farm_dir.resolve()).redis_url
+    if found is None:
+        raise FarmUnavailable(f"no farm is up in {settings.farm_dir}")
+    return found
+
+
+def named_address(config: Path | None) -> str:
+    """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the embedded one of this folder.
+
+    Raises: FarmUnavailable, SettingsError, SecretError.
+    """
+    if config is None and os.environ.get(ENVIRONMENT_VARIABLE):
+        return redis_url_of(os.environ)
+    return address_of(load_settings(config or DEFAULT_CONFIG))
+
+
+@contextmanager
+def reach(address: str) -> Iterator[FarmConnection]:
+    """The farm at this address.  Raises: FarmUnavailable."""
+    knock(address)
+    with connected(address, rules=False, check=lambda: None) as farm:
+        yield farm
+
+
+@contextmanager
+def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
+    """The farm of the run in an output folder; `check` tells when an embedded one has gone down.
+
+    Raises: FarmUnavailable, OutputError, SettingsError.
+    """
+    settings = settings_of(folder)
+
+    def check() -> None:
+        address_of(settings)
+
+    knock(address_of(settings))
+    with connected(address_of(settings), rules=False, check=check) as farm:
+        yield farm
+
+
+def knock(address: str) -> None:
+    """Whoever only looks does not wait for a broker that may come back.  Raises: FarmUnavailable."""
+    try:
+        with redis.Redis.from_url(
+            store_url(address), socket_timeout=KNOCK_S, socket_connect_timeout=KNOCK_S, retry=None
+        ) as client:
+            client.ping()
+    except (ValueError, redis.RedisError) as error:
+        raise FarmUnavailable(f"no Redis or Valkey at {redacted(address)}: {error}") from None

@@ -1,0 +1,102 @@
+"""Checks of the workers, from what each says about itself (workers/celery_ext/heartbeat.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.farm.checks import Finding, check_clock, check_endpoints, disk, well, wrong
+from orchestrator.settings import Settings
+from tasks.code_version import code_version
+from workers.processes.local_http import is_healthy
+from workers.queues import QUEUES
+
+Report = Mapping[str, Any]
+
+
+def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Mapping[str, float]) -> Finding:
+    """Whether somebody takes what is sent to a queue."""
+    here = [report for report in reports if report["queue"] == queue]
+    states = [str(report.get("state")) for report in here]
+    counted = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
+    said, check = f"{counted}; {waiting} waiting", f"workers of {queue}"
+    if "ready" in states:
+        return well(check, said)
+    if queue in paused or "paused" in states:
+        named = queue if queue in paused else "WORKER"
+        return wrong(check, said, f"orchestrator resume {named}")
+    if "refusing" in states:
+        why = next(str(report.get("why")) for report in here if report.get("state") == "refusing")
+        return wrong(check, f"{said}: {why}", "see what it says")
+    if here:
+        return wrong(check, said, "look into its log; it takes no messages now")
+    return wrong(
+        check, said, f"start one: WHETSTONE_REDIS_URL=... python -m workers {queue}  (or `orchestrator farm up`)"
+    )
+
+
+def check_versions(reports: Sequence[Report]) -> Finding:
+    """Whether all have the code that we have."""
+    others = {
+        str(report["worker"]): str(report["version"]) for report in reports if report["version"] != code_version()
+    }
+    if not others:
+        return well("code", f"{code_version()}, here and on {len(reports)} workers")
+    listed = ", ".join(f"{worker} has {version}" for worker, version in sorted(others.items()))
+    return wrong("code", f"{code_version()} here, but {listed}", "install the same Whetstone there, and restart them")
+
+
+def check_targets(reports: Sequence[Report], settings: Settings | None) -> Iterator[Finding]:
+    """Whether target servers are in health, and GPUs where they are wanted."""
+    gpu_workers = [report for report in reports if report["queue"] == "gpu"]
+    servers = [report for report in gpu_workers if (report.get("target") or {}).get("url")]
+    if settings is not None and settings.sglang_url:
+        yield _server("target server", settings.sglang_url)
+    elif not servers:
+        yield well("target server", "none has been started yet: the first task that wants one does")
+    for report in servers:
+        target = report["target"]
+        said = f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip()
+        said += f", {target['in_flight']} in flight, {target['tokens_a_second']} tokens/s"
+        yield well(f"target of {report['worker']}", said)
+    wants_gpu = settings is not None and settings.device == "cuda" and not settings.sglang_url
+    for report in gpu_workers:
+        gpu = (report.get("target") or {}).get("gpu")
+        if gpu:
+            said = f"{gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB used"
+            yield well(f"GPU of {report['worker']}", said)
+        elif wants_gpu and servers:
+            yield wrong(f"GPU of {report['worker']}", "none", "start it where `nvidia-smi` shows a GPU, with --gpu N")
+
+
+def check_hosts(reports: Sequence[Report]) -> Iterator[Finding]:
+    """The clock and the disk of each host, by the first of its workers."""
+    seen: set[str] = set()
+    for report in reports:
+        if report["host"] in seen:
+            continue
+        seen.add(report["host"])
+        if "clock_offset_s" in report:
+            yield check_clock(str(report["host"]), float(report["clock_offset_s"]))
+        yield disk(f"disk of {report['host']}", float(report["disk_free"]))
+
+
+def check_all(
+    reports: Sequence[Report], waiting: Mapping[str, int], paused: Mapping[str, float], settings: Settings | None
+) -> Iterator[Finding]:
+    """All of the above, in the order in which one would look."""
+    for queue in QUEUES:
+        yield check_queue(queue, reports, waiting.get(queue, 0), paused)
+    for name in sorted(set(paused) - set(QUEUES)):
+        yield wrong(f"worker {name}", "paused", f"orchestrator resume {name}")
+    if reports:
+        yield check_versions(reports)
+        yield from check_targets(reports, settings)
+        yield from check_endpoints(reports, settings)
+        yield from check_hosts(reports)
+
+
+def _server(check: str, url: str) -> Finding:
+    if is_healthy(url, 30.0):
+        return well(check, f"{url} answers /health")
+    return wrong(check, f"{url} does not answer /health", "start it, or empty CONFIG_SGLANG_URL to have one started")

@@ -1,0 +1,101 @@
+"""The farm's workers as the orchestrator sees and tells them: who is there, and who shall pause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.farm.connection import FarmConnection
+from tasks.store.registry import WorkerRegistry
+from workers.queues import QUEUES
+
+ANSWER_S = 2.0  # the longest wait for the answers of all
+
+
+class NoSuchWorker(Exception):
+    """A name that is neither a queue nor a worker; says so in one line, with the names that there are."""
+
+
+def reports(farm: FarmConnection) -> list[dict[str, Any]]:
+    """What each worker says about itself, by queue and name: asked just now, or of a few seconds ago.
+
+    A worker that has not answered in time has the state "silent".
+    """
+    kept = {report["worker"]: report for report in WorkerRegistry(farm.store.redis).workers()}
+    fresh = ask(farm, "whetstone_report", len(kept)) if kept else {}
+    found = [{**report, **fresh.get(name, {"state": "silent"})} for name, report in kept.items()]
+    return sorted(found, key=lambda report: (report["queue"], report["worker"]))
+
+
+def paused(farm: FarmConnection) -> dict[str, float]:
+    """Which queues and workers are paused, and since when in seconds of the epoch."""
+    return WorkerRegistry(farm.store.redis).paused()
+
+
+def pause(farm: FarmConnection, name: str) -> dict[str, str]:
+    """Have a queue or a worker take no more tasks, now and when it starts anew.  What it has in hand it finishes.
+
+    Returns the state of each worker that it concerns.  Raises: NoSuchWorker.
+    """
+    name = known(farm, name)
+    WorkerRegistry(farm.store.redis).pause(name)
+    return _look(farm, name)
+
+
+def resume(farm: FarmConnection, name: str) -> dict[str, str]:
+    """The opposite of `pause`.  Raises: NoSuchWorker, also for what is not paused."""
+    roster = WorkerRegistry(farm.store.redis)
+    if name not in (there := roster.paused()):
+        name = known(farm, name)
+        if name not in there:
+            listed = ", ".join(sorted(there)) or "nothing"
+            raise NoSuchWorker(f"{name} is not paused; paused: {listed}")
+    roster.resume(name)
+    return _look(farm, name)
+
+
+def known(farm: FarmConnection, name: str) -> str:
+    """The queue, or the full name of the one worker, that `name` means.  Raises: NoSuchWorker."""
+    if name in QUEUES:
+        return name
+    names = [report["worker"] for report in WorkerRegistry(farm.store.redis).workers()]
+    meant = [full for full in names if name in (full, full.partition("@")[0])]
+    if len(meant) == 1:
+        return str(meant[0])
+    listed = ", ".join([*QUEUES, *names])
+    what = "more than one worker" if meant else "no queue and no worker"
+    raise NoSuchWorker(f"{what} is called {name!r}; there are: {listed}")
+
+
+def ask(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
+    """What the workers answer to a command of ours, by name; `count` is how many are expected."""
+    replies = farm.app.control.broadcast(command, reply=True, timeout=ANSWER_S, limit=count) or []
+    return {name: answer for reply in replies for name, answer in reply.items() if isinstance(answer, Mapping)}
+
+
+def at_work(report: Mapping[str, Any], now: float | None = None) -> list[str]:
+    """The tasks that a worker has in hand, in words."""
+    now = time.time() if now is None else now
+    return [f"{_what(task)}{_for(task['since'], now)}" for task in report.get("tasks") or []]
+
+
+def _look(farm: FarmConnection, name: str) -> dict[str, str]:
+    """Have all workers look at what is paused; the states of those that `name` concerns."""
+    there = {report["worker"]: report["queue"] for report in WorkerRegistry(farm.store.redis).workers()}
+    answers = ask(farm, "whetstone_look", len(there)) if there else {}
+    concerned = [worker for worker, queue in sorted(there.items()) if name in (worker, queue)]
+    return {worker: answers.get(worker, {}).get("state", "silent") for worker in concerned}
+
+
+def _what(task: Mapping[str, Any]) -> str:
+    arguments = [str(argument) for argument in task["arguments"]]
+    stage = str(task["name"]).partition(".")[2]
+    if len(arguments) == 5:  # a stage of a member: run, plan, index, phase, dispatch
+        run, plan, index, phase, _ = arguments
+        return f"{stage} of {plan}{index} ({phase}) of {run}"
+    return f"{stage} of {arguments[0]}" if arguments else stage
+
+
+def _for(since: float | None, now: float) -> str:
+    return "" if since is None else f", for {max(0.0, now - since):.0f} s"

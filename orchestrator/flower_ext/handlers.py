@@ -1,0 +1,148 @@
+"""Flower's pages with ours among them: a tab for runs, the Retry of a task, and whose task it is.
+
+Flower has no hook for any of it, so each addition names a place in the page that Flower ships.  A place that is not
+there, in another version of Flower, ends the start with a clear error.
+
+What the monitor answers beside Flower: the page of runs, and Retry for a task or a run, in the page and the API.
+
+Every one of them asks for user name and password.  Retry is a POST, which Flower refuses when it comes from the page
+of another site (by Sec-Fetch-Site, or by Origin where a browser sends only that).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import flower
+from flower.api import BaseApiHandler
+from flower.views import BaseHandler
+from flower.views.error import NotFoundErrorHandler
+from flower.views.monitor import Metrics
+from tornado.template import BaseLoader, Template
+from tornado.web import HTTPError, StaticFileHandler, authenticated, url
+
+from orchestrator.flower_ext.retry_policy import Refused
+from orchestrator.flower_ext.state import Monitor
+from orchestrator.flower_ext.views import as_json, row
+
+OURS = Path(__file__).parent / "pages"
+FLOWERS = Path(flower.__file__).parent / "templates"
+
+# page: (after this text of it, comes this file of ours)
+ADDITIONS = {
+    "navbar.html": ('<ul class="app-nav navbar-nav">', "tab.html"),
+    "task.html": ('<div class="detail-actions">', "retry.html"),
+    "tasks.html": ("{% block container %}", "list.html"),
+}
+
+
+class Pages(BaseLoader):
+    """Tornado's templates: ours, and Flower's with our additions.  Raises: LookupError when Flower's do not fit."""
+
+    def __init__(self) -> None:
+        super().__init__(whitespace="single")
+        for name in ADDITIONS:
+            self.load(name)
+
+    def resolve_path(self, name: str, parent_path: str | None = None) -> str:
+        return name
+
+    def _create_template(self, name: str) -> Template:
+        ours = OURS / name
+        text = ours.read_text() if ours.exists() else self._added((FLOWERS / name).read_text(), name)
+        return Template(text, name=name, loader=self)
+
+    @staticmethod
+    def _added(text: str, name: str) -> str:
+        if name not in ADDITIONS:
+            return text
+        place, file = ADDITIONS[name]
+        if text.count(place) != 1:
+            raise LookupError(f"this version of Flower has no {place!r} in {name}; Whetstone needs Flower 2.2")
+        return text.replace(place, place + (OURS / file).read_text())
+
+
+ACCEPTED, SEE_OTHER = 202, 303
+
+
+def routes(monitor: Monitor) -> list[Any]:
+    """Our addresses, to be asked before Flower's."""
+    ours = {"monitor": monitor}
+    task, run = {**ours, "what": "task"}, {**ours, "what": "run"}
+    return [
+        url(r"/runs", RunsPage, ours, name="runs"),
+        url(r"/task/retry/([^/]+)", RetryInPage, task, name="retry_task"),
+        url(r"/run/retry/([^/]+)", RetryInPage, run, name="retry_run"),
+        url(r"/api/runs", RunsInApi, ours),
+        url(r"/api/task/retry/([^/]+)", RetryInApi, task),
+        url(r"/api/run/retry/([^/]+)", RetryInApi, run),
+        url(r"/metrics", GuardedMetrics),
+        url(r"/ours/(.*)", StaticFileHandler, {"path": str(OURS / "static")}, name="ours"),
+        # A message that was put together by hand belongs to no plan.
+        url(r"/api/task/(?:apply|async-apply|send-task)/.*", NotFoundErrorHandler),
+    ]
+
+
+class RunsPage(BaseHandler):  # type: ignore[misc]  # Flower has no types
+    def initialize(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    @authenticated
+    def get(self) -> None:
+        self.render("runs.html", rows=[row(view, self.monitor) for view in self.monitor.views.values()])
+
+
+class RunsInApi(BaseApiHandler):  # type: ignore[misc]  # Flower has no types
+    def initialize(self, monitor: Monitor) -> None:
+        self.monitor = monitor
+
+    @authenticated
+    async def get(self) -> None:
+        try:
+            await self.monitor.refresh()
+        except Refused as refused:
+            raise HTTPError(refused.status, refused.reason) from None
+        self.write({"runs": [as_json(view, self.monitor) for view in self.monitor.views.values()]})
+
+
+class Retry:
+    """A run goes on: its own id is given, or that of a task that failed."""
+
+    def initialize(self, monitor: Monitor, what: Literal["task", "run"]) -> None:
+        self.begin = monitor.retry_task if what == "task" else monitor.retry_run
+
+
+class RetryInPage(Retry, BaseHandler):  # type: ignore[misc]  # Flower has no types
+    """A button was pressed: the runs are shown, or a page that says why not."""
+
+    @authenticated
+    async def post(self, name: str) -> None:
+        try:
+            await self.begin(name)
+        except Refused as refused:
+            self.set_status(refused.status)
+            self.render("404.html", message=refused.reason)
+            return
+        self.redirect(self.reverse_url("runs"), status=SEE_OTHER)
+
+
+class RetryInApi(Retry, BaseApiHandler):  # type: ignore[misc]  # Flower has no types
+    """202 and the run that goes on; 404, 409 or 503 with the reason as text."""
+
+    @authenticated
+    async def post(self, name: str) -> None:
+        try:
+            run = await self.begin(name)
+        except Refused as refused:
+            raise HTTPError(refused.status, refused.reason) from None
+        self.set_status(ACCEPTED)
+        self.write({"run": run, "retry": "started"})
+
+
+class GuardedMetrics(Metrics):  # type: ignore[misc]  # Flower has no types
+    """Flower's own metrics, which it shows to anybody."""
+
+    @authenticated
+    async def get(self) -> None:
+        await super().get()

@@ -1,0 +1,94 @@
+"""Flower as a process of ours: its options, its addresses with ours before them, its start and its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+from flower.app import Flower
+from flower.options import options
+from flower.urls import settings as flower_settings
+from flower.views.tasks import TASK_COLUMNS
+from tornado.ioloop import IOLoop, PeriodicCallback
+
+from orchestrator.dispatch.producer import make_sender
+from orchestrator.flower_ext.handlers import Pages, routes
+from orchestrator.flower_ext.retries import Retries
+from orchestrator.flower_ext.state import Monitor
+from orchestrator.flower_ext.views import COLUMNS, SHOWN, with_run
+from tasks import logs
+from tasks.store.client import store_url
+from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
+SAVE_EVERY_MS = 5000  # what a kill may cost of the history
+REFRESH_EVERY_MS = 2000
+TASKS_KEPT = 20_000  # in memory and in the history: saving them takes well under a second
+STORE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What the monitor is told: the farm, where runs lie, where its own history lies, and who may look from where."""
+
+    redis_url: str
+    outputs: Path
+    data: Path
+    address: str
+    port: int
+    credentials: Sequence[str]
+
+
+def serve(serving: Serving, environment: dict[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
+    serving.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    logs.set_up([logging.StreamHandler()], logging.INFO)
+    logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
+    configure(serving)
+    farm = make_sender(serving.redis_url)
+    app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
+    store = Store(redis.Redis.from_url(store_url(serving.redis_url), socket_timeout=STORE_TIMEOUT_S))
+    retries = Retries(serving.data / "retries", environment)
+    monitor = Monitor(farm, serving.outputs, store, retries, app.executor, app.events.state.tasks.get)
+    options.format_task = lambda task: with_run(task, monitor)
+    app.add_handlers(".*", routes(monitor))
+    port = app.start_http_server()
+    fresh = PeriodicCallback(monitor.keep_fresh, REFRESH_EVERY_MS)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: IOLoop.current().add_callback_from_signal(app.io_loop.stop))
+    app.io_loop.add_callback(monitor.keep_fresh)
+    fresh.start()
+    print(f"http://{serving.address}:{port}", flush=True)
+    try:
+        app.start()
+    finally:
+        fresh.stop()
+        retries.stop()
+        app.stop()
+
+
+def configure(serving: Serving) -> None:
+    """Flower's options, which are global to a process.
+
+    It is read-only but for Retry: pausing, growing and stopping are the commands of the farm, and a task that is
+    revoked behind the back of its run would leave that run waiting.
+    """
+    TASK_COLUMNS.update(COLUMNS)
+    values: dict[str, Any] = {
+        "address": serving.address,
+        "port": serving.port,
+        "basic_auth": list(serving.credentials),
+        "read_only": True,
+        "persistent": True,
+        "db": str(serving.data / "history"),
+        "state_save_interval": SAVE_EVERY_MS,
+        "max_tasks": TASKS_KEPT,
+        "tasks_columns": SHOWN,
+    }
+    for name, value in values.items():
+        setattr(options, name, value)

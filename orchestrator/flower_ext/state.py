@@ -1,0 +1,99 @@
+"""The monitor's own state: what it knows of runs, kept fresh beside Flower's loop, and the retries that it started."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+from tornado.ioloop import IOLoop
+
+from orchestrator.dispatch.failures import NoSuchTask, retry_failed
+from orchestrator.flower_ext.retries import Retries
+from orchestrator.flower_ext.retry_policy import Refused, Seen, Way, may_retry, run_of_task, way_on
+from orchestrator.flower_ext.run_index import RunView, survey
+from tasks import logs
+from tasks.labels import read
+from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Monitor:
+    """`seen` tells what Flower has seen of a task.  What asks the farm runs in `executor`, all else in the loop."""
+
+    app: Celery
+    outputs: Path
+    store: Store
+    retries: Retries
+    executor: Executor
+    seen: Callable[[str], Any]
+    views: Mapping[str, RunView] = field(default_factory=dict)
+
+    async def refresh(self) -> None:
+        """Look at runs anew.  Raises: Refused (503) when the store is away."""
+        try:
+            self.views = await IOLoop.current().run_in_executor(self.executor, survey, self.outputs, self.store)
+        except redis.RedisError as error:
+            raise Refused(503, f"the farm's store does not answer: {error}") from None
+
+    async def keep_fresh(self) -> None:
+        """`refresh`, for a timer: a store that is away is looked for again the next time."""
+        try:
+            await self.refresh()
+        except Refused as refused:
+            log.warning("%s", refused.reason)
+
+    def may_retry(self, run: str) -> bool:
+        return may_retry(run, self.views, self.retries.at_work())
+
+    async def retry_task(self, task: str) -> str:
+        """Have the task's run go on; returns the run's id.  Raises: Refused."""
+        await self.refresh()
+        return await self._retry(run_of_task(task, self._seen(task), self.views), [task])
+
+    async def retry_run(self, run: str) -> str:
+        """Have a run go on with all that failed in it; returns its id.  Raises: Refused."""
+        await self.refresh()
+        return await self._retry(run, [])
+
+    async def _retry(self, run: str, tasks: list[str]) -> str:
+        if way_on(run, self.views, self.retries.at_work()) is Way.DISPATCH:
+            await self._dispatch(run, tasks)
+        else:
+            self._drive(run)
+        with logs.about(run=run):
+            log.info("retried")
+        await self.refresh()
+        return run
+
+    def _drive(self, run: str) -> None:
+        standing = self.views[run].standing
+        assert standing is not None, "a run that we may drive has a folder"
+        try:
+            self.retries.start(run, Path(standing.folder))
+        except OSError as error:
+            raise Refused(503, f"orchestrator retry could not be started: {error}") from None
+
+    async def _dispatch(self, run: str, tasks: list[str]) -> None:
+        again = partial(retry_failed, self.app, self.store, run, tasks)
+        try:
+            sent = await IOLoop.current().run_in_executor(self.executor, again)
+        except NoSuchTask:
+            sent = []
+        except (redis.RedisError, OperationalError) as error:
+            raise Refused(503, f"the farm does not answer: {error}") from None
+        if not sent:
+            raise Refused(409, f"run {run} has been retried meanwhile")
+
+    def _seen(self, task: str) -> Seen | None:
+        found = self.seen(task)
+        return None if found is None else Seen(found.name or "", found.state, read(found.args or "").run)

@@ -1,0 +1,141 @@
+"""The same questions answered without and with the evolved deltas.
+
+What changed between two sets of answers to the same questions, and how sure that is.
+
+Both measures compare in pairs: each question is its own control, so that hard and easy questions do not blur the
+difference.  The interval is Efron's percentile bootstrap; the test is McNemar's, in its exact binomial form.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """One answer and what the judge said of it. `tokens` without the end-of-turn token."""
+
+    example: str
+    tokens: int
+    is_correct: bool
+    text: str
+    question: str
+    gold: str
+    reasoning: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A set of examples before (the zero vector) and after (the best deltas). `name` as in "training set"."""
+
+    name: str
+    before: tuple[JudgedAnswer, ...]
+    after: tuple[JudgedAnswer, ...]
+    fitness_before: float | None = None
+    fitness_after: float | None = None
+
+    def pairs(self) -> Iterator[tuple[JudgedAnswer, JudgedAnswer]]:
+        """The two answers to each example, in the order of `before`.
+
+        Raises: ValueError when the two sides do not hold the same examples, once each.
+        """
+        after = {graded.example: graded for graded in self.after}
+        examples = {graded.example for graded in self.before}
+        if examples != after.keys() or len(examples) != len(self.before) or len(after) != len(self.after):
+            raise ValueError(f"{self.name}: the examples before and after are not the same, once each")
+        for graded in self.before:
+            yield graded, after[graded.example]
+
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """`tokens_*` are means an answer; `gained` wrong answers became right, `lost` right ones became wrong."""
+
+    count: int
+    tokens_before: float
+    tokens_after: float
+    tokens: Interval
+    correct_before: int
+    correct_after: int
+    gained: int
+    lost: int
+    p: float
+
+
+def change(comparison: Comparison, rng: random.Random) -> Change:
+    """Measure a comparison. Raises: ValueError when it is empty or its sides do not match."""
+    pairs = list(comparison.pairs())
+    if not pairs:
+        raise ValueError(f"{comparison.name}: nothing to compare")
+    gained = sum(not before.is_correct and after.is_correct for before, after in pairs)
+    lost = sum(before.is_correct and not after.is_correct for before, after in pairs)
+    return Change(
+        count=len(pairs),
+        tokens_before=math.fsum(before.tokens for before, _ in pairs) / len(pairs),
+        tokens_after=math.fsum(after.tokens for _, after in pairs) / len(pairs),
+        tokens=bootstrap([after.tokens - before.tokens for before, after in pairs], rng),
+        correct_before=sum(before.is_correct for before, _ in pairs),
+        correct_after=sum(after.is_correct for _, after in pairs),
+        gained=gained,
+        lost=lost,
+        p=mcnemar(gained, lost),
+    )
+
+
+def bootstrap(differences: Sequence[float], rng: random.Random, resamples: int = RESAMPLES) -> Interval:
+    """The mean of the differences and the 2.5 and 97.5 percentiles of the means of resampled differences.
+
+    Raises: ValueError for no differences.
+    """
+    count = len(differences)
+    if count == 0:
+        raise ValueError("no differences to resample")
+    means = sorted(math.fsum(rng.choices(differences, k=count)) / count for _ in range(resamples))
+    mean = math.fsum(differences) / count
+    # With very few resamples the mean itself may lie outside: an interval always holds its own mean.
+    return Interval(mean, min(mean, _quantile(means, 0.025)), max(mean, _quantile(means, 0.975)))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The two-sided p of as lopsided a split of `gained + lost` changes, if each could as well go either way."""
+    changes = gained + lost
+    ways = tail = 1
+    for k in range(min(gained, lost)):
+        ways = ways * (changes - k) // (k + 1)
+        tail += ways
+    # Whole numbers until the division: 2 to the power of 1024 and more does not fit a float.
+    return min(1.0, 2 * tail / (1 << changes))
+
+
+def verdict(measured: Change) -> str:
+    """The test in plain words."""
+    if measured.gained + measured.lost == 0:
+        return "no answer changed sides"
+    counts = f"gained {measured.gained}, lost {measured.lost}"
+    if measured.p >= 0.05:
+        return f"{counts}: could well be chance (p = {measured.p:.2f})"
+    direction = "more" if measured.gained > measured.lost else "fewer"
+    strength = "p < 0.001" if measured.p < 0.001 else f"p = {measured.p:.3f}"
+    return f"{counts}: {direction} are right, hardly by chance ({strength})"

@@ -1,0 +1,201 @@
+"""Judging rows one after the other: by rule alone, or with a model for what the rule leaves open.
+
+Rows come and verdicts go as they are asked for; what is held is a window of rows, however many there are.
+
+An endpoint for a command that calls by itself, without a farm: the real one, or the embedded one for a while.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sqlite3
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks.context import content_hash
+from tasks.judging.rows import Row
+from tasks.judging.verdict import Ask, judge, verdict_key
+from tasks.models import Endpoint, Judge, Verdict
+from tasks.openai.budget import Budget
+from tasks.openai.client import OpenAIClient
+from tasks.openai.judge import ask_judge
+from tasks.openai.limits import LocalLimiter
+from tasks.secret import secret
+from workers.processes.local_http import free_port, is_healthy
+from workers.processes.process import ChildProcess, Command
+
+AskFor = Callable[[Row], Ask]
+"""Makes the call to the judge for a row."""
+
+WINDOW = 1024  # rows that are being judged, or wait for one before them
+
+
+class _Undecided(Exception):
+    """Stage 1 has decided nothing."""
+
+
+def by_rule(row: Row, settings: Judge) -> Verdict | None:
+    """What stage 1 says by itself, or None for nothing."""
+
+    def leave(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        raise _Undecided
+
+    try:
+        return judge(row.question, row.gold, row.answer, settings, leave)
+    except _Undecided:
+        return None
+
+
+def judge_rows(rows: Iterable[Row], settings: Judge, ask_for: AskFor | None) -> Iterator[Verdict | None]:
+    """A verdict for each row, in order; without `ask_for`, None where stage 1 decides nothing.
+
+    Equal rows are asked once.  Raises: what a call raises; calls under way are awaited then, and no more are made.
+    """
+    if ask_for is None:
+        yield from (by_rule(row, settings) for row in rows)
+        return
+    calls = _Calls(settings, ask_for)
+    waiting: deque[Verdict | Future[Verdict]] = deque()
+    with calls:
+        for row in rows:
+            calls.check()
+            waiting.append(by_rule(row, settings) or calls.verdict(row))
+            while waiting and (len(waiting) > WINDOW or _is_there(waiting[0])):
+                yield calls.await_(waiting.popleft())
+        while waiting:
+            yield calls.await_(waiting.popleft())
+
+
+def verdict_row(verdict: Verdict | None) -> dict[str, Any]:
+    """One line of the result."""
+    if verdict is None:
+        return {"is_correct": None, "stage": 1, "reasoning": "Stage 1 decides nothing here."}
+    return {"is_correct": verdict.is_correct, "stage": verdict.stage, "reasoning": verdict.reasoning}
+
+
+class _Calls:
+    """Calls to the judge, `concurrency` at a time, each row's once.
+
+    The verdicts lie in a database that SQLite keeps in a file of its own and deletes: so millions take no memory.
+    """
+
+    def __init__(self, settings: Judge, ask_for: AskFor) -> None:
+        self._settings, self._ask_for = settings, ask_for
+        self._pool = ThreadPoolExecutor(settings.concurrency)
+        self._flying: dict[str, Future[Verdict]] = {}
+        self._failed = threading.Event()
+        self._failures: list[BaseException] = []
+        self._verdicts = sqlite3.connect("")
+        self._verdicts.execute("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        self._failed.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._verdicts.close()
+
+    def check(self) -> None:
+        """Raises: what the first call that failed has raised."""
+        if self._failures:
+            raise self._failures[0]
+
+    def verdict(self, row: Row) -> Verdict | Future[Verdict]:
+        """The verdict on a row, or the one that it is going to have."""
+        key = content_hash(dataclasses.astuple(row))
+        if key in self._flying:
+            return self._flying[key]
+        found = self._verdicts.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
+        if found:
+            return Verdict(**json.loads(found[0]))
+        self._keep_finished()
+        self._flying[key] = self._pool.submit(self._ask, row)
+        return self._flying[key]
+
+    def await_(self, verdict: Verdict | Future[Verdict]) -> Verdict:
+        """Raises: what a call has raised, this one or another."""
+        if isinstance(verdict, Verdict):
+            return verdict
+        try:
+            return verdict.result()
+        finally:
+            self.check()  # the first failure is the reason; others only followed
+
+    def _keep_finished(self) -> None:
+        if len(self._flying) < WINDOW:
+            return
+        done = {key: call.result() for key, call in self._flying.items() if call.done() and not call.exception()}
+        lines = [(key, json.dumps(dataclasses.asdict(verdict))) for key, verdict in done.items()]
+        self._verdicts.executemany("INSERT INTO verdicts VALUES (?, ?)", lines)
+        for key in done:
+            del self._flying[key]
+
+    def _ask(self, row: Row) -> Verdict:
+        if self._failed.is_set():
+            raise RuntimeError("another call has failed")
+        try:
+            return judge(row.question, row.gold, row.answer, self._settings, self._ask_for(row))
+        except BaseException as error:
+            self._failures.append(error)
+            self._failed.set()
+            raise
+
+
+def _is_there(verdict: Verdict | Future[Verdict]) -> bool:
+    return isinstance(verdict, Verdict) or verdict.done()
+
+
+READY_S, STOP_S = 30.0, 2.0
+EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
+
+
+@contextmanager
+def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[Endpoint]:
+    """The endpoint itself where a key for it or an address of one's own is there; else the embedded one's rules.
+
+    Raises: workers.processes.process.ProcessFailed when the embedded one does not start.
+    """
+    if secret(endpoint.api_key_env) or endpoint.base_url:
+        yield endpoint
+        return
+    line(f"{endpoint.api_key_env} is not set: the rules of the embedded endpoint judge, and no language model")
+    port = free_port()
+    argv = (sys.executable, "-m", "workers.embedded.endpoint", "--port", str(port))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "endpoint.log"
+        process = ChildProcess(Command("endpoint", argv, log, dict(os.environ), signal.SIGKILL))
+        process.start()
+        try:
+            address = f"http://127.0.0.1:{port}"
+            process.wait_ready(lambda: is_healthy(address), READY_S)
+            os.environ[EMBEDDED_KEY_VARIABLE] = "embedded"  # it wants no secret, but the client wants some key
+            yield dataclasses.replace(endpoint, base_url=f"{address}/v1", api_key_env=EMBEDDED_KEY_VARIABLE)
+        finally:
+            os.environ.pop(EMBEDDED_KEY_VARIABLE, None)
+            process.stop(STOP_S)
+
+
+def judge_asker(endpoint: Endpoint, settings: Judge, purse: Budget, answered: Callable[[str], None]) -> AskFor:
+    """Makes the call to the judge for a row; `answered` is told who did.
+
+    The call raises tasks.openai.errors.CallError.
+    """
+    limiter = LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+    client = OpenAIClient(endpoint, limiter, purse)
+
+    def ask_for(row: Row) -> Ask:
+        key = verdict_key(row.question, row.gold, row.answer, settings, endpoint.base_url)
+        return ask_judge(client, settings, f"judge-{key}", answered)
+
+    return ask_for

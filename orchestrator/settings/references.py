@@ -1,0 +1,154 @@
+"""Deltas in a file: one finite number for each cluster, "0" to KMEANS_CLUSTERS + 1.
+
+The discovered tokens in what `orchestrator collect` wrote (phase0_collect.md section 5).
+
+Which lines of a data set are meant: "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.settings.rules import short
+
+
+def cluster_ids(kmeans_clusters: int) -> tuple[str, ...]:
+    """The ids of all clusters, k-means or not, in the canonical order of genetic_evolution_plan.md section 1."""
+    return tuple(str(cluster) for cluster in range(kmeans_clusters + 2))
+
+
+def read_deltas(path: Path, kmeans_clusters: int) -> dict[str, float]:
+    """The deltas in the JSON file at `path`, in canonical order.
+
+    Raises: ValueError, saying in one line what is wrong, when the file cannot be read, is not a JSON object, has other
+    keys than the clusters, or a value that is not a finite number.
+    """
+    try:
+        pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=_Pairs)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{short(str(path))} cannot be read as JSON: {error}") from error
+    if not isinstance(pairs, _Pairs):
+        raise ValueError(f"{short(str(path))} is not a JSON object of cluster ids and numbers")
+    _check_keys(path, [key for key, _ in pairs], cluster_ids(kmeans_clusters))
+    values = dict(pairs)
+    for key, value in pairs:
+        if not _is_finite_number(value):
+            raise ValueError(
+                f"{short(str(path))} has {short(str(value))} for cluster {key}, which is not a finite number"
+            )
+    return {key: float(values[key]) for key in cluster_ids(kmeans_clusters)}
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object as they stand in the file, repeated keys included."""
+
+
+def _check_keys(path: Path, keys: list[str], clusters: tuple[str, ...]) -> None:
+    wrong = [
+        ("lacks", [cluster for cluster in clusters if cluster not in keys]),
+        ("has the unknown", sorted(set(keys) - set(clusters))),
+        ("repeats", sorted({key for key in keys if keys.count(key) > 1})),
+    ]
+    found = [
+        f"{verb} {', '.join(short(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some
+    ]
+    if found:
+        clusters_are = f"the clusters are '0' to '{clusters[-1]}', KMEANS_CLUSTERS + 1"
+        raise ValueError(f"{short(str(path))} {' and '.join(found)} ({clusters_are})")
+
+
+def _is_finite_number(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def read_discovered(path: Path) -> tuple[int, ...]:
+    """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first.
+
+    Raises: ValueError, saying in one line what is wrong, when the file cannot be read, holds no such list, or the list
+    is empty or has anything but different whole numbers from 0.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{short(str(path))} cannot be read as JSON: {error}") from error
+    selection = data.get("token_selection") if isinstance(data, dict) else None
+    ids = selection.get("v_steer_token_ids") if isinstance(selection, dict) else None
+    if not isinstance(ids, list):
+        raise ValueError(f"{short(str(path))} has no list token_selection.v_steer_token_ids: is it Phase 0's output?")
+    if not ids:
+        raise ValueError(f"{short(str(path))} names no discovered token")
+    if wrong := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
+        raise ValueError(
+            f"{short(str(path))} has {short(repr(wrong[0]))} among its discovered tokens, which is no token id"
+        )
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"{short(str(path))} names a discovered token twice")
+    return tuple(ids)
+
+
+ALL = (range(sys.maxsize),)
+
+_ITEM = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", re.ASCII)
+
+
+def parse_indices(text: str) -> tuple[range, ...]:
+    """The ranges that `text` names, in its order; none for an empty text and `ALL` for "all".
+
+    Raises: ValueError, saying what is wrong, for another syntax, a range that runs backwards, or an index named twice.
+    """
+    if text.strip() == "all":
+        return ALL
+    if not text.strip():
+        return ()
+    ranges = tuple(_parse_item(item.strip()) for item in text.split(","))
+    for number, one in enumerate(ranges):
+        if common := overlap(ranges[:number], [one]):
+            raise ValueError(f"names {_span(common)} twice")
+    return ranges
+
+
+def select_indices(text: str, count: int) -> tuple[int, ...]:
+    """The indices that `text` names in a data set of `count` lines, in its order.
+
+    Raises: ValueError, saying what is wrong, as `parse_indices` does, or when an index lies outside the data set.
+    """
+    ranges = parse_indices(text)
+    if ranges == ALL:
+        return tuple(range(count))
+    last = max((one[-1] for one in ranges), default=-1)
+    if last >= count:
+        raise ValueError(f"names {last}, but the data set has {count} lines, counted from 0")
+    return tuple(index for one in ranges for index in one)
+
+
+def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
+    """The first stretch of indices that is in both, if there is one."""
+    for one in some:
+        for other in others:
+            common = range(max(one.start, other.start), min(one.stop, other.stop))
+            if common:
+                return common
+    return None
+
+
+def _parse_item(item: str) -> range:
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise ValueError(f'{item!r} is neither an index nor a range; write "all" or something like "0-7,9,12"')
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ValueError(f"the range {item!r} runs backwards")
+    return range(first, last + 1)
+
+
+def _span(indices: range) -> str:
+    return str(indices[0]) if len(indices) == 1 else f"{indices[0]}-{indices[-1]}"

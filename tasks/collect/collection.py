@@ -1,0 +1,90 @@
+"""One collection as the workers see it, and what determines each of its results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.collect import compression
+from tasks.context import content_hash
+from tasks.judging.verdict import verdict_key
+from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target, build
+from tasks.openai.provider import EMBEDDED
+
+FACT = "collection"  # under which the store has it
+RECORD = "phase0"  # the name of its record of dispatches and failures
+EXAMPLES = "train"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Everything that a task of Phase 0 must know.  `id` is the hash of all the rest, and of the examples.
+
+    The target's `sampling.seed` is that of sample 0; sample j uses seed + j.
+    """
+
+    id: str
+    samples: int
+    target: Target
+    target_retries: int
+    reflector: Reflector
+    compress_template: str  # {query} and {prev_answer}
+    reflector_endpoint: Endpoint
+    judge: Judge
+    judge_endpoint: Endpoint
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Collection:
+        found: Collection = build(cls, json.loads(text))
+        return found
+
+    def sampling(self, sample: int) -> Sampling:
+        first = self.target.sampling
+        return dataclasses.replace(first, seed=first.seed + sample)
+
+    # -- the content keys: what is there under them is never asked for again ---------------------------------------
+
+    def sample_key(self, example: Example, sample: int) -> str:
+        """Of one verbose answer.  The tokenizer belongs to the model, so the texts stand for the prompt's ids."""
+        target = self.target
+        return "sample:" + content_hash(
+            [target.model, target.engine, target.dtype, target.system_prompt, target.prompt_template],
+            dataclasses.asdict(self.sampling(sample)),
+            [example.context, example.question],
+        )
+
+    def compression_key(self, example: Example, verbose: str) -> str:
+        messages = compression.messages(self.compress_template, example.question, verbose)
+        asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, compression.SCHEMA]
+        return "compression:" + content_hash(asked, messages)
+
+    def verdict_key(self, example: Example, compressed: str) -> str:
+        address = self.judge_endpoint.base_url or EMBEDDED
+        return "verdict:" + verdict_key(example.question, example.gold, compressed, self.judge, address)
+
+    def tokenizer_key(self) -> str:
+        return "tokenizer:" + content_hash(self.target.model)
+
+    def tokens_key(self, text: str) -> str:
+        """Of the token ids of one text."""
+        return "tokens:" + content_hash(self.target.model, text)
+
+    def tokenized_key(self, texts: Sequence[str]) -> str:
+        """Of the list of such keys, one for each of an example's texts."""
+        return "tokenized:" + content_hash(self.target.model, list(texts))
+
+    # -- what a line of a checkpoint was made with -------------------------------------------------------------------
+
+    def verbose_fingerprint(self, example: Example) -> str:
+        return content_hash([self.sample_key(example, j) for j in range(self.samples)])
+
+    def pairs_fingerprint(self, example: Example) -> str:
+        parts: list[Any] = [self.verbose_fingerprint(example)]
+        parts += [self.compression_key(example, ""), self.verdict_key(example, "")]
+        return content_hash(parts)

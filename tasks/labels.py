@@ -1,0 +1,82 @@
+"""How a task's arguments are shown to a person: run, generation, child, phase; never a text, a key or a list.
+
+The sender writes this line beside the arguments (`workers/celery_ext/messages.py`); every monitor shows it:
+
+    run=demo-1a2b3c4d generation=2 child=3 phase=mut dispatch=1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.plan import QUEUE_OF
+
+_OF_STAGES = ("run", "plan", "index", "phase", "dispatch")
+_OF_JOBS = ("run", "example", "sample", "dispatch")
+_JOBS = ("gpu.sample", "gpu.tokenizer", "cpu.tokenize", "openai.compress", "openai.verdict")
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    **{f"{queue}.{stage}": _OF_STAGES for stage, queue in QUEUE_OF.items()},
+    **dict.fromkeys(_JOBS, _OF_JOBS),
+    "gpu.cluster": ("run",),
+    "gpu.processor": ("run", "file", "deltas"),
+    "openai.describe": ("run",),
+    "cpu.plot": ("run", "file"),
+    "cpu.gather": ("run", "plan", "dispatch"),
+    "cpu.frequencies": ("run", "pairs"),
+    "cpu.merge_frequencies": ("run", "shards"),
+}
+"""What each task's arguments are called, in their order."""
+
+_PLAN = re.compile(r"g(\d+)_(pop|child)")
+_KIND = {"pop": "individual", "child": "child"}
+_LONGEST = 80  # characters; nothing that is shown as it is may be longer
+
+
+@dataclass(frozen=True)
+class TaskLabel:
+    """What a line tells, in words; "" for what it does not."""
+
+    run: str = ""
+    generation: str = ""
+    individual: str = ""
+
+
+def show(task: str, arguments: Sequence[Any]) -> str:
+    """The line for a task's arguments.  Of arguments that it does not know it says how many there are."""
+    names = ARGUMENTS.get(task, ())
+    if not names or len(arguments) != len(names):
+        return f"arguments={len(arguments)}"
+    values = dict(zip(names, arguments, strict=True))
+    plan, index = values.pop("plan", None), values.pop("index", None)
+    parts = [("run", values.pop("run"))]
+    if plan is not None:
+        parts += _of_plan(str(plan), index)
+    return " ".join(f"{name}={_value(value)}" for name, value in [*parts, *values.items()])
+
+
+def read(line: str) -> TaskLabel:
+    """What a line tells; nothing for a line that is not ours."""
+    values = dict(part.split("=", 1) for part in line.split() if "=" in part)
+    if not line.startswith("run="):
+        return TaskLabel()
+    kind = next((kind for kind in ("child", "individual", "final") if kind in values), "")
+    mutated = ", mutated" if values.get("phase") == "mut" else ""
+    return TaskLabel(values["run"], values.get("generation", ""), f"{kind} {values[kind]}{mutated}" if kind else "")
+
+
+def _of_plan(plan: str, index: Any) -> list[tuple[str, Any]]:
+    found = _PLAN.fullmatch(plan)
+    if found is None:
+        return [("plan", plan)] if index is None else [(plan, index)]
+    generation = [("generation", found[1])]
+    return generation if index is None else [*generation, (_KIND[found[2]], index)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple, dict)):
+        return str(len(value))
+    text = str(value)
+    return text if len(text) <= _LONGEST and not re.search(r"[\s=]", text) else f"({len(text)} characters)"

@@ -1,0 +1,194 @@
+"""The records that stages leave behind and read: plain, frozen, and small enough to be read by a person.
+
+One run, as the workers see it: everything that a task must know, and nothing of where the settings came from.
+
+The orchestrator makes a `Run` from its settings and puts it into the store once; a task finds it there by the
+run's id.  All parts are frozen; `to_json` and `from_json` are exact inverses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+
+@dataclass(frozen=True)
+class Example:
+    """One question of the data set, with the pages that answer it and the answer that people gave."""
+
+    id: str
+    context: str
+    question: str
+    gold: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the target said. `tokens` counts the generated tokens without the end-of-turn token."""
+
+    example: str
+    text: str
+    tokens: int
+    finish: Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer agrees with the gold, which stage decided it (1, 2 or 3), and why."""
+
+    is_correct: bool
+    stage: int
+    confidence: float
+    category: Literal["numerical", "yes_no", "text"]
+    reasoning: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """The fitness of one individual on one set of examples, and what it is made of."""
+
+    fitness: float
+    shortness: float
+    correctness: float
+    mean_tokens: float
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j."""
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """The steered model and the server that answers for it.
+
+    `model` is what the server was started with: a Hugging Face id, a folder, or "embedded" for the model that
+    ships with the embedded farm.  With an `url` the server is already running and is never started or stopped.
+    """
+
+    model: str
+    engine: Literal["embedded", "sglang"]
+    lifecycle: Literal["resident", "restart"]
+    url: str
+    command: str
+    args: str
+    device: str
+    dtype: str  # of the embedded target: "auto", "float32" or "bfloat16"
+    ready_timeout_s: float
+    request_timeout_s: float
+    concurrency: int  # requests in flight for one evaluation
+    system_prompt: str
+    prompt_template: str  # {context} and {query}
+    sampling: Sampling
+    api_key_env: str = "SGLANG_API_KEY"  # names the secret that the running server at `url` asks for
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The three-stage correctness check (phase0_collect.md section 6). `tolerance` is a relative error."""
+
+    model: str
+    tolerance: float
+    forgiving: bool
+    temperature: float
+    top_p: float
+    max_completion_tokens: int
+    seed: int
+    concurrency: int  # calls in flight for one evaluation
+
+
+@dataclass(frozen=True)
+class Reflector:
+    """The language model that proposes deltas and merges scratchpads."""
+
+    model: str
+    temperature: float
+    top_p: float
+    max_completion_tokens: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An OpenAI-compatible endpoint and what may be asked of it by all workers together.
+
+    `base_url` empty means OPENAI_BASE_URL, or OpenAI itself.  The key is read from the environment variable
+    `api_key_env` by whoever calls, so that no key is ever stored.  Prices are US dollars for a million tokens.
+    """
+
+    base_url: str
+    api_key_env: str
+    timeout_s: float
+    max_tries: int
+    requests_per_minute: int
+    tokens_per_minute: int
+    price_prompt: float
+    price_cached: float
+    price_completion: float
+    budget_usd: float  # 0 is no limit
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """fitness = lambda_shortness / (1 + mean tokens / shortness_scale) + lambda_correctness * correct / n."""
+
+    lambda_shortness: float
+    lambda_correctness: float
+    shortness_scale: float  # tokens
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """How the vocabulary is clustered; equal values and an equal tokenizer give the same content hash."""
+
+    folder: str
+    embedder: str
+    components: int  # of the PCA
+    count: int  # of k-means; clusters 0 and 1 come on top
+    seed: int
+    batch_size: int
+    device: str
+    discovered: tuple[int, ...] = ()  # token ids on which PCA and k-means are fitted; none means the whole vocabulary
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a task must know of its run."""
+
+    id: str
+    seed: int
+    target: Target
+    judge: Judge
+    reflector: Reflector
+    endpoint: Endpoint
+    fitness: Fitness
+    clusters: Clusters
+    evaluation_cache: bool
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        """Raises: TypeError or KeyError when the text is not what `to_json` writes."""
+        run: Run = build(cls, json.loads(text))
+        return run
+
+
+def build(cls: Any, values: dict[str, Any]) -> Any:
+    """A dataclass, and those within it, from what `dataclasses.asdict` made of it."""
+    hints = get_type_hints(cls)
+    return cls(**{k: _value(hints[k], v) for k, v in values.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value)
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples, and a frozen part no lists

@@ -1,0 +1,1 @@
+"""All that the farm knows of its runs, in one Redis or Valkey."""

@@ -1,0 +1,1 @@
+"""What Whetstone adds to Celery's workers: admission, lease, heartbeat, pools and logs."""

@@ -1,0 +1,132 @@
+"""Who takes messages from the queues of a worker: only those that one of its tasks can be run with.
+
+Whatever is wrong with a message, it is refused with one line in the log and acknowledged: it is not run, leaves no
+record, and does not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from celery.utils.log import get_logger
+from celery.worker.consumer import Consumer as CeleryConsumer
+
+from tasks.message import Pattern, Range, Refused, check_arguments, checker, shown
+
+logger = get_logger(__name__)
+
+PUT_OFF_S = 3600.0  # the longest that a message may put a task off
+LONGEST_RUN_S = 7 * 24 * 3600.0  # and the longest that it may let it run
+Name = Annotated[str, Pattern("[a-z0-9_]{1,40}\\.[A-Za-z0-9_.]{1,80}")]
+Seconds = Annotated[float, Range(0, LONGEST_RUN_S)] | None
+Id = Annotated[str, Pattern("[A-Za-z0-9_.:-]{1,200}")]
+
+HEADERS: Mapping[str, Any] = {
+    "id": Id,
+    "retries": Annotated[int, Range(0, 1000)],
+    "timelimit": tuple[Seconds, Seconds] | None,
+    "root_id": Id | None,
+    "parent_id": Id | None,
+    "group": Id | None,
+    "group_index": int | None,
+    "lang": str | None,
+    "origin": str | None,
+    "shadow": str | None,
+    "argsrepr": str | None,
+    "kwargsrepr": str | None,
+    "expires": str | None,
+    "ignore_result": bool | None,
+    "replaced_task_nesting": int | None,
+    "stamped_headers": list[str] | None,
+}
+CHECKERS = {name: checker(hint) for name, hint in HEADERS.items()}
+IS_NAME = checker(Name)
+NEEDED = ("id",)
+SIGNATURE = {"task": str, "args": list | tuple, "kwargs": dict, "options": dict}
+
+
+class Consumer(CeleryConsumer):
+    """Celery's, with a look at each message before it is taken."""
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        take = super().create_task_handler(*args, **kwargs)
+
+        def check_and_take(message: Any) -> None:
+            try:
+                check(message, self.app.tasks)
+            except Refused as reason:
+                refuse(message, str(reason))
+            else:
+                take(message)
+
+        return check_and_take
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        refuse(message, f"it cannot be read: {shown(str(exc))}")
+
+
+def refuse(message: Any, reason: str) -> None:
+    """Say why, and be done with the message."""
+    logger.error("refused a message: %s", reason)
+    message.ack_log_error(logger, message.channel.connection_errors)
+
+
+def check(message: Any, tasks: Mapping[str, Any]) -> None:
+    """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
+    name = message.headers.get("task")
+    if IS_NAME(name) or name not in tasks or name.startswith("celery."):
+        raise Refused(f"this worker has no task {shown(name)}")
+    try:
+        check_headers(message.headers)
+        args, kwargs, embedded = read_body(message)
+        check_arguments(tasks[name].run, args, kwargs)
+        for when, signatures in embedded.items():
+            check_callbacks(when, signatures, tasks)
+    except Refused as reason:
+        raise Refused(f"{name}: {reason}") from None
+
+
+def check_headers(headers: Mapping[str, Any]) -> None:
+    """Raises: Refused."""
+    for name, check_header in CHECKERS.items():
+        if (name in headers or name in NEEDED) and (reason := check_header(headers.get(name))):
+            raise Refused(f"its {name} {reason}")
+    if headers.get("eta") is not None:
+        _check_eta(headers["eta"])
+
+
+def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """The arguments of a message, and what is to be sent after it.  Raises: Refused."""
+    if message.content_type != "application/json":
+        raise Refused(f"its content is {shown(message.content_type)}, not JSON")
+    try:
+        body = message.payload
+    except Exception as error:  # whatever a codec or a decoder of kombu's raises
+        raise Refused(f"its body cannot be read: {shown(str(error))}") from None
+    kinds = (list, dict, dict)
+    if not isinstance(body, list) or len(body) != 3 or not all(map(isinstance, body, kinds)):
+        raise Refused("its body is not a list of arguments, keyword arguments and callbacks")
+    return body[0], body[1], body[2]
+
+
+def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
+    """What is to be sent after a task: the rest of its chain, or the body of its chord, or none.  Raises: Refused."""
+    if value is None:
+        return
+    for signature in value if isinstance(value, list) and when != "chord" else [value]:
+        sound = isinstance(signature, dict) and all(isinstance(signature.get(k), kind) for k, kind in SIGNATURE.items())
+        if not sound or (when != "chord" and signature.get("immutable") is not True):
+            raise Refused(f"its {shown(when)} is {shown(value)}, and no task with arguments of its own")
+        if signature.get("immutable") is True and signature["task"] in tasks:
+            check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
+
+
+def _check_eta(eta: Any) -> None:
+    try:
+        at = datetime.fromisoformat(eta)
+    except (TypeError, ValueError):
+        raise Refused(f"its eta is {shown(eta)}, which is no time") from None
+    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=PUT_OFF_S):
+        raise Refused(f"its eta is {shown(eta)}, which is too far away")

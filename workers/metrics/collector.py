@@ -1,0 +1,170 @@
+"""What the store tells when it is asked, at each scrape: queues, workers, GPUs, runs and their money.
+
+One series for each queue, each worker that lives, and each of the runs that were at work last, up to a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tasks.openai.budget import TOKENS
+from tasks.store.keys import STANDING
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store
+from workers.queues import QUEUES
+
+RUNS = 20  # at most, those that told last
+WORKERS = 200  # at most, by name
+RUNS_KNOWN_S = 30.0  # looking for runs goes over all keys
+RUN_STATES = ("running", "finished", "parked", "stopped")
+FITNESS = ("best", "mean", "best_ever")
+
+
+class MetricBuilder:
+    """Makes the metrics, each with its help and labels in one place."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Metric] = {}
+
+    def gauge(self, name: str, about: str, labels: Mapping[str, str], value: float) -> None:
+        self._add(GaugeMetricFamily, name, about, labels, value)
+
+    def counter(self, name: str, about: str, labels: Mapping[str, str], value: float) -> None:
+        self._add(CounterMetricFamily, name, about, labels, value)
+
+    def _add(self, kind: Any, name: str, about: str, labels: Mapping[str, str], value: float) -> None:
+        metric = self.made.setdefault(name, kind(f"whetstone_{name}", about, labels=list(labels)))
+        metric.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]  # of both kinds
+
+
+@dataclass(eq=False)
+class FarmCollector(Collector):
+    """`broker` holds the queues, `store` everything else; neither waits long for a server that is away."""
+
+    broker: redis.Redis
+    store: Store
+    clock: Callable[[], float] = time.monotonic
+    _run_ids: list[str] = field(default_factory=list)
+    _looked: float = float("-inf")
+    _models: dict[str, str] = field(default_factory=dict)  # of the targets, by run; a run keeps its own
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing to say beforehand: a registry asks, and the store may be away then."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        family = MetricBuilder()
+        try:
+            self._queues(family)
+            self._workers(family)
+            self._runs(family)
+            is_up = True
+        except redis.RedisError:
+            family, is_up = MetricBuilder(), False
+        family.gauge("up", "1 while the Redis or Valkey of the farm answers.", {}, is_up)
+        yield from family.made.values()
+
+    def _queues(self, family: MetricBuilder) -> None:
+        pipe = self.broker.pipeline(transaction=False)
+        for name in QUEUES:
+            pipe.llen(name)
+        pipe.hlen("unacked")
+        *waiting, held = pipe.execute()
+        paused = WorkerRegistry(self.store.redis).paused()
+        for name, depth in zip(QUEUES, waiting, strict=True):
+            family.gauge("queue_messages", "Messages that wait for a worker.", {"queue": name}, depth)
+            family.gauge("queue_paused", "1 while the queue is paused.", {"queue": name}, name in paused)
+        family.gauge("unacked_messages", "Messages of all queues that workers have taken and not finished.", {}, held)
+
+    def _workers(self, family: MetricBuilder) -> None:
+        reports = WorkerRegistry(self.store.redis).workers()[:WORKERS]
+        for queue in QUEUES:
+            here = [report for report in reports if report.get("queue") == queue]
+            labels = {"queue": queue}
+            family.gauge("workers", "Workers that told of themselves lately.", labels, len(here))
+            slots, tasks = sum(r["slots"] for r in here), sum(len(r["tasks"]) for r in here)
+            family.gauge("worker_slots", "Tasks that these workers can have in hand.", labels, slots)
+            family.gauge("worker_tasks", "Tasks that these workers have in hand.", labels, tasks)
+        for report in reports:
+            if isinstance(target := report.get("target"), dict):
+                self._target(family, str(report["worker"]), target)
+
+    def _target(self, family: MetricBuilder, worker: str, target: Mapping[str, Any]) -> None:
+        labels = {"worker": worker}
+        for name, about, key in (
+            ("target_requests_in_flight", "Requests that the worker has with its target server.", "in_flight"),
+            ("target_tokens_per_second", "Tokens that it generates, over the last seconds.", "tokens_a_second"),
+        ):
+            if key in target:
+                family.gauge(name, about, labels, target[key])
+        gpu = target.get("gpu")
+        if not isinstance(gpu, dict):
+            return
+        labels |= {"gpu": f"{gpu.get('index', '')} {gpu.get('name', '')}".strip()}
+        for name, about, key in (
+            ("gpu_memory_used_bytes", "Memory in use on the worker's GPU, whoever uses it.", "used"),
+            ("gpu_memory_bytes", "Memory of the worker's GPU.", "total"),
+            ("gpu_utilization_ratio", "Share of the last moment in which the GPU computed.", "utilization"),
+        ):
+            if isinstance(gpu.get(key), int | float):
+                family.gauge(name, about, labels, gpu[key])
+
+    def _runs(self, family: MetricBuilder) -> None:
+        told = {run: json.loads(text) for run in self._known_runs() if (text := self.store.fact(run, STANDING))}
+        latest = sorted(told, key=lambda run: told[run].get("updated", 0.0), reverse=True)[:RUNS]
+        for run in latest:
+            self._standing(family, run, told[run])
+            self._used(family, run, told[run])
+
+    def _known_runs(self) -> list[str]:
+        if self.clock() - self._looked > RUNS_KNOWN_S:
+            self._run_ids, self._looked = self.store.run_ids(), self.clock()
+            self._models = {run: model for run, model in self._models.items() if run in self._run_ids}
+        return self._run_ids
+
+    def _standing(self, family: MetricBuilder, run: str, told: Mapping[str, Any]) -> None:
+        labels = {"run": run}
+        for state in RUN_STATES:
+            is_here = told.get("state") == state
+            family.gauge("run_state", "1 for the state that the run is in.", {**labels, "state": state}, is_here)
+        family.gauge("run_generation", "The generation at work, from 0.", labels, told.get("generation", 0))
+        family.gauge("run_generations", "Generations that the run shall have.", labels, told.get("generations", 0))
+        about = "Seconds since 1970 when the run's driver last told of it."
+        family.gauge("run_updated_timestamp_seconds", about, labels, told.get("updated", 0.0))
+        for of in FITNESS:
+            if (value := told.get(of)) is not None:
+                about = "Fitness of the population (best, mean) and of all individuals so far (best_ever)."
+                family.gauge("run_fitness", about, {**labels, "of": of}, value)
+
+    def _used(self, family: MetricBuilder, run: str, told: Mapping[str, Any]) -> None:
+        usage, money, labels = self.store.usage(run), self.store.ledger(run).money(), {"run": run}
+        family.counter("cost_usd", "US dollars that answered calls cost.", labels, money.spent)
+        about = "US dollars that calls under way can cost at most."
+        family.gauge("cost_under_way_usd", about, labels, money.under_way)
+        about = "US dollars that calls cost at most whose answers were not heard."
+        family.gauge("cost_unconfirmed_usd", about, labels, money.unconfirmed)
+        about = "US dollars that the run may spend; 0 is no limit."
+        family.gauge("budget_usd", about, labels, told.get("budget_usd", 0.0))
+        family.counter("calls", "Tries of calls to the endpoint.", labels, usage.get("requests", 0.0))
+        about = (
+            "Tokens of the endpoint by kind (cached of prompt, reasoning of completion), and generated by the target."
+        )
+        for name, count in sorted(usage.items()):
+            kind, at, model = name.partition("@")
+            if at and kind in TOKENS:
+                family.counter("tokens", about, {**labels, "model": model, "kind": kind}, count)
+        generated = {**labels, "model": self._target_model(run), "kind": "generated"}
+        family.counter("tokens", about, generated, usage.get("target", 0.0))
+
+    def _target_model(self, run: str) -> str:
+        if run not in self._models:
+            self._models[run] = self.store.run(run).target.model
+        return self._models[run]

@@ -1,0 +1,1 @@
+"""Processes that a worker or a farm owns: start, watch, stop."""

@@ -1,0 +1,240 @@
+"""The target server's life in a gpu worker: started when first asked for, restarted when it dies, gone with the worker.
+
+Tasks run in the threads of a pool, and the kernel's parent-death signal comes when the THREAD that started a process
+ends.  So one thread of the host's own, which lives as long as the worker, starts all servers.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import tenacity
+from celery import bootsteps
+
+from tasks.gpu import host as installed
+from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.server_stats import TRAFFIC
+from tasks.models import Target
+from tasks.secret import secret
+from workers.celery_ext import heartbeat
+from workers.embedded import models
+from workers.embedded.farm import FARM_VARIABLE
+from workers.processes.pid_records import PidRecords
+from workers.sglang import gpus, server
+from workers.sglang.server import STOP_GRACE_S, Launch, Place, TargetServer, in_health, launch_of
+
+EMBEDDED = "embedded"
+DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
+LABELS_VARIABLE = "WHETSTONE_LABELS"
+CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
+RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
+FREE_GPU_S = 15.0  # how long the server of a killed worker may still hold its GPU
+PAUSE_S = 0.2
+FAILURE_STANDS_S = 10.0  # the other tasks that wait for a server that did not start need not try in vain one by one
+OPEN_FILES = 65_536  # a connection for each request in flight
+
+
+class LocalTargetHost:
+    """A `tasks.gpu.host.TargetHost` that runs the server on this machine.
+
+    `folder` takes its log, its labels and the record of its pid; `name` tells apart the workers that share a folder.
+    """
+
+    def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
+        self._folder = folder.absolute()
+        self._name = name
+        self._environment = environment
+        self._records = PidRecords(self._folder / f"target-{name}.json")
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        # Whatever is drawn, it is a word to YAML, and no option to the server that reads it as an argument.
+        self._api_key = f"key-{secrets.token_hex(24)}"
+        self._claim: gpus.Claim | None = None
+        self._server: TargetServer | None = None
+        self._starts = 0
+        self._failure: tuple[Launch, float, TargetUnavailable] | None = None
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def clear_leftovers(self) -> list[str]:
+        """End a server that a killed worker of this name left behind. Returns the names of what was left."""
+        return self._records.clear(STOP_GRACE_S["embedded"])
+
+    def serve(self, target: Target) -> str:
+        if target.url:
+            return self._running_elsewhere(target)
+        model, dtype = self.model_folder(target), self._dtype(target)
+        requests_log = self._folder / "logs" / "target_requests.jsonl"
+        launch = launch_of(target, model, self.labels_folder(), dtype, requests_log)
+        with self._lock:
+            if self._closing.is_set():
+                raise TargetUnavailable("the worker is shutting down")
+            if self._server is None or self._server.launch != launch or not self._server.serves:
+                self._stop_server()
+                self._server = self._started(launch, target)
+            return self._server.url
+
+    def api_key(self, target: Target) -> str | None:
+        return secret(target.api_key_env, self._environment) or None if target.url else self._api_key
+
+    def environment(self, device: str) -> Mapping[str, str]:
+        if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
+            return {}
+        with self._lock:
+            return self._owned().gpu.environment()
+
+    def labels_folder(self) -> Path:
+        folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def model_folder(self, target: Target) -> str:
+        return str(models.embedded_model()) if target.model == EMBEDDED else target.model
+
+    def embedder(self, name: str) -> str:
+        return str(models.embedded_embedder()) if name == EMBEDDED else name
+
+    def clusters_folder(self, folder: str) -> str:
+        return self._environment.get(CLUSTERS_VARIABLE) or folder
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stop_server()
+
+    def close(self) -> None:
+        """Stop the server for good, also one that is just becoming ready, and give the GPU back."""
+        self._closing.set()
+        self.stop()
+        self._starter.shutdown()
+        if self._claim is not None:
+            self._claim.release()
+
+    def describe(self) -> dict[str, Any]:
+        """What a worker's report says of its target: from what is known, without asking the server.
+
+        Memory is the GPU's, in bytes, whoever uses it; tokens a second are those of the last ten seconds.
+        """
+        server, claim = self._server, self._claim
+        found: dict[str, Any] = {"in_flight": TRAFFIC.in_flight, "tokens_a_second": round(TRAFFIC.tokens_a_second(), 1)}
+        if server is not None:
+            found |= {"engine": server.launch.engine, "version": server.version, "url": server.url}
+            found |= {"model": server.launch.model, "starts": self._starts}
+        if claim is not None:
+            gpu, (used, total) = claim.gpu, claim.gpu.memory()
+            found["gpu"] = {"index": gpu.index, "name": gpu.name, "used": used, "total": total}
+            found["gpu"]["utilization"] = gpu.utilization()
+        return found
+
+    def _running_elsewhere(self, target: Target) -> str:
+        url, deadline = target.url.rstrip("/"), time.monotonic() + RUNNING_SERVER_S
+        while not in_health(url, target.engine):
+            if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
+                raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
+        return url
+
+    def _dtype(self, target: Target) -> str:
+        # "auto" is left to the farm, and then to the server.
+        return self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
+
+    def _started(self, launch: Launch, target: Target) -> TargetServer:
+        if self._failure is not None:
+            failed, at, error = self._failure
+            if failed == launch and time.monotonic() - at < FAILURE_STANDS_S:
+                raise TargetUnavailable(str(error))
+        log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
+        server = TargetServer(launch, Place(log, self._records, self._folder / f"key-{self._name}.yaml"), self._api_key)
+        try:
+            environment, lock = self._server_environment(target)
+            self._starter.submit(server.start, environment, lock).result()
+            server.wait_ready(target.ready_timeout_s, self._closing)
+        except (TargetUnavailable, OSError) as error:
+            unavailable = TargetUnavailable(str(error))
+            self._failure = (launch, time.monotonic(), unavailable)
+            raise unavailable from error
+        self._starts += 1
+        return server
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._server = None
+
+    def _server_environment(self, target: Target) -> tuple[dict[str, str], tuple[int, ...]]:
+        """The server's whole environment, and the lock of its GPU for it to hold as well."""
+        gpu: Mapping[str, str] = {}
+        locks: tuple[int, ...] = ()
+        if target.device.startswith("cuda") and self._environment.get(gpus.GPU_VARIABLE) != gpus.SHARED:
+            claim = self._owned()
+            gpu, locks = claim.gpu.environment(), (claim.lock.fileno(),)
+        path = [str(server.make(self._folder / "path")), self._environment.get("PYTHONPATH")]
+        return {
+            **self._environment,
+            **gpu,
+            LABELS_VARIABLE: str(self.labels_folder()),
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        }, locks
+
+    def _owned(self) -> gpus.Claim:
+        """This worker's GPU, claimed when it is first needed.  Raises: TargetUnavailable."""
+        if self._claim is None:
+            patiently = tenacity.Retrying(
+                retry=tenacity.retry_if_exception_type(gpus.GpuUnavailable),
+                stop=tenacity.stop_any(
+                    tenacity.stop_after_delay(FREE_GPU_S), tenacity.stop_when_event_set(self._closing)
+                ),
+                wait=tenacity.wait_fixed(PAUSE_S),
+                sleep=tenacity.sleep_using_event(self._closing),
+                reraise=True,
+            )
+            try:
+                mine = gpus.eligible(gpus.gpus_here(), self._environment)
+                self._claim = patiently(gpus.claim, mine)
+            except gpus.GpuUnavailable as error:
+                raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
+        return self._claim
+
+
+class TargetHostStep(bootsteps.StartStopStep):
+    """Gives a worker of the gpu queue its target host, and takes the server down with the worker."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        self.host: LocalTargetHost | None = None
+        super().__init__(worker, **options)
+
+    def start(self, worker: Any) -> None:
+        allow_open_files()
+        farm = os.environ.get(FARM_VARIABLE)
+        folder = Path(farm) if farm else models.cache_folder() / "workers"
+        name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
+        self.host = LocalTargetHost(folder, name, dict(os.environ))
+        self.host.clear_leftovers()
+        installed.install(self.host)
+        heartbeat.contribute("target", self.host.describe)
+
+    def stop(self, worker: Any) -> None:
+        heartbeat.contribute("target", None)
+        installed.install(None)
+        if self.host is not None:
+            self.host.close()
+            self.host = None
+
+    def terminate(self, worker: Any) -> None:
+        self.stop(worker)
+
+
+def allow_open_files() -> None:
+    """As many open files as the machine lets us have: eight individuals at once are a thousand connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
