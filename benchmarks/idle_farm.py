@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Member, Merge
+from tasks.plan import Candidate, Merge
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
@@ -49,11 +49,12 @@ class IdleFarm:
         return {name: _resident_mb(process) for name, process in {"valkey": self.valkey, **self.workers}.items()}
 
 
-def members(children: int) -> tuple[Member, ...]:
+def candidates(children: int) -> tuple[Candidate, ...]:
     """Half of the children merged, half of them mutated: four to eight stages each."""
     merge = Merge("a", 0.5, "b", 0.5)
     return tuple(
-        Member(i, (0.0,) * 12, merge=merge if i % 2 else None, target=3 if i % 4 < 2 else None) for i in range(children)
+        Candidate(i, (0.0,) * 12, merge=merge if i % 2 else None, target=3 if i % 4 < 2 else None)
+        for i in range(children)
     )
 
 

@@ -25,7 +25,7 @@ from stage_times import SECONDS, first_come_s, lower_bound_s
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
-from tasks.plan import Member, Merge, Plan, steps
+from tasks.plan import Candidate, Merge, Plan, stage_refs
 from tasks.store.client import store_url
 from tasks.store.store import Store, connect
 
@@ -42,10 +42,10 @@ class Mix:
     name: str
     mutated: tuple[bool, ...]
 
-    def members(self) -> tuple[Member, ...]:
+    def candidates(self) -> tuple[Candidate, ...]:
         merge = Merge("a", 0.5, "b", 0.5)
         return tuple(
-            Member(index, (float(index),) * 12, merge=merge if index % 2 else None, target=3 if mutated else None)
+            Candidate(index, (float(index),) * 12, merge=merge if index % 2 else None, target=3 if mutated else None)
             for index, mutated in enumerate(self.mutated)
         )
 
@@ -63,8 +63,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=16.0, help="on the clock, for the bound of a generation")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    scales = {workers: lower_bound_s(ALL.members(), workers) / options.seconds for workers in WORKERS}
-    sequential = sequentially(ALL.members(), scales[1]) * scales[1]
+    scales = {workers: lower_bound_s(ALL.candidates(), workers) / options.seconds for workers in WORKERS}
+    sequential = sequentially(ALL.candidates(), scales[1]) * scales[1]
     found = [one for workers, scale in scales.items() for one in measure(workers, scale, options.rounds)]
     rows = [
         [
@@ -91,21 +91,21 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
         app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
         store.put_run(RUN)
         evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 600.0)
-        evaluate(Plan("g0_pop", 0, tuple(Member(n, (0.0,) * 12) for n in range(workers))))
+        evaluate(Plan("g0_pop", 0, tuple(Candidate(n, (0.0,) * 12) for n in range(workers))))
         found, numbers = [], itertools.count(1)
         for mix in MIXES:
             seconds = []
             for number in itertools.islice(numbers, rounds):
                 started = time.perf_counter()
-                evaluate(Plan(f"g{number}_child", number, mix.members()))
+                evaluate(Plan(f"g{number}_child", number, mix.candidates()))
                 seconds.append((time.perf_counter() - started) * scale)
             found.append(figures(workers, mix, seconds))
         return found
 
 
 def figures(workers: int, mix: Mix, seconds: Sequence[float]) -> dict[str, Any]:
-    makespan, children = statistics.median(seconds), mix.members()
-    longest_first = sorted(children, key=lambda child: len(steps(child)), reverse=True)
+    makespan, children = statistics.median(seconds), mix.candidates()
+    longest_first = sorted(children, key=lambda child: len(stage_refs(child)), reverse=True)
     bound, ideal = lower_bound_s(children, workers), first_come_s(longest_first, workers)
     return {
         "workers": workers, "mutated": mix.name, "bound_s": bound, "ideal_s": ideal, "makespan_s": round(makespan, 2),
@@ -113,11 +113,11 @@ def figures(workers: int, mix: Mix, seconds: Sequence[float]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sequentially(children: Sequence[Member], scale: float) -> float:
+def sequentially(children: Sequence[Candidate], scale: float) -> float:
     """The specification's driver: evaluate, mutate, evaluate again, child after child."""
     started = time.perf_counter()
     for child in children:
-        for step in steps(child):
+        for step in stage_refs(child):
             time.sleep(SECONDS[step.stage] / scale)  # the time that is simulated
     return time.perf_counter() - started
 

@@ -13,11 +13,11 @@ import time
 
 from bare import bare_chord
 from figures import table, write
-from idle_farm import RUN, Crew, idle_farm, members
+from idle_farm import RUN, Crew, candidates, idle_farm
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
-from tasks.plan import Plan, steps
+from tasks.plan import Plan, stage_refs
 from tasks.store.client import store_url
 from tasks.store.store import Store, connect
 from workers.app import create_app
@@ -38,13 +38,13 @@ def compare(url: str, environment: dict[str, str], children: int, rounds: int) -
     evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 60.0)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     for number in range(rounds + 1):  # the first warms up
-        plan = Plan(f"g{number}_child", number, members(children))
+        plan = Plan(f"g{number}_child", number, candidates(children))
         for name, work in (("farm", evaluate), ("bare", lambda p: bare_chord(bare, p))):
             started = time.perf_counter()
             work(plan)
             if number:
                 seconds[name].append(time.perf_counter() - started)
-    stages = sum(len(steps(m)) for m in members(children))
+    stages = sum(len(stage_refs(m)) for m in candidates(children))
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     ratio = medians["farm"] / medians["bare"]
     rows = [[name, f"{m:.3f}", f"{1000 * m / children:.1f}", f"{1000 * m / stages:.2f}"] for name, m in medians.items()]

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import redis
 from bare import BARE, bare_chord
 from figures import table, write
-from idle_farm import RUN, Crew, IdleFarm, idle_farm, members
+from idle_farm import RUN, Crew, IdleFarm, candidates, idle_farm
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import delete_results, make_sender
 from orchestrator.runs.lifecycle import delete_run
-from tasks.plan import Plan, steps
+from tasks.plan import Plan, stage_refs
 from tasks.store.client import queues_url, store_url
 from tasks.store.store import Store, connect
 from workers.app import create_app
@@ -44,17 +44,17 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
     """Whether all is as it should be; prints and keeps the figures."""
     app, bare, store = make_sender(farm.url), create_app(dict(farm.environment)), Store(connect(store_url(farm.url)))
     evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 60.0)
-    stages = sum(len(steps(m)) for m in members(children))
+    stages = sum(len(stage_refs(m)) for m in candidates(children))
     rounds = -(-tasks // stages)
     databases = [connect(queues_url(farm.url)), app.backend.client, store.redis]
-    bare_chord(bare, Plan("warm", 0, members(children)))
+    bare_chord(bare, Plan("warm", 0, candidates(children)))
     delete_results(app, BARE)
     before = keys(databases)
     store.put_run(RUN)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     memory: list[dict[str, float]] = []
     for number in range(rounds):
-        plan = Plan(f"g{number}_child", number, members(children))
+        plan = Plan(f"g{number}_child", number, candidates(children))
         for name, work in (("farm", evaluate), ("bare", lambda p: bare_chord(bare, p))):
             started = time.perf_counter()
             work(plan)

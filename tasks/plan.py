@@ -1,8 +1,8 @@
 """A plan: every decision of one step of the evolution, made before anything is dispatched.
 
-A plan is a list of members.  A member is an individual that has to be evaluated, and whatever comes before and
+A plan is a list of candidates.  A candidate is an individual that has to be evaluated, and whatever comes before and
 after that: the merge of its parents' scratchpads, and the mutation of one cluster with a second evaluation.
-Each of these is a stage; a stage of a phase leaves one record in the store under `Step.field`.
+Each of these is a stage; a stage of a phase leaves one record in the store under `StageRef.field`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Member:
+class Candidate:
     """One individual of a plan.
 
     `deltas` has one float a cluster, in canonical order.  `merge` is None for a clone, whose `scratchpad` is its
@@ -55,8 +55,8 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One stage of one member: what a message names, and the field of its record."""
+class StageRef:
+    """One stage of one candidate: what a message names, and the field of its record."""
 
     index: int
     stage: StageName
@@ -69,11 +69,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`name` is the stem of its members' node ids: "g3_pop", "g3_child", or "final"."""
+    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", or "final"."""
 
     name: str
     generation: int
-    members: tuple[Member, ...]
+    candidates: tuple[Candidate, ...]
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -81,35 +81,35 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> Plan:
         values = json.loads(text)
-        return cls(values["name"], values["generation"], tuple(_member(m) for m in values["members"]))
+        return cls(values["name"], values["generation"], tuple(_candidate(m) for m in values["candidates"]))
 
-    def member(self, index: int) -> Member:
-        """Raises: LookupError when the plan has no such member."""
-        for member in self.members:
-            if member.index == index:
-                return member
-        raise LookupError(f"plan {self.name} has no member {index}")
+    def candidate(self, index: int) -> Candidate:
+        """Raises: LookupError when the plan has no such candidate."""
+        for candidate in self.candidates:
+            if candidate.index == index:
+                return candidate
+        raise LookupError(f"plan {self.name} has no candidate {index}")
 
     def node(self, index: int, phase: Phase) -> str:
-        """The node id of a member (genetic_evolution_plan.md section 8): children have a stage suffix."""
+        """The node id of a candidate (genetic_evolution_plan.md section 8): children have a stage suffix."""
         return f"{self.name}{index}" + (f"_{phase}" if self.name.endswith("_child") else "")
 
 
-def steps(member: Member) -> list[Step]:
-    """The stages of a member, in order: [merge] answer judge score [reflect answer judge score]."""
+def stage_refs(candidate: Candidate) -> list[StageRef]:
+    """The stages of a candidate, in order: [merge] answer judge score [reflect answer judge score]."""
     evaluation: tuple[StageName, ...] = ("answer", "judge", "score")
-    before = [Step(member.index, "merge", "pre")] if member.merge else []
-    before += [Step(member.index, stage, "pre") for stage in evaluation]
-    if member.target is None:
+    before = [StageRef(candidate.index, "merge", "pre")] if candidate.merge else []
+    before += [StageRef(candidate.index, stage, "pre") for stage in evaluation]
+    if candidate.target is None:
         return before
-    return [*before, *(Step(member.index, stage, "mut") for stage in ("reflect", *evaluation))]
+    return [*before, *(StageRef(candidate.index, stage, "mut") for stage in ("reflect", *evaluation))]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a member: its scores, the scratchpads on its way, and the seconds each stage took.
+    """What became of a candidate: its scores, the scratchpads on its way, and the seconds each stage took.
 
-    `delta` is the reflector's new value for the target cluster; None when the member was not mutated, or when
+    `delta` is the reflector's new value for the target cluster; None when the candidate was not mutated, or when
     the reflector twice gave nothing usable and the mutation was skipped.
     """
 
@@ -122,20 +122,20 @@ class Outcome:
     seconds: Mapping[str, float]
 
 
-def outcome(member: Member, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:
-    """Put a member's stage records together; None while one is missing."""
-    wanted = steps(member)
-    if any(step.field not in records for step in wanted):
+def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:
+    """Put a candidate's stage records together; None while one is missing."""
+    wanted = stage_refs(candidate)
+    if any(ref.field not in records for ref in wanted):
         return None
     found = {(s.phase, s.stage): records[s.field] for s in wanted}
     seconds: dict[str, float] = {}
-    for step in wanted:
-        seconds[step.stage] = seconds.get(step.stage, 0.0) + records[step.field].get("seconds", 0.0)
-    scratchpad = found["pre", "merge"]["scratchpad"] if member.merge else member.scratchpad
+    for ref in wanted:
+        seconds[ref.stage] = seconds.get(ref.stage, 0.0) + records[ref.field].get("seconds", 0.0)
+    scratchpad = found["pre", "merge"]["scratchpad"] if candidate.merge else candidate.scratchpad
     reflected = found.get(("mut", "reflect"), {})
     delta = reflected.get("delta")
     return Outcome(
-        index=member.index,
+        index=candidate.index,
         scratchpad=scratchpad,
         pre=_score(found["pre", "score"]),
         delta=delta,
@@ -149,6 +149,8 @@ def _score(record: Mapping[str, Any]) -> Score:
     return Score(**{f.name: record[f.name] for f in dataclasses.fields(Score)})
 
 
-def _member(values: dict[str, Any]) -> Member:
+def _candidate(values: dict[str, Any]) -> Candidate:
     merge = values["merge"] and Merge(**values["merge"])
-    return Member(**{**values, "merge": merge, "deltas": tuple(values["deltas"]), "parents": tuple(values["parents"])})
+    return Candidate(
+        **{**values, "merge": merge, "deltas": tuple(values["deltas"]), "parents": tuple(values["parents"])}
+    )

@@ -1,4 +1,4 @@
-"""How every stage of a member runs: once, with its outcome or its failure in the record.
+"""How every stage of a candidate runs: once, with its outcome or its failure in the record.
 
 A stage task takes `(run, plan, index, phase, dispatch)` and nothing else: keys and small numbers.  It returns
 nothing, since what it found is in the store.  It can be run twice: a stage that has its record does nothing.
@@ -17,7 +17,7 @@ from celery.exceptions import Ignore
 from tasks import context
 from tasks.message import discard
 from tasks.models import Run
-from tasks.plan import Member, Phase, Plan, StageName, Step, steps
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, stage_refs
 from tasks.store.lock import claim
 from tasks.store.store import Store
 from tasks.task import Cancelled, FailureLocation, RecordedTask
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage at work: its run, plan and member, and access to what the stages before it left."""
+    """A stage at work: its run, plan and candidate, and access to what the stages before it left."""
 
     store: Store
     run: Run
     plan: Plan
-    member: Member
+    candidate: Candidate
     phase: Phase
     dispatch: int
 
     @property
     def node(self) -> str:
-        return self.plan.node(self.member.index, self.phase)
+        return self.plan.node(self.candidate.index, self.phase)
 
     def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
-        step = Step(self.member.index, stage, phase or self.phase)
-        return self.store.stage(self.run.id, self.plan.name, step.field)
+        ref = StageRef(self.candidate.index, stage, phase or self.phase)
+        return self.store.stage(self.run.id, self.plan.name, ref.field)
 
     def need(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any]:
         """The record of an earlier stage.  Raises: LookupError when it is not there, which a chain rules out."""
@@ -52,23 +52,23 @@ class Stage:
         return found
 
     def deltas(self) -> tuple[float, ...]:
-        """The deltas to evaluate in this phase: the member's own, or with the reflector's new one."""
-        if self.phase == "pre" or self.member.target is None:
-            return self.member.deltas
+        """The deltas to evaluate in this phase: the candidate's own, or with the reflector's new one."""
+        if self.phase == "pre" or self.candidate.target is None:
+            return self.candidate.deltas
         delta = self.need("reflect")["delta"]
-        changed = list(self.member.deltas)
-        changed[self.member.target] = changed[self.member.target] if delta is None else delta
+        changed = list(self.candidate.deltas)
+        changed[self.candidate.target] = changed[self.candidate.target] if delta is None else delta
         return tuple(changed)
 
     def scratchpad(self) -> str:
-        """The member's scratchpad before mutation: merged from its parents, or its one parent's."""
-        if self.member.merge is None:
-            return self.member.scratchpad
+        """The candidate's scratchpad before mutation: merged from its parents, or its one parent's."""
+        if self.candidate.merge is None:
+            return self.candidate.scratchpad
         return str(self.need("merge", "pre")["scratchpad"])
 
 
 class StageTask(RecordedTask):
-    """The base of the stage tasks: a failure belongs to its member in the plan's record."""
+    """The base of the stage tasks: a failure belongs to its candidate in the plan's record."""
 
     abstract = True
 
@@ -89,13 +89,13 @@ def run_stage(
     """
     run_id, plan_name, index, phase, dispatch = args
     store = context.store()
-    field = Step(index, stage, phase).field
+    field = StageRef(index, stage, phase).field
     with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
         try:
             found = store.stage_context(run_id, plan_name, field)
         except KeyError as error:
             raise discard(str(error.args[0])) from None  # the run was deleted; a failure would bring it back
-        if not any(Step(index, stage, phase) in steps(member) for member in found.plan.members):
+        if not any(StageRef(index, stage, phase) in stage_refs(candidate) for candidate in found.plan.candidates):
             raise discard(f"plan {plan_name} of {run_id} has no stage {field}")
         if found.done:
             return
@@ -103,7 +103,7 @@ def run_stage(
             raise Cancelled(run_id)
         if found.dispatch != dispatch:
             raise Ignore(f"{plan_name} was dispatched anew")
-        at_work = Stage(store, found.run, found.plan, found.plan.member(index), phase, dispatch)
+        at_work = Stage(store, found.run, found.plan, found.plan.candidate(index), phase, dispatch)
         started = time.monotonic()
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
         outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))

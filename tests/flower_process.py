@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from orchestrator.settings import load_settings, make_run, write_config
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 from tasks.store.store import Store
 from workers.app import create_app
 from workers.processes.process import ChildProcess, Command
@@ -98,7 +98,7 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     (folder / "run.json").write_text(f'{{"id": "{run}"}}')
     (folder / "parked.json").write_text('{"reason": "score of g0_pop0 failed", "failures": []}')
     store.put_run(make_run(settings, run))
-    store.put_plan(run, Plan("g0_pop", 0, (Member(0, (0.0,) * DIMENSIONS),)))
+    store.put_plan(run, Plan("g0_pop", 0, (Candidate(0, (0.0,) * DIMENSIONS),)))
     store.add_usage(run, {"requests": 7, "cost_usd": 1.25})
 
 

@@ -11,7 +11,7 @@ from simulated_signals import told
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Member, Merge, Outcome, Plan
+from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.store.client import queues_url, store_url
 from tasks.store.store import Store, connect
 
@@ -22,7 +22,7 @@ RUN = Run(
     Fitness(0.4, 0.6, 50), Clusters("", "m", 1, 1, 1, 1, "cpu"), True,
 )  # fmt: skip
 MERGE = Merge("a", 0.5, "b", 0.5)
-PLAN = Plan("g1_child", 1, tuple(Member(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
+PLAN = Plan("g1_child", 1, tuple(Candidate(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
 
 
 class Driver:

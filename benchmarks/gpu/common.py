@@ -28,7 +28,7 @@ from tasks.gpu import labels
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.store import Store, connect
 from workers.embedded import models, valkey
@@ -126,7 +126,7 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
 def population(name: str, size: int, seed: int) -> Plan:
     """Individuals of their own, each with deltas that no other has."""
     drawn = np.random.default_rng(seed).normal(0, DELTA, (size, CLUSTERS))
-    return Plan(name, 0, tuple(Member(i, tuple(map(float, deltas))) for i, deltas in enumerate(drawn)))
+    return Plan(name, 0, tuple(Candidate(i, tuple(map(float, deltas))) for i, deltas in enumerate(drawn)))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from tasks.context import content_hash
 from tasks.gpu.answer import questions, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.plan import Plan, steps
+from tasks.plan import Plan, stage_refs
 from tasks.stage import Stage
 from tasks.store.keys import PREFIX
 from tasks.store.store import Store
@@ -40,15 +40,15 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
     examples = store.examples(run_id)
     found: dict[str, GenerateRequest] = {}
     for plan in plans_of(store, run_id):
-        for member in plan.members:
+        for candidate in plan.candidates:
             asked = questions(
                 model,
                 run.target.system_prompt,
                 run.target.prompt_template,
-                tuple((e["id"], e["context"], e["question"]) for e in examples[member.examples]),
+                tuple((e["id"], e["context"], e["question"]) for e in examples[candidate.examples]),
             )
-            for step in steps(member):
-                stage = Stage(store, run, plan, member, step.phase, 0)
+            for step in stage_refs(candidate):
+                stage = Stage(store, run, plan, candidate, step.phase, 0)
                 if step.stage != "answer" or stage.need("answer").get("skipped"):
                     continue
                 deltas = stage.deltas()

@@ -28,15 +28,15 @@ WANTED = 40.0
 
 
 def evaluate(store: Store, run: str, plan: Plan, slots: int) -> tuple[float, int]:
-    """Answer for all members of a plan, `slots` at once.  Returns seconds and generated tokens."""
+    """Answer for all candidates of a plan, `slots` at once.  Returns seconds and generated tokens."""
     store.put_plan(run, plan)
     dispatch = store.next_dispatch(run, plan.name)
     before = store.usage(run).get("target", 0.0)
     started = time.perf_counter()
     with ThreadPoolExecutor(slots) as pool:
         tasks = [
-            pool.submit(run_stage, "answer", (run, plan.name, member.index, "pre", dispatch), answer_stage)
-            for member in plan.members
+            pool.submit(run_stage, "answer", (run, plan.name, candidate.index, "pre", dispatch), answer_stage)
+            for candidate in plan.candidates
         ]
         for task in tasks:
             task.result()
@@ -65,7 +65,7 @@ def restart(store: Store, options: argparse.Namespace) -> dict[str, object]:
     run = common.run_of("restart", common.target_of(options, options.concurrency, "restart"), options.folder)
     common.put_run(store, run, common.model_folder(options), options.data, options.rows)
     plan = common.population("g0_pop", options.restarts, 9)
-    plans = [Plan(f"{plan.name}{m.index}", 0, (m,)) for m in plan.members]
+    plans = [Plan(f"{plan.name}{m.index}", 0, (m,)) for m in plan.candidates]
     found = [evaluate(store, run.id, alone, 1) for alone in plans]
     seconds = [s for s, _ in found]
     return {

@@ -39,7 +39,7 @@ def requests_of(target: Target, asked: Questions, clustering: str, people: int) 
     """The requests of each individual."""
     plan = common.population("repeat", people, 5)
     rids = dict.fromkeys(range(len(asked.ids)), "")
-    return [requests_for(target, clustering, member.deltas or (), asked, rids) for member in plan.members]
+    return [requests_for(target, clustering, candidate.deltas or (), asked, rids) for candidate in plan.candidates]
 
 
 def answers(

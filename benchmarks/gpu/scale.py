@@ -44,7 +44,7 @@ def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
 
 
 def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:
-    """All members' answers through the gpu queue.  Returns seconds and generated tokens.
+    """All candidates' answers through the gpu queue.  Returns seconds and generated tokens.
 
     Raises: RuntimeError when one has failed, or nothing has come of it in time.
     """
@@ -52,16 +52,16 @@ def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) ->
     dispatch = store.next_dispatch(run, plan.name)
     before = store.usage(run).get("target", 0.0)
     started = time.perf_counter()
-    for member in plan.members:
-        app.send_task("gpu.answer", args=(run, plan.name, member.index, "pre", dispatch))
+    for candidate in plan.candidates:
+        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", dispatch))
     known: dict[str, dict[str, object]] = {}
     pause = threading.Event()
-    while len(known) < len(plan.members):
+    while len(known) < len(plan.candidates):
         known.update(store.stages(run, plan.name, known))
         if failed := [record for field, record in known.items() if field.endswith(":failed")]:
             raise RuntimeError(f"{plan.name}: {failed[0]['error']}")
         if time.perf_counter() - started > limit_s:
-            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.members)} after {limit_s:g} s")
+            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.candidates)} after {limit_s:g} s")
         pause.wait(POLL_S)
     return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
 

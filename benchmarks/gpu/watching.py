@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import redis
 
-from tasks.plan import Plan, steps
+from tasks.plan import Plan, stage_refs
 from tasks.store.keys import PREFIX
 from tasks.store.store import Store
 
@@ -109,7 +109,7 @@ class Watching:
             if new:
                 self.ended = time.monotonic()
             plan = self._plans[name]
-            open_steps = (next((s for s in steps(m) if s.field not in known), None) for m in plan.members)
+            open_steps = (next((s for s in stage_refs(m) if s.field not in known), None) for m in plan.candidates)
             pending += sum(1 for step in open_steps if step is not None and step.stage == "answer")
         if pending and not self.began:
             self.began = time.monotonic()
@@ -127,5 +127,5 @@ class Watching:
         return [
             name
             for name, plan in self._plans.items()
-            if any(s.field not in self._records.get(name, {}) for m in plan.members for s in steps(m))
+            if any(s.field not in self._records.get(name, {}) for m in plan.candidates for s in stage_refs(m))
         ]

@@ -11,10 +11,10 @@ from typing import Any
 from celery import Celery
 
 from orchestrator.dispatch.chords import send
-from orchestrator.dispatch.failures import Failed, failed_members
+from orchestrator.dispatch.failures import Failed, failed_candidates
 from tasks import logs
 from tasks.openai.errors import BudgetSpent
-from tasks.plan import Member, Outcome, Plan, outcome
+from tasks.plan import Candidate, Outcome, Plan, outcome
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class FarmEvaluator:
     quiet_s: float = QUIET_S
 
     def __call__(self, plan: Plan) -> list[Outcome]:
-        """The outcomes of all members, in their order.  Raises: Parked, and whatever `watch` raises."""
+        """The outcomes of all candidates, in their order.  Raises: Parked, and whatever `watch` raises."""
         with logs.about(generation=plan.generation):
             return self._evaluate(plan)
 
@@ -77,42 +77,42 @@ class FarmEvaluator:
         for index in left:
             failure = {**records[f"{index}:failed"], "dispatch": dispatch}
             self.store.put_failure(self.run_id, plan.name, str(index), failure)
-        missing = [member for member in plan.members if outcome(member, records) is None]
-        log.info("%s: %d of %d members to evaluate", plan.name, len(missing), len(plan.members))
-        self._send(plan, [member for member in missing if member.index not in left], records, dispatch)
+        missing = [candidate for candidate in plan.candidates if outcome(candidate, records) is None]
+        log.info("%s: %d of %d candidates to evaluate", plan.name, len(missing), len(plan.candidates))
+        self._send(plan, [candidate for candidate in missing if candidate.index not in left], records, dispatch)
         if missing:
             records = self._wait(plan, missing, dispatch)
-        found = [outcome(member, records) for member in plan.members]
+        found = [outcome(candidate, records) for candidate in plan.candidates]
         return [o for o in found if o is not None]
 
-    def _send(self, plan: Plan, members: list[Member], records: Records, dispatch: int) -> None:
-        if members:
+    def _send(self, plan: Plan, candidates: list[Candidate], records: Records, dispatch: int) -> None:
+        if candidates:
             limit = self.store.stage_limit(self.run_id)
-            send(self.app, self.run_id, plan.name, members, records, dispatch, limit)
+            send(self.app, self.run_id, plan.name, candidates, records, dispatch, limit)
 
     def _left_alone(self, plan: Plan, records: Records) -> set[int]:
-        """The members whose failure stands, because others of the plan were named to be retried."""
-        failed = failed_members(plan, records, self.store.dispatch(self.run_id, plan.name))
+        """The candidates whose failure stands, because others of the plan were named to be retried."""
+        failed = failed_candidates(plan, records, self.store.dispatch(self.run_id, plan.name))
         named = {one.index for one in failed if any(one.is_called(name) for name in self.only)}
         return {one.index for one in failed} - named if named else set()
 
-    def _wait(self, plan: Plan, missing: list[Member], dispatch: int) -> dict[str, dict[str, Any]]:
-        """Until every member is done, or has failed while no other is at work.  Raises: Parked."""
+    def _wait(self, plan: Plan, missing: list[Candidate], dispatch: int) -> dict[str, dict[str, Any]]:
+        """Until every candidate is done, or has failed while no other is at work.  Raises: Parked."""
         known: dict[str, dict[str, Any]] = {}
         progress = counted = time.monotonic()
         told = False
         while True:
             before, known = known, self._look(plan, known, dispatch)
             self.watch(plan, known)
-            open_members = [m for m in missing if outcome(m, known) is None]
-            if not open_members:
+            open_candidates = [m for m in missing if outcome(m, known) is None]
+            if not open_candidates:
                 return known
             if known != before:
                 progress = counted = time.monotonic()
                 told = False
             idle = time.monotonic() - progress
-            if all(f"{m.index}:failed" in known for m in open_members):
-                failed = failed_members(plan, known, dispatch, self.store.prompt_names(self.run_id))
+            if all(f"{m.index}:failed" in known for m in open_candidates):
+                failed = failed_candidates(plan, known, dispatch, self.store.prompt_names(self.run_id))
                 parked = Parked(_reason(failed), tuple(failed))
                 if idle >= self.retry_wait_s or parked.budget_exhausted:  # only a new start has another budget
                     raise parked
@@ -123,13 +123,13 @@ class FarmEvaluator:
                 raise Parked(f"no stage of {plan.name} has finished for {self.patience_s:.0f} s")
             elif time.monotonic() - counted > self.quiet_s:
                 counted = time.monotonic()
-                self._send_lost(plan, open_members, known, dispatch)
+                self._send_lost(plan, open_candidates, known, dispatch)
             self.store.wait(self.run_id, POLL_S)
 
-    def _send_lost(self, plan: Plan, open_members: list[Member], known: Records, dispatch: int) -> None:
+    def _send_lost(self, plan: Plan, open_candidates: list[Candidate], known: Records, dispatch: int) -> None:
         if self.messages is not None and self.messages() == 0:
-            lost = [member for member in open_members if f"{member.index}:failed" not in known]
-            log.warning("run=%s plan=%s messages of %d members were lost", self.run_id, plan.name, len(lost))
+            lost = [candidate for candidate in open_candidates if f"{candidate.index}:failed" not in known]
+            log.warning("run=%s plan=%s messages of %d candidates were lost", self.run_id, plan.name, len(lost))
             self._send(plan, lost, known, dispatch)
 
     def _look(self, plan: Plan, known: dict[str, dict[str, Any]], dispatch: int) -> dict[str, dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 Retrying what failed, without a driver or under the eyes of one.
 
-A failed message is not sent again: its chord has ended.  What the member still misses is sent as a new chord under the
-dispatch that the plan has, and so whoever waits for the plan goes on waiting and finds the member done.  Without
+A failed message is not sent again: its chord has ended.  What the candidate still misses is sent as a new chord under
+the dispatch that the plan has, and so whoever waits for the plan goes on waiting and finds the candidate done.  Without
 anybody who waits, the results lie in the record until the run is started again.
 """
 
@@ -25,7 +25,7 @@ SHORTEST_ID = 6  # of the beginning of a task's id that may stand for it
 
 @dataclass(frozen=True)
 class Failed:
-    """A member that a stage gave up on.
+    """A candidate that a stage gave up on.
 
     `node` is the individual's id in the tree, `task` Celery's id of the task, `tries` how often the stage has failed in
     all, `at` the time in seconds of the epoch, `prompt` the file of its last call in reflector_prompts, or "".
@@ -61,19 +61,19 @@ def failed_tasks(store: Store, run_id: str) -> list[Failed]:
         records = store.stages(run_id, name)
         current = [r for f, r in records.items() if f.endswith(":failed") and r["dispatch"] == dispatch]
         if current and "stage" in current[0]:
-            found += failed_members(store.plan(run_id, name), records, dispatch, prompts)
+            found += failed_candidates(store.plan(run_id, name), records, dispatch, prompts)
     return sorted(found, key=lambda failed: failed.at)
 
 
-def failed_members(
+def failed_candidates(
     plan: Plan, records: Mapping[str, Mapping[str, Any]], dispatch: int, prompts: Sequence[str] = ()
 ) -> list[Failed]:
-    """The members of one plan that this dispatch has failed at, in the order of the plan."""
+    """The candidates of one plan that this dispatch has failed at, in the order of the plan."""
     found = []
-    for member in plan.members:
-        record = records.get(f"{member.index}:failed")
-        if record is not None and record["dispatch"] == dispatch and outcome(member, records) is None:
-            found.append(_failed(plan, member.index, record, prompts))
+    for candidate in plan.candidates:
+        record = records.get(f"{candidate.index}:failed")
+        if record is not None and record["dispatch"] == dispatch and outcome(candidate, records) is None:
+            found.append(_failed(plan, candidate.index, record, prompts))
     return found
 
 
@@ -119,8 +119,8 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
     mine = [one for one in wanted if store.forget_failure(run_id, one.plan, str(one.index))]
     for name, group in itertools.groupby(sorted(mine, key=lambda one: one.plan), key=lambda one: one.plan):
         plan, records = store.plan(run_id, name), store.stages(run_id, name)
-        members = [plan.member(one.index) for one in group]
-        send(app, run_id, name, members, records, store.dispatch(run_id, name), store.stage_limit(run_id))
+        candidates = [plan.candidate(one.index) for one in group]
+        send(app, run_id, name, candidates, records, store.dispatch(run_id, name), store.stage_limit(run_id))
     if mine:
         store.wake(run_id)
     return mine

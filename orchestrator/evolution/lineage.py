@@ -47,13 +47,13 @@ class Lineage:
 
     def add_child(self, plan: Plan, outcome: Outcome, target: str | None) -> str:
         """Add a child's nodes and edges; returns the id of its final node."""
-        member = plan.member(outcome.index)
-        final = pre = plan.node(member.index, "pre")
+        candidate = plan.candidate(outcome.index)
+        final = pre = plan.node(candidate.index, "pre")
         self._node(pre, plan.generation, "pre", outcome.pre)
-        for parent in member.parents:
+        for parent in candidate.parents:
             self._edge(f"g{plan.generation}_pop{parent}", pre, "parent")
         if outcome.mut is not None:
-            final = plan.node(member.index, "mut")
+            final = plan.node(candidate.index, "mut")
             self._node(final, plan.generation, "mut", outcome.mut, target=target)
             self._edge(pre, final, "mutation")
         return final

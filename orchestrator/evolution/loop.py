@@ -61,7 +61,7 @@ def evolve(state: State, params: Params, evaluate: Evaluate, tree: Lineage) -> I
     for generation in range(state.generation, params.generations):
         seconds: dict[str, float] = {}
         fresh = plan_population(generation, population)
-        for outcome in _in_order(evaluate(fresh) if fresh.members else ()):
+        for outcome in _in_order(evaluate(fresh) if fresh.candidates else ()):
             set_score(population[outcome.index], outcome.pre)
             _add(seconds, outcome)
         for individual in population:
@@ -74,10 +74,10 @@ def evolve(state: State, params: Params, evaluate: Evaluate, tree: Lineage) -> I
         offspring: list[tuple[str, str | None, Score]] = []
         finals = []
         for outcome in _in_order(evaluate(plan)):
-            child, member = children[outcome.index], plan.member(outcome.index)
-            _complete(child, member.target, outcome, best)
+            child, candidate = children[outcome.index], plan.candidate(outcome.index)
+            _complete(child, candidate.target, outcome, best)
             _add(seconds, outcome)
-            target = None if outcome.mut is None or member.target is None else params.cluster_ids[member.target]
+            target = None if outcome.mut is None or candidate.target is None else params.cluster_ids[candidate.target]
             offspring.append((plan.node(outcome.index, "pre"), None, outcome.pre))
             if outcome.mut is not None:
                 offspring.append((plan.node(outcome.index, "mut"), target, outcome.mut))

@@ -14,7 +14,7 @@ from deap import base
 from orchestrator.evolution.individual import Individual, invalidate
 from orchestrator.evolution.operators import use_rng
 from orchestrator.evolution.params import Params
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 
 
 def generator(seed: int, generation: int) -> random.Random:
@@ -28,12 +28,12 @@ def plan_names(generation: int) -> tuple[str, str]:
 
 def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
     """Evaluate those of the population that have no valid fitness, under their positions."""
-    members = tuple(
-        Member(index, tuple(individual), individual.scratchpad)
+    candidates = tuple(
+        Candidate(index, tuple(individual), individual.scratchpad)
         for index, individual in enumerate(population)
         if not individual.fitness.valid
     )
-    return Plan(plan_names(generation)[0], generation, members)
+    return Plan(plan_names(generation)[0], generation, candidates)
 
 
 def plan_offspring(
@@ -47,7 +47,7 @@ def plan_offspring(
     positions = {id(individual): index for index, individual in enumerate(population)}
     with use_rng(rng):
         parents = toolbox.select(list(population))
-    children, members = [], []
+    children, candidates = [], []
     for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
         if rng.random() < params.crossover_probability:
             child = toolbox.mate(a, b)
@@ -61,8 +61,8 @@ def plan_offspring(
         if rng.random() < params.mutation_probability:
             toolbox.mutate(child)
         children.append(child)
-        members.append(
-            Member(
+        candidates.append(
+            Candidate(
                 index=index,
                 deltas=tuple(child),
                 scratchpad=child.scratchpad,
@@ -71,4 +71,4 @@ def plan_offspring(
                 parents=origin,
             )
         )
-    return Plan(plan_names(generation)[1], generation, tuple(members)), children
+    return Plan(plan_names(generation)[1], generation, tuple(candidates)), children

@@ -1,7 +1,7 @@
 """Whether Retry may be pressed, and what it then does: a task belongs to a run, and it is the run that goes on.
 
 A message is never sent again.  The record of the run's plan says what is missing.  Where a process drives the run,
-the failed members are dispatched under its eyes; where none does, `orchestrator retry` is started for it.
+the failed candidates are dispatched under its eyes; where none does, `orchestrator retry` is started for it.
 """
 
 from __future__ import annotations

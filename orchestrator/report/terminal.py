@@ -14,7 +14,7 @@ from rich.text import Text
 from orchestrator.report.formatting import duration, score, spent
 from orchestrator.report.view import (
     PLANS,
-    MemberView,
+    CandidateView,
     Phase,
     Snapshot,
     Stage,
@@ -32,7 +32,7 @@ COLUMNS: tuple[tuple[Phase, Stage], ...] = (
 )  # fmt: skip
 RULE = "│ "  # before the second phase
 FAILURES = 2  # named below the table
-AROUND = 10  # lines that are not members: heading, table head, hidden count, failures, foot
+AROUND = 10  # lines that are not candidates: heading, table head, hidden count, failures, foot
 
 
 class TerminalView:
@@ -74,8 +74,8 @@ class Screen:
         parts.append(Text(PLANS[snapshot.plan], style="dim"))
         if snapshot.progress is not None:
             parts.append(_progress(snapshot, width))
-        elif snapshot.members:
-            parts.append(_members(snapshot, width, max(1, height - AROUND)))
+        elif snapshot.candidates:
+            parts.append(_candidates(snapshot, width, max(1, height - AROUND)))
         parts += [Text(""), *_foot(snapshot)]
         yield Group(*parts)
 
@@ -112,10 +112,10 @@ def _share_of_generation(snapshot: Snapshot) -> float:
     """The population's evaluation is counted as nothing: after the first generation it is all known already."""
     if snapshot.plan == "final":
         return float(snapshot.generations)
-    if snapshot.plan != "offspring" or not snapshot.members:
+    if snapshot.plan != "offspring" or not snapshot.candidates:
         return 0.0
-    path = sum(len(steps(member)) for member in snapshot.members)
-    return sum(steps_done(member) for member in snapshot.members) / max(path, 1)
+    path = sum(len(steps(candidate)) for candidate in snapshot.candidates)
+    return sum(steps_done(candidate) for candidate in snapshot.candidates) / max(path, 1)
 
 
 def _standing(snapshot: Snapshot) -> Text:
@@ -134,10 +134,10 @@ def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     return Group(Text(printable(progress_text(snapshot))), bar)
 
 
-def _members(snapshot: Snapshot, width: int, room: int) -> RenderableType:
-    """A row a member: a mark for each stage that lies behind it, where it is now, and what came out."""
-    shown, hidden = _choose(snapshot.members, room)
-    is_mutating = any(member.target is not None for member in snapshot.members)
+def _candidates(snapshot: Snapshot, width: int, room: int) -> RenderableType:
+    """A row a candidate: a mark for each stage that lies behind it, where it is now, and what came out."""
+    shown, hidden = _choose(snapshot.candidates, room)
+    is_mutating = any(candidate.target is not None for candidate in snapshot.candidates)
     columns = _columns(snapshot, width, is_mutating)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", expand=False)
     table.add_column("individual", no_wrap=True, min_width=16)
@@ -148,8 +148,8 @@ def _members(snapshot: Snapshot, width: int, room: int) -> RenderableType:
     if is_mutating:
         table.add_column("cluster", no_wrap=True, justify="right")
     table.add_column("fitness", no_wrap=True, justify="right", min_width=7)
-    for member in shown:
-        table.add_row(*_row(member, columns, is_mutating))
+    for candidate in shown:
+        table.add_row(*_row(candidate, columns, is_mutating))
     return Group(table, Text(hidden, style="dim")) if hidden else table
 
 
@@ -162,51 +162,56 @@ def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Ph
     return [one for one in COLUMNS if is_mutating or one[0] == "pre"]
 
 
-def _row(member: MemberView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:
-    path, done = steps(member), steps_done(member)
-    cells = [Text(printable(member.node))]
+def _row(candidate: CandidateView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:
+    path, done = steps(candidate), steps_done(candidate)
+    cells = [Text(printable(candidate.node))]
     for column in columns:
         bar = RULE if column[1] == "reflect" else ""
-        cells.append(Text.assemble((bar, "dim"), _mark(member, path.index(column) if column in path else -1, done)))
-    style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(member.stage, "cyan")
-    cells.append(Text(member.stage, style=style))
+        cells.append(Text.assemble((bar, "dim"), _mark(candidate, path.index(column) if column in path else -1, done)))
+    style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(candidate.stage, "cyan")
+    cells.append(Text(candidate.stage, style=style))
     if is_mutating:
-        cells.append(Text(member.target or ""))
-    return [*cells, Text(score(member.fitness), style="" if member.fitness is not None else "dim")]
+        cells.append(Text(candidate.target or ""))
+    return [*cells, Text(score(candidate.fitness), style="" if candidate.fitness is not None else "dim")]
 
 
-def _mark(member: MemberView, place: int, done: int) -> tuple[str, str]:
+def _mark(candidate: CandidateView, place: int, done: int) -> tuple[str, str]:
     """Signs that differ without colour too."""
     if place < 0:
         return " ", ""
     if place < done:
         return "✓", "green"
-    if place == done and member.stage not in ("waiting", "failed"):
+    if place == done and candidate.stage not in ("waiting", "failed"):
         return "●", "bold cyan"
     return "·", "dim"
 
 
-def _choose(members: tuple[MemberView, ...], room: int) -> tuple[list[MemberView], str]:
-    """As many members as there is room for, in their order: those at work first, then waiting, then finished."""
-    if len(members) <= room:
-        return list(members), ""
+def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[CandidateView], str]:
+    """As many candidates as there is room for, in their order: those at work first, then waiting, then finished."""
+    if len(candidates) <= room:
+        return list(candidates), ""
     order = {"failed": 0, "waiting": 2, "done": 3}
-    ranked = sorted(members, key=lambda member: order.get(member.stage, 1))
-    kept = {member.node for member in ranked[:room]}
+    ranked = sorted(candidates, key=lambda candidate: order.get(candidate.stage, 1))
+    kept = {candidate.node for candidate in ranked[:room]}
     rest = ranked[room:]
-    waiting = sum(member.stage == "waiting" for member in rest)
-    finished = sum(member.stage == "done" for member in rest)
+    waiting = sum(candidate.stage == "waiting" for candidate in rest)
+    finished = sum(candidate.stage == "done" for candidate in rest)
     counts = [(waiting, "waiting"), (finished, "done"), (len(rest) - waiting - finished, "at work")]
-    return [one for one in members if one.node in kept], "and " + ", ".join(f"{n} {name}" for n, name in counts if n)
+    return [one for one in candidates if one.node in kept], "and " + ", ".join(f"{n} {name}" for n, name in counts if n)
 
 
 def _foot(snapshot: Snapshot) -> list[Text]:
     queues = "  ".join(f"{printable(name)} {depth}" for name, depth in snapshot.queues.items())
     used = f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {spent(snapshot.cost_usd, snapshot.budget_usd)}"
-    failed = [member for member in snapshot.members if member.stage == "failed"]
+    failed = [candidate for candidate in snapshot.candidates if candidate.stage == "failed"]
     lines = [
-        Text(f"{member.node} failed: {printable(member.error or '')}", style="red", no_wrap=True, overflow="ellipsis")
-        for member in failed[:FAILURES]
+        Text(
+            f"{candidate.node} failed: {printable(candidate.error or '')}",
+            style="red",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        for candidate in failed[:FAILURES]
     ]
     lines += [Text(f"queued  {queues or 'nothing'}     {used}", style="dim", no_wrap=True, overflow="ellipsis")]
     if snapshot.note and snapshot.progress is None:

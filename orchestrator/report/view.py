@@ -24,11 +24,11 @@ EVALUATION: tuple[Stage, ...] = ("answer", "judge", "score")
 
 
 @dataclass(frozen=True)
-class MemberView:
+class CandidateView:
     """One individual on its way. `target` is the cluster that its mutation changes, None when it is not mutated.
 
     `phase` says which of a mutated child's two evaluations `stage` belongs to; `merges` is False for a child that
-    was cloned from one parent, and for the members of a population.
+    was cloned from one parent, and for the candidates of a population.
     """
 
     node: str
@@ -52,7 +52,7 @@ class Snapshot:
     generation: int
     generations: int
     plan: Plan
-    members: tuple[MemberView, ...] = ()
+    candidates: tuple[CandidateView, ...] = ()
     best: float | None = None
     mean: float | None = None
     best_ever: float | None = None
@@ -68,20 +68,20 @@ class Snapshot:
     progress: tuple[int, int] | None = None
 
 
-def steps(member: MemberView) -> tuple[tuple[Phase, Stage], ...]:
-    """The stages this member passes, in order (genetic_evolution_plan.md section 3: two evaluations if mutated)."""
-    first: tuple[Stage, ...] = ("merge", *EVALUATION) if member.merges else EVALUATION
-    second: tuple[Stage, ...] = ("reflect", *EVALUATION) if member.target is not None else ()
+def steps(candidate: CandidateView) -> tuple[tuple[Phase, Stage], ...]:
+    """The stages this candidate passes, in order (genetic_evolution_plan.md section 3: two evaluations if mutated)."""
+    first: tuple[Stage, ...] = ("merge", *EVALUATION) if candidate.merges else EVALUATION
+    second: tuple[Stage, ...] = ("reflect", *EVALUATION) if candidate.target is not None else ()
     return tuple(("pre", stage) for stage in first) + tuple(("mut", stage) for stage in second)
 
 
-def steps_done(member: MemberView) -> int:
-    """How many of `steps(member)` lie behind it.  A reflection belongs to the second phase, whatever `phase` says."""
-    path = steps(member)
-    if member.stage == "done":
+def steps_done(candidate: CandidateView) -> int:
+    """How many of `steps(candidate)` are done.  A reflection belongs to the second phase, whatever `phase` says."""
+    path = steps(candidate)
+    if candidate.stage == "done":
         return len(path)
-    phase: Phase = "mut" if member.stage == "reflect" else member.phase
-    return path.index((phase, member.stage)) if (phase, member.stage) in path else 0
+    phase: Phase = "mut" if candidate.stage == "reflect" else candidate.phase
+    return path.index((phase, candidate.stage)) if (phase, candidate.stage) in path else 0
 
 
 class View(Protocol):
@@ -174,8 +174,8 @@ def news(last: Snapshot | None, now: Snapshot) -> list[str]:
         lines.append(_generation_over(last.generation, now))
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         lines.append(_headline(now))
-    before = {member.node: member for member in last.members} if last is not None else {}
-    lines += [text for member in now.members if (text := _member_over(before.get(member.node), member))]
+    before = {candidate.node: candidate for candidate in last.candidates} if last is not None else {}
+    lines += [text for candidate in now.candidates if (text := _candidate_over(before.get(candidate.node), candidate))]
     if now.progress is None and now.note and (last is None or _wording(last.note) != _wording(now.note)):
         lines.append(now.note)
     return lines
@@ -192,9 +192,9 @@ def _headline(now: Snapshot) -> str:
     # Counted from 0, as in the names of the nodes and in all files.
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
     if now.plan == "population":
-        return f"{which}: {PLANS['population']} ({len(now.members)})"
+        return f"{which}: {PLANS['population']} ({len(now.candidates)})"
     standing = f"best {score(now.best)}, mean {score(now.mean)}, zero vector {score(now.baseline)}"
-    return f"{which}: {standing}; {PLANS['offspring']} ({len(now.members)})"
+    return f"{which}: {standing}; {PLANS['offspring']} ({len(now.candidates)})"
 
 
 def _generation_over(generation: int, now: Snapshot) -> str:
@@ -204,10 +204,10 @@ def _generation_over(generation: int, now: Snapshot) -> str:
     return f"generation {generation} finished: best so far {score(now.best_ever)}; {used}; {took}"
 
 
-def _member_over(before: MemberView | None, member: MemberView) -> str:
-    if member.stage not in ("done", "failed") or (before is not None and before.stage == member.stage):
+def _candidate_over(before: CandidateView | None, candidate: CandidateView) -> str:
+    if candidate.stage not in ("done", "failed") or (before is not None and before.stage == candidate.stage):
         return ""
-    if member.stage == "failed":
-        return f"  {member.node} FAILED: {member.error or 'no reason given'}"
-    what = "" if member.target is None else f", cluster {member.target} changed"
-    return f"  {member.node} done: fitness {score(member.fitness)}{what}"
+    if candidate.stage == "failed":
+        return f"  {candidate.node} FAILED: {candidate.error or 'no reason given'}"
+    what = "" if candidate.target is None else f", cluster {candidate.target} changed"
+    return f"  {candidate.node} done: fitness {score(candidate.fitness)}{what}"

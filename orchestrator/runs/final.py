@@ -21,7 +21,7 @@ from orchestrator.settings import Settings
 from tasks.message import PERHAPS_NUMBER, Shape
 from tasks.models import Example
 from tasks.openai.provider import listed
-from tasks.plan import Member, Outcome, Plan, Step
+from tasks.plan import Candidate, Outcome, Plan, StageRef
 from tasks.store.store import Store
 
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
@@ -40,14 +40,14 @@ SHAPE: Shape = [
 def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
     """Zero vector and best individual, on the training set and, where there is one, on the validation set."""
     zero = (0.0,) * len(best.deltas)
-    members = [Member(0, zero), Member(1, best.deltas)]
+    candidates = [Candidate(0, zero), Candidate(1, best.deltas)]
     if validation:
-        members += [Member(2, zero, examples="validation"), Member(3, best.deltas, examples="validation")]
-    return Plan("final", generation, tuple(members))
+        candidates += [Candidate(2, zero, examples="validation"), Candidate(3, best.deltas, examples="validation")]
+    return Plan("final", generation, tuple(candidates))
 
 
 def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]) -> tuple[Comparison, ...]:
-    """The comparisons that the plan's members make up, two by two.  Raises: Parked."""
+    """The comparisons that the plan's candidates make up, two by two.  Raises: Parked."""
     outcomes = evaluate(plan)
     return tuple(
         _comparison(evaluate.store, evaluate.run_id, plan, outcomes[i : i + 2], examples)
@@ -75,7 +75,7 @@ def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Comparison, ...]:
 def _comparison(
     store: Store, run_id: str, plan: Plan, pair: Sequence[Outcome], examples: Mapping[str, Sequence[Example]]
 ) -> Comparison:
-    before, after = (plan.member(outcome.index) for outcome in pair)
+    before, after = (plan.candidate(outcome.index) for outcome in pair)
     asked = examples[before.examples]
     return Comparison(
         name=SETS[before.examples],
@@ -87,11 +87,11 @@ def _comparison(
 
 
 def _graded(
-    store: Store, run_id: str, plan: Plan, member: Member, examples: Sequence[Example]
+    store: Store, run_id: str, plan: Plan, candidate: Candidate, examples: Sequence[Example]
 ) -> tuple[JudgedAnswer, ...]:
-    """A member's answers with their verdicts, as the record and the shared results have them."""
-    answers = (store.stage(run_id, plan.name, Step(member.index, "answer", "pre").field) or {})["answers"]
-    verdicts = (store.stage(run_id, plan.name, Step(member.index, "judge", "pre").field) or {})["verdicts"]
+    """A candidate's answers with their verdicts, as the record and the shared results have them."""
+    answers = (store.stage(run_id, plan.name, StageRef(candidate.index, "answer", "pre").field) or {})["answers"]
+    verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
     texts = store.shared(run_id, [a["key"] for a in answers])
     reasons = store.shared(run_id, [v["key"] for v in verdicts])
     return tuple(

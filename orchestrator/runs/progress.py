@@ -13,11 +13,11 @@ from typing import Any
 from orchestrator.dispatch.evaluator import Parked, Records
 from orchestrator.evolution.params import Params
 from orchestrator.output import OutputFolder
-from orchestrator.report.view import MemberView, Snapshot, View
+from orchestrator.report.view import CandidateView, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lifecycle import REASON
 from orchestrator.runs.publisher import StatusPublisher
-from tasks.plan import Member, Plan, steps
+from tasks.plan import Candidate, Plan, stage_refs
 from tasks.store.keys import CANCELLED
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
@@ -90,7 +90,7 @@ class Standing:
     def evaluated(self, plan: Plan, records: Records) -> None:
         """Take over what the evaluation of a population came to."""
         if plan.name.endswith("_pop"):
-            fitness = [records[f"{member.index}:pre:score"]["fitness"] for member in plan.members]
+            fitness = [records[f"{candidate.index}:pre:score"]["fitness"] for candidate in plan.candidates]
             self.best, self.mean = max(fitness), sum(fitness) / len(fitness)
             self.best_ever = max(self.best, self.best_ever or self.best)
             self.baseline = fitness[0] if self.baseline is None else self.baseline
@@ -117,7 +117,7 @@ class ProgressReporter:
         self._attendance = WorkerAvailabilityMonitor(WorkerRegistry(self.store.redis), self.queues, self.view.line)
         self._drained = 0.0
         self._steps_before = 0  # finished in earlier plans of this session
-        self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the steps it had when we came to it
+        self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the stages that it had left at the start
 
     def __call__(self, plan: Plan, records: Records) -> None:
         """Show the record.  Raises: Parked when the run was cancelled; whatever `check_farm` raises."""
@@ -129,7 +129,7 @@ class ProgressReporter:
         if now - self._drained > DRAIN_EVERY_S:
             self.drain()
         self.view.show(self._snapshot(plan, records, done - self._plan[1]))
-        if all(step.field in records for member in plan.members for step in steps(member)):
+        if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self.standing.evaluated(plan, records)
             self._steps_before += done - self._plan[1]
             self._plan = ("", 0)
@@ -175,7 +175,7 @@ class ProgressReporter:
             generation=plan.generation,
             generations=self.params.generations,
             plan=_kind(plan.name),
-            members=tuple(_view(plan, member, records, self.params.cluster_ids) for member in plan.members),
+            candidates=tuple(_view(plan, candidate, records, self.params.cluster_ids) for candidate in plan.candidates),
             best=self.standing.best,
             mean=self.standing.mean,
             best_ever=self.standing.best_ever,
@@ -191,7 +191,7 @@ class ProgressReporter:
 
     def _steps_left(self, plan: Plan, records: Records) -> float:
         """Stages still to be done: of this plan exactly, of later generations as the probabilities have it."""
-        here = sum(1 for member in plan.members for step in steps(member) if step.field not in records)
+        here = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
         if plan.name == "final":
             return here
         later = self.params.generations - plan.generation - (1 if plan.name.endswith("_child") else 0)
@@ -207,24 +207,24 @@ def _kind(name: str) -> Any:
     return "final" if name == "final" else "offspring" if name.endswith("_child") else "population"
 
 
-def _view(plan: Plan, member: Member, records: Records, cluster_ids: tuple[str, ...]) -> MemberView:
-    """What a member is at: the first stage without a record, or how it ended."""
-    todo = [step for step in steps(member) if step.field not in records]
-    failed = records.get(f"{member.index}:failed")
-    last = steps(member)[-1] if not todo else todo[0]
-    score = records.get(f"{member.index}:mut:score") or records.get(f"{member.index}:pre:score") or {}
+def _view(plan: Plan, candidate: Candidate, records: Records, cluster_ids: tuple[str, ...]) -> CandidateView:
+    """What a candidate is at: the first stage without a record, or how it ended."""
+    todo = [ref for ref in stage_refs(candidate) if ref.field not in records]
+    failed = records.get(f"{candidate.index}:failed")
+    last = stage_refs(candidate)[-1] if not todo else todo[0]
+    score = records.get(f"{candidate.index}:mut:score") or records.get(f"{candidate.index}:pre:score") or {}
     if score.get("skipped"):
-        score = records[f"{member.index}:pre:score"]
-    view = MemberView(
-        node=plan.node(member.index, last.phase),
+        score = records[f"{candidate.index}:pre:score"]
+    view = CandidateView(
+        node=plan.node(candidate.index, last.phase),
         stage="done" if not todo else last.stage,
         phase=last.phase,
-        target=None if member.target is None else cluster_ids[member.target],
+        target=None if candidate.target is None else cluster_ids[candidate.target],
         fitness=score.get("fitness"),
-        merges=member.merge is not None,
+        merges=candidate.merge is not None,
     )
     if todo and failed:
         return replace(view, stage="failed", error=failed["error"])
-    if todo == steps(member):
+    if todo == stage_refs(candidate):
         return replace(view, stage="waiting")
     return view

@@ -1,4 +1,4 @@
-"""The body of a plan's chord: all members have ended, so whoever waits may look."""
+"""The body of a plan's chord: all candidates have ended, so whoever waits may look."""
 
 from __future__ import annotations
 

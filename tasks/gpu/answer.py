@@ -133,7 +133,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     if clustering is None:
         raise LookupError(f"run {stage.run.id} has no clustering")
     labels.place(stage.store.labels(clustering), clustering, host.current().labels_folder())
-    examples = context.examples(stage.run.id, stage.member.examples)
+    examples = context.examples(stage.run.id, stage.candidate.examples)
     target = stage.run.target
     with TOKENIZER:
         asked = questions(

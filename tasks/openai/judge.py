@@ -88,7 +88,7 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
     found = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     texts = [found[a["key"]]["text"] for a in answers]
-    examples = context.examples(stage.run.id, stage.member.examples)
+    examples = context.examples(stage.run.id, stage.candidate.examples)
     settings = stage.run.judge
     address = name_of(stage.run.endpoint)
     keys = [

@@ -68,7 +68,7 @@ def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:
 
 
 def merge_stage(stage: Stage) -> dict[str, Any]:
-    owed = stage.member.merge
+    owed = stage.candidate.merge
     if owed is None:
         raise ValueError(f"{stage.node} has no parents to merge")
     client = client_factory.client_for(stage.run, stage.store)

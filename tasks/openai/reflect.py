@@ -120,7 +120,7 @@ def responses(stage: Stage) -> list[Response]:
     verdicts = stage.need("judge", "pre")["verdicts"]
     texts = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     reasons = stage.store.shared(stage.run.id, [v["key"] for v in verdicts])
-    examples = context.examples(stage.run.id, stage.member.examples)
+    examples = context.examples(stage.run.id, stage.candidate.examples)
     return [
         Response(
             example_id=example.id,
@@ -134,18 +134,18 @@ def responses(stage: Stage) -> list[Response]:
 
 
 def reflect_stage(stage: Stage) -> dict[str, Any]:
-    position = stage.member.target
+    position = stage.candidate.target
     if position is None:
         raise ValueError(f"{stage.node} has no target cluster")
     descriptions = stage.store.descriptions(stage.run.id)
     ids = [str(d["id"]) for d in descriptions]
-    deltas = dict(zip(ids, stage.member.deltas, strict=True))
+    deltas = dict(zip(ids, stage.candidate.deltas, strict=True))
     messages = mutation_messages(descriptions, deltas, stage.scratchpad(), ids[position], responses(stage))
     client = client_factory.client_for(stage.run, stage.store)
     call_id = f"{stage.run.id}-{stage.node}-mutation"
     ask = asker(client, stage.run.reflector, "mutation", SCHEMA, call_id)
     log = client_factory.prompt_logger(stage.store, stage.run.id, f"gen_{stage.plan.generation}_mutation_{stage.node}")
-    result = propose(ask, messages, stage.member.deltas[position], log)
+    result = propose(ask, messages, stage.candidate.deltas[position], log)
     if isinstance(result, Proposal):
         return {"delta": result.delta, "scratchpad": result.scratchpad}
     return {"delta": None, "reason": result.reason}

@@ -154,7 +154,7 @@ class PlanRecords(RunRecords):
         )
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
-        """Record what a stage of a member came to; the first record stands."""
+        """Record what a stage of a candidate came to; the first record stands."""
         self.redis.hsetnx(plan_key(run_id, name), stage, json.dumps(outcome))
 
     def stage(self, run_id: str, name: str, stage: str) -> dict[str, Any] | None:

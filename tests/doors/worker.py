@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from orchestrator.settings import load_settings, make_run
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.store import Store, connect
 from workers.embedded import valkey
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "configs" / "data" / "sample.jsonl"
 QUEUE = "cpu"
 RUN, LAST = "a-run", "another-run"  # the second is that of the message that ends a batch
-PLAN = Plan("g0_pop", 0, (Member(0, (0.0,)), Member(1, (0.5,))))
+PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (0.5,))))
 
 
 def until(condition: Callable[[], object], what: str, limit_s: float = 30.0) -> None:

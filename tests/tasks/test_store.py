@@ -7,15 +7,15 @@ import dataclasses
 import pytest
 
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Member, Merge, Plan, Step, outcome, steps
+from tasks.plan import Candidate, Merge, Plan, StageRef, outcome, stage_refs
 from tasks.store.store import Store
 
 PLAN = Plan(
     "g0_child",
     0,
     (
-        Member(0, (0.0, 1.5), "pad\nof two lines", target=1, parents=(2,)),
-        Member(1, (1.0, 0.0), merge=Merge("a", 1.0, "b", 0.5)),
+        Candidate(0, (0.0, 1.5), "pad\nof two lines", target=1, parents=(2,)),
+        Candidate(1, (1.0, 0.0), merge=Merge("a", 1.0, "b", 0.5)),
     ),
 )
 
@@ -64,7 +64,7 @@ def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: St
     store.put_plan("r", PLAN)
     assert store.plan("r", PLAN.name) == PLAN
     assert store.stages("r", PLAN.name) == {"0:pre:score": {"fitness": 1.0}}
-    store.put_plan("r", dataclasses.replace(PLAN, members=PLAN.members[:1]))
+    store.put_plan("r", dataclasses.replace(PLAN, candidates=PLAN.candidates[:1]))
     assert store.stages("r", PLAN.name) == {}
 
 
@@ -105,10 +105,10 @@ def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Stor
     assert store.redis.keys("*") == []
 
 
-def test_a_member_is_complete_only_with_all_its_stages() -> None:
+def test_a_candidate_is_complete_only_with_all_its_stages() -> None:
     score = {"fitness": 0.5, "shortness": 0.4, "correctness": 0.6, "mean_tokens": 10.0, "seconds": 1.0}
-    mutated = PLAN.members[0]
-    assert [step.stage for step in steps(mutated)] == [
+    mutated = PLAN.candidates[0]
+    assert [ref.stage for ref in stage_refs(mutated)] == [
         "answer",
         "judge",
         "score",
@@ -117,25 +117,25 @@ def test_a_member_is_complete_only_with_all_its_stages() -> None:
         "judge",
         "score",
     ]
-    assert [step.stage for step in steps(PLAN.members[1])] == ["merge", "answer", "judge", "score"]
-    records = {step.field: {"seconds": 1.0} for step in steps(mutated)}
-    records |= {Step(0, "score", "pre").field: score, Step(0, "score", "mut").field: {**score, "fitness": 0.9}}
-    records[Step(0, "reflect", "mut").field] = {"delta": 2.0, "scratchpad": "learnt", "seconds": 1.0}
+    assert [ref.stage for ref in stage_refs(PLAN.candidates[1])] == ["merge", "answer", "judge", "score"]
+    records = {ref.field: {"seconds": 1.0} for ref in stage_refs(mutated)}
+    records |= {StageRef(0, "score", "pre").field: score, StageRef(0, "score", "mut").field: {**score, "fitness": 0.9}}
+    records[StageRef(0, "reflect", "mut").field] = {"delta": 2.0, "scratchpad": "learnt", "seconds": 1.0}
     found = outcome(mutated, records)
     assert found is not None
     assert (found.delta, found.mutated_scratchpad, found.pre.fitness) == (2.0, "learnt", 0.5)
     assert found.mut is not None
     assert found.mut.fitness == 0.9
     assert found.seconds["answer"] == 2.0
-    for step in steps(mutated):
-        assert outcome(mutated, {f: r for f, r in records.items() if f != step.field}) is None
+    for ref in stage_refs(mutated):
+        assert outcome(mutated, {f: r for f, r in records.items() if f != ref.field}) is None
 
 
 def test_a_skipped_mutation_has_no_second_score() -> None:
     score = {"fitness": 0.5, "shortness": 0.4, "correctness": 0.6, "mean_tokens": 10.0}
-    records = {step.field: {"skipped": True} for step in steps(PLAN.members[0])}
+    records = {ref.field: {"skipped": True} for ref in stage_refs(PLAN.candidates[0])}
     records["0:pre:score"] = score
     records["0:mut:reflect"] = {"delta": None, "reason": "twice the same delta"}
-    found = outcome(PLAN.members[0], records)
+    found = outcome(PLAN.candidates[0], records)
     assert found is not None
     assert (found.delta, found.mut, found.mutated_scratchpad) == (None, None, "pad\nof two lines")

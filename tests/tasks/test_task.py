@@ -20,7 +20,7 @@ def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.Monkey
     context.store.cache_clear()
 
 
-def test_a_stage_s_failure_belongs_to_its_member_in_the_plan(store: Store) -> None:
+def test_a_stage_s_failure_belongs_to_its_candidate_in_the_plan(store: Store) -> None:
     score_task.on_failure(ValueError("no answers"), "some-id", ("run", "g0_pop", 2, "pre", 7), {}, None)
 
     failure = store.stages("run", "g0_pop")["2:failed"]

@@ -16,15 +16,15 @@ from celery import Celery
 from orchestrator.dispatch import chords, producer
 from orchestrator.dispatch.producer import make_sender
 from tasks.message import Refused
-from tasks.plan import Member, Merge, Plan
+from tasks.plan import Candidate, Merge, Plan
 from tasks.store.client import queues_url
 from tasks.store.store import Store
 from workers.celery_ext.consumer import check
 from workers.celery_ext.transport import not_a_message
 from workers.queues import QUEUES
 
-MERGED = Member(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
-PLAN = Plan("g3_child", 3, (MERGED, Member(1, (0.5, 0.5), "kept")))
+MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
+PLAN = Plan("g3_child", 3, (MERGED, Candidate(1, (0.5, 0.5), "kept")))
 HASH = "0" * 64
 SINGLE = [
     ("gpu.cluster", ["run-1"]),
@@ -65,12 +65,12 @@ def read(raw: dict[str, Any]) -> Any:
 
 
 def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, valkey_url: str) -> None:
-    chords.send(sender, "run-1", PLAN.name, PLAN.members, (), 7)
+    chords.send(sender, "run-1", PLAN.name, PLAN.candidates, (), 7)
     for task, arguments in SINGLE:
         producer.send(sender, task, arguments)
 
     messages = waiting(valkey_url)
-    assert len(messages) == len(PLAN.members) + len(SINGLE)
+    assert len(messages) == len(PLAN.candidates) + len(SINGLE)
     for raw in messages:
         assert not_a_message(raw) is None
         check(read(raw), tasks())

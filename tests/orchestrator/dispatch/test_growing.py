@@ -10,10 +10,10 @@ from farm_bench import Bench, until
 from simulated_run import Driver
 from simulated_signals import told
 
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 
 JOIN_S = 10.0
-PLAN = Plan("g3_pop", 3, tuple(Member(i, (float(i),)) for i in range(24)))
+PLAN = Plan("g3_pop", 3, tuple(Candidate(i, (float(i),)) for i in range(24)))
 NODES = [PLAN.node(i, "pre") for i in range(24)]
 
 

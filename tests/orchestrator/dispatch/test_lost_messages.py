@@ -8,12 +8,12 @@ from typing import Any
 from orchestrator.dispatch import messages
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
-from tasks.plan import Member, Plan, steps
+from tasks.plan import Candidate, Plan, stage_refs
 from tasks.store.client import queues_url
 from tasks.store.store import Store, connect
 
 RUN = "run"
-PLAN = Plan("g0_pop", 0, (Member(0, (0.0,)), Member(1, (1.0,))))
+PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
@@ -33,8 +33,8 @@ def test_lost_messages_are_sent_again_and_those_that_failed_are_not(valkey_url: 
             assert messages.count(broker, RUN) == 0
         if len(sent) == 2:
             store.forget_failures(RUN, plan.name)
-            for step in (step for member in plan.members for step in steps(member)):
-                store.put_stage(RUN, plan.name, step.field, SCORE)
+            for ref in (ref for candidate in plan.candidates for ref in stage_refs(candidate)):
+                store.put_stage(RUN, plan.name, ref.field, SCORE)
 
     evaluate = FarmEvaluator(
         make_sender(valkey_url), store, RUN, watch, 30, messages=lambda: messages.count(broker, RUN), quiet_s=1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from orchestrator.dispatch import chords, producer
 from orchestrator.dispatch.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
-from tasks.plan import Member
+from tasks.plan import Candidate
 from tasks.store.client import queues_url
 from tasks.store.store import Store, connect
 
-MEMBERS = [Member(0, (0.0,)), Member(1, (1.0,), target=0)]
+CANDIDATES = [Candidate(0, (0.0,)), Candidate(1, (1.0,), target=0)]
 
 
 def kept(app: object) -> set[str]:
@@ -22,7 +22,7 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
     # Given two runs, one's name the beginning of the other's, each with a chord under way and a result not fetched
     app = make_sender(valkey_url)
     for run_id in ("run", "run-2"):
-        chords.send(app, run_id, "g0_child", MEMBERS, {}, 1)
+        chords.send(app, run_id, "g0_child", CANDIDATES, {}, 1)
         app.backend.store_result(new_id(run_id), None, "SUCCESS")
     assert kept(app) == {"run", "run-2"}
     # When one is deleted, then the other's are all that is left

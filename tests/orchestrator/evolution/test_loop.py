@@ -14,7 +14,7 @@ from orchestrator.evolution.loop import evolve
 from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
 from tasks.models import Score
-from tasks.plan import Member, Outcome, Plan
+from tasks.plan import Candidate, Outcome, Plan
 
 IDS = canonical_order([str(i) for i in range(12)])
 
@@ -42,16 +42,24 @@ def score(deltas: tuple[float, ...]) -> Score:
     return Score(fitness=1 / (1 + distance), shortness=0.5, correctness=0.5, mean_tokens=10.0)
 
 
-def answer(member: Member, *, skip: frozenset[int] = frozenset()) -> Outcome:
+def answer(candidate: Candidate, *, skip: frozenset[int] = frozenset()) -> Outcome:
     """A perfect reflector: it moves the target cluster to where the formula wants it."""
-    scratchpad = f"({member.merge.scratchpad_a}|{member.merge.scratchpad_b})" if member.merge else member.scratchpad
-    if member.target is None or member.index in skip:
-        return Outcome(member.index, scratchpad, score(member.deltas), None, scratchpad, None, {"answer": 1.0})
-    changed = list(member.deltas)
-    changed[member.target] = member.target / 10 + 0.001
+    scratchpad = (
+        f"({candidate.merge.scratchpad_a}|{candidate.merge.scratchpad_b})" if candidate.merge else candidate.scratchpad
+    )
+    if candidate.target is None or candidate.index in skip:
+        return Outcome(candidate.index, scratchpad, score(candidate.deltas), None, scratchpad, None, {"answer": 1.0})
+    changed = list(candidate.deltas)
+    changed[candidate.target] = candidate.target / 10 + 0.001
     mut = score(tuple(changed))
     return Outcome(
-        member.index, scratchpad, score(member.deltas), changed[member.target], f"{member.target}", mut, {"answer": 2.0}
+        candidate.index,
+        scratchpad,
+        score(candidate.deltas),
+        changed[candidate.target],
+        f"{candidate.target}",
+        mut,
+        {"answer": 2.0},
     )
 
 
@@ -65,7 +73,7 @@ class Formula:
 
     def __call__(self, plan: Plan) -> list[Outcome]:
         self.plans.append(plan)
-        outcomes = [answer(member, skip=self.skip) for member in plan.members]
+        outcomes = [answer(candidate, skip=self.skip) for candidate in plan.candidates]
         if self.shuffle:
             self.shuffle.shuffle(outcomes)
         return outcomes
@@ -113,7 +121,7 @@ def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -
 def test_only_a_population_without_fitness_is_evaluated() -> None:
     formula = Formula()
     run(params(generations=3), formula)
-    sizes = {plan.name: len(plan.members) for plan in formula.plans}
+    sizes = {plan.name: len(plan.candidates) for plan in formula.plans}
     assert sizes == {"g0_pop": 6, "g0_child": 4, "g1_child": 4, "g2_child": 4}
 
 
@@ -127,7 +135,7 @@ def test_elites_enter_the_next_population_unchanged_and_first() -> None:
 def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
     formula = Formula()
     generations = run(params(mutation_probability=1.0, generations=4), formula)
-    targets = [m.target for plan in formula.plans for m in plan.members if m.target is not None]
+    targets = [m.target for plan in formula.plans for m in plan.candidates if m.target is not None]
     assert targets == [i % 12 for i in range(16)]
     assert generations[-1].state.rr_idx == 16 % 12
 
@@ -137,25 +145,25 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
     generations = run(params(crossover_probability=1.0, generations=2), formula)
     population = generations[0].state.population
     fitness = [s.fitness for _, s in generations[1].population]
-    for member in formula.plans[-1].members:
-        a, b = member.parents
+    for candidate in formula.plans[-1].candidates:
+        a, b = candidate.parents
         expected = [
             (fitness[a] * x + fitness[b] * y) / (fitness[a] + fitness[b])
             for x, y in zip(population[a].deltas, population[b].deltas, strict=True)
         ]
-        assert member.deltas == pytest.approx(expected)
-        assert member.merge is not None
-        assert (member.merge.fitness_a, member.merge.fitness_b) == (fitness[a], fitness[b])
+        assert candidate.deltas == pytest.approx(expected)
+        assert candidate.merge is not None
+        assert (candidate.merge.fitness_a, candidate.merge.fitness_b) == (fitness[a], fitness[b])
 
 
 def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
     formula = Formula()
     generations = run(params(crossover_probability=0.0, generations=3), formula)
     for generation, plan in zip(generations, formula.plans[2:], strict=False):
-        for member in plan.members:
-            parent = generation.state.population[member.parents[0]]
-            assert (member.deltas, member.scratchpad, member.merge) == (parent.deltas, parent.scratchpad, None)
-            assert len(member.parents) == 1
+        for candidate in plan.candidates:
+            parent = generation.state.population[candidate.parents[0]]
+            assert (candidate.deltas, candidate.scratchpad, candidate.merge) == (parent.deltas, parent.scratchpad, None)
+            assert len(candidate.parents) == 1
 
 
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
@@ -187,7 +195,7 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
     zero = Score(0.0, 0.0, 0.0, 10.0)
 
     def worthless(plan: Plan) -> list[Outcome]:
-        return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.members]
+        return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.candidates]
 
     parameters = params(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
     [generation] = evolve(initial_state(parameters), parameters, worthless, Lineage())

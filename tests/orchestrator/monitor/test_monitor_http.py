@@ -147,12 +147,12 @@ def test_retry_goes_on_with_the_run_and_sends_no_message_again(scene: Scene) -> 
     assert flower.run("first")["state"] in ("parked", "stopped")
 
 
-def test_a_run_that_is_driven_elsewhere_finds_its_failed_member_dispatched(scene: Scene, valkey_url: str) -> None:
+def test_a_run_that_is_driven_elsewhere_finds_its_failed_candidate_dispatched(scene: Scene, valkey_url: str) -> None:
     flower, task = scene.flower, scene.tasks["distant"]
     assert flower.run("distant")["state"] == "elsewhere"
     assert flower.client.post(f"/api/task/retry/{task}").status_code == 202
     [message] = [json.loads(text)["headers"] for text in connect(queues_url(valkey_url)).lrange("gpu", 0, 0)]
-    assert message["task"] == "gpu.answer", "all that the member misses, from its first stage on"
+    assert message["task"] == "gpu.answer", "all that the candidate misses, from its first stage on"
     assert message["argsrepr"] == "run=distant generation=0 individual=0 phase=pre dispatch=1"
     again = flower.client.post(f"/api/task/retry/{task}")
     assert (again.status_code, again.text) == (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.report.view import MemberView, PlainView, Snapshot, open_view, steps, steps_done
+from orchestrator.report.view import CandidateView, PlainView, Snapshot, open_view, steps, steps_done
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,13 +29,13 @@ def watch(*snapshots: Snapshot) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def offspring(*members: MemberView, generation: int = 1, **more) -> Snapshot:
-    return Snapshot("quiet-1", generation, 3, "offspring", members, best=0.5, mean=0.4, baseline=0.3, **more)
+def offspring(*candidates: CandidateView, generation: int = 1, **more) -> Snapshot:
+    return Snapshot("quiet-1", generation, 3, "offspring", candidates, best=0.5, mean=0.4, baseline=0.3, **more)
 
 
 def test_a_child_is_told_once_when_it_is_done_and_not_for_every_stage() -> None:
     stages = ("waiting", "answer", "answer", "judge", "score", "done", "done")
-    told = watch(*(offspring(MemberView("g1_child0_pre", s, fitness=0.61 if s == "done" else None)) for s in stages))
+    told = watch(*(offspring(CandidateView("g1_child0_pre", s, fitness=0.61 if s == "done" else None)) for s in stages))
     assert told == [
         "03:04:05  generation 1 (2 of 3): best 0.5000, mean 0.4000, zero vector 0.3000; "
         "breeding and evaluating children (1)",
@@ -44,7 +44,7 @@ def test_a_child_is_told_once_when_it_is_done_and_not_for_every_stage() -> None:
 
 
 def test_a_failure_is_told_with_its_reason_on_one_line() -> None:
-    child = MemberView("g1_child0_pre", "failed", error="refused\n\x1b[2Jtwice")
+    child = CandidateView("g1_child0_pre", "failed", error="refused\n\x1b[2Jtwice")
     assert watch(offspring(child))[-1] == "03:04:05    g1_child0_pre FAILED: refused  [2Jtwice"
 
 
@@ -101,13 +101,13 @@ def test_a_terminal_gets_the_live_view_and_all_else_plain_lines(stream, term, fo
 
 
 def test_a_mutated_child_passes_two_evaluations() -> None:
-    child = MemberView("g0_child0_mut", "judge", phase="mut", target="3", merges=True)
+    child = CandidateView("g0_child0_mut", "judge", phase="mut", target="3", merges=True)
     names = [stage for _, stage in steps(child)]
     assert names == ["merge", "answer", "judge", "score", "reflect", "answer", "judge", "score"]
     assert steps_done(child) == 6
-    assert steps_done(MemberView("g0_child0_pre", "reflect", target="3")) == 3
-    assert steps_done(MemberView("g0_pop0", "waiting")) == 0
-    assert steps_done(MemberView("g0_pop0", "done")) == len(steps(MemberView("g0_pop0", "done"))) == 3
+    assert steps_done(CandidateView("g0_child0_pre", "reflect", target="3")) == 3
+    assert steps_done(CandidateView("g0_pop0", "waiting")) == 0
+    assert steps_done(CandidateView("g0_pop0", "done")) == len(steps(CandidateView("g0_pop0", "done"))) == 3
 
 
 def test_plain_lines_need_no_drawing_library() -> None:

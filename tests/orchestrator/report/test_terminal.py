@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.terminal import Screen
-from orchestrator.report.view import MemberView, Snapshot
+from orchestrator.report.view import CandidateView, Snapshot
 
 CHILDREN = (
-    MemberView("g2_child0_pre", "done", fitness=0.61),
-    MemberView("g2_child1_pre", "judge", target="3", merges=True),
-    MemberView("g2_child2_mut", "answer", phase="mut", target="11", fitness=0.6, merges=True),
-    MemberView("g2_child3_pre", "failed", target="4", error="refused \x1b[31m[bold]thrice"),
+    CandidateView("g2_child0_pre", "done", fitness=0.61),
+    CandidateView("g2_child1_pre", "judge", target="3", merges=True),
+    CandidateView("g2_child2_mut", "answer", phase="mut", target="11", fitness=0.6, merges=True),
+    CandidateView("g2_child3_pre", "failed", target="4", error="refused \x1b[31m[bold]thrice"),
 )
 SNAPSHOT = Snapshot(
     "quiet-1", 2, 8, "offspring", CHILDREN, 0.71, 0.67, 0.72, 0.65,
@@ -71,9 +71,9 @@ def test_heading_and_foot_say_how_far_how_good_and_how_busy() -> None:
 def test_a_large_population_shows_those_at_work_and_counts_the_rest() -> None:
     # given 30 children of which the last two are at work
     stages = ["done"] * 20 + ["waiting"] * 8 + ["answer"] * 2
-    crowd = tuple(MemberView(f"g2_child{j}_pre", stage) for j, stage in enumerate(stages))
+    crowd = tuple(CandidateView(f"g2_child{j}_pre", stage) for j, stage in enumerate(stages))
     # when drawn on a small terminal
-    lines = drawn(replace(SNAPSHOT, members=crowd), 80, 24)
+    lines = drawn(replace(SNAPSHOT, candidates=crowd), 80, 24)
     # then those at work are there and the count is whole
     assert len(lines) <= 24
     shown = [line.split()[0] for line in lines if line.startswith("g2_")]
@@ -94,10 +94,10 @@ def test_embedding_the_vocabulary_shows_a_bar_that_moves() -> None:
 SCRIPT = """
 import sys
 from orchestrator.report.view import open_view
-from orchestrator.report.view import MemberView, Snapshot
+from orchestrator.report.view import CandidateView, Snapshot
 view = open_view(sys.stdout)
 for stage in ("waiting", "answer", "judge", "score", "done"):
-    view.show(Snapshot("quiet-1", 0, 2, "population", (MemberView("g0_pop0", stage),)))
+    view.show(Snapshot("quiet-1", 0, 2, "population", (CandidateView("g0_pop0", stage),)))
 view.line("a worker was lost")
 view.close()
 view.close()

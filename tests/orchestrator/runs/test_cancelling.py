@@ -14,7 +14,7 @@ from orchestrator.farm.connection import FarmConnection
 from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
 
-WIDE = Plan("g2_child", 2, tuple(dataclasses.replace(PLAN.members[0], index=i) for i in range(6)))
+WIDE = Plan("g2_child", 2, tuple(dataclasses.replace(PLAN.candidates[0], index=i) for i in range(6)))
 FIRST = [WIDE.node(i, "pre") for i in range(6)]
 
 

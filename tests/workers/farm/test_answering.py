@@ -20,7 +20,7 @@ from tasks.gpu import host as installed
 from tasks.gpu import labels
 from tasks.gpu.answer import answer_stage
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run
-from tasks.plan import Member, Plan
+from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.store import Store, connect
@@ -63,7 +63,7 @@ def put_run(store: Store, **target: Any) -> None:
 
 def evaluate(store: Store, individuals: int) -> list[Sequence[Mapping[str, Any]]]:
     """The stored answers of each individual, all of them evaluated at the same time."""
-    plan = Plan("g0_pop", 0, tuple(Member(n, (float(n),) * CLUSTERS) for n in range(individuals)))
+    plan = Plan("g0_pop", 0, tuple(Candidate(n, (float(n),) * CLUSTERS) for n in range(individuals)))
     store.put_plan("run", plan)
     dispatch = store.next_dispatch("run", plan.name)
     with ThreadPoolExecutor(individuals) as slots:
