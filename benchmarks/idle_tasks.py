@@ -19,11 +19,11 @@ def _define(stage: StageName, queue: str) -> None:
         return {**SCORE, "delta": 1.0, "scratchpad": ""}
 
     @shared_task(name=f"{queue}.{stage}", base=StageTask)
-    def of_the_farm(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
-        run_stage(stage, (run, plan, index, phase, dispatch), nothing)
+    def of_the_farm(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
+        run_stage(stage, (run, plan, index, phase, attempt), nothing)
 
     @shared_task(name=f"{queue}.bare_{stage}", ignore_result=True)
-    def bare(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
+    def bare(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
         return None
 
 
@@ -32,5 +32,5 @@ for _stage, _queue in QUEUE_OF.items():
 
 
 @shared_task(name="cpu.bare_gather")
-def bare_gather(run: str, plan: str, dispatch: int) -> None:
+def bare_gather(run: str, plan: str, attempt: int) -> None:
     return None

@@ -24,8 +24,8 @@ def _define(stage: StageName, queue: str) -> None:
         return {**SCORE, "delta": 1.0, "scratchpad": ""}
 
     @shared_task(name=f"{queue}.{stage}", base=StageTask)
-    def waiting(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
-        run_stage(stage, (run, plan, index, phase, dispatch), wait)
+    def waiting(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
+        run_stage(stage, (run, plan, index, phase, attempt), wait)
 
 
 for _stage, _queue in QUEUE_OF.items():

@@ -24,7 +24,7 @@ def store() -> Store:
 
 def store_of(run_id: str) -> Store:
     """The store, for a task of this run.  Raises: Ignore when the store does not know the run, or does no more."""
-    if not store().knows(run_id):
+    if not store().has_run(run_id):
         raise discard(f"no run {run_id!r} in the store")
     return store()
 

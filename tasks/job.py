@@ -1,6 +1,6 @@
 """How every task of Phase 0 runs: once for each content key, with its failure on record.
 
-A message is `(run, index, sample, dispatch)`: which of the examples, which of its samples, and which start of the
+A message is `(run, index, sample, attempt)`: which of the examples, which of its samples, and which start of the
 command it belongs to.  Texts lie in the store under content keys, and so a task can be run twice.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 from celery.exceptions import Ignore
 
 from tasks import context
-from tasks.collect.collection import EXAMPLES, FACT, RECORD, Collection
+from tasks.collect.collection import COLLECTION, EXAMPLES, RECORD, Collection
 from tasks.message import discard
 from tasks.models import Example
 from tasks.store.lock import claim
@@ -65,8 +65,8 @@ class JobTask(RecordedTask):
 
     abstract = True
 
-    def place(self, run: str, index: int, sample: int, dispatch: int) -> FailureLocation:
-        found_by = {"index": index, "sample": sample, "dispatch": dispatch}
+    def place(self, run: str, index: int, sample: int, attempt: int) -> FailureLocation:
+        found_by = {"index": index, "sample": sample, "attempt": attempt}
         return FailureLocation(run, RECORD, f"{self.name}:{index}:{sample}", found_by)
 
 
@@ -76,9 +76,9 @@ def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job]
     Raises: Ignore when the command has been started anew since this message was sent, or has no such sample; whatever
     `work` raises.
     """
-    run_id, index, sample, dispatch = message
+    run_id, index, sample, attempt = message
     store = context.store()
-    if store.dispatch(run_id, RECORD) != dispatch:
+    if store.attempt(run_id, RECORD) != attempt:
         raise Ignore(f"{run_id} was started anew")
     collection, examples = _collection(run_id)
     if index >= len(examples) or sample >= collection.samples:
@@ -90,13 +90,13 @@ def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job]
             started = time.monotonic()
             store.put_shared(run_id, key, work(job))
             log.info("sample %d of %s done in %.3f s", sample, job.example.id, time.monotonic() - started)
-    store.wake(run_id)
+    store.notify(run_id)
 
 
 @lru_cache(maxsize=2)
 def _collection(run_id: str) -> tuple[Collection, tuple[Example, ...]]:
     """Safe to keep: the id is a hash of both."""
-    text = context.store().fact(run_id, FACT)
+    text = context.store().metadata(run_id, COLLECTION)
     if text is None:
         raise discard(f"no collection {run_id!r} in the store")
     return Collection.from_json(text), tuple(context.examples(run_id, EXAMPLES))

@@ -2,7 +2,7 @@
 
 The sender writes this line beside the arguments (`workers/celery_ext/messages.py`); every monitor shows it:
 
-    run=demo-1a2b3c4d generation=2 child=3 phase=mut dispatch=1
+    run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from tasks.plan import QUEUE_OF
 
-_OF_STAGES = ("run", "plan", "index", "phase", "dispatch")
-_OF_JOBS = ("run", "example", "sample", "dispatch")
+_OF_STAGES = ("run", "plan", "index", "phase", "attempt")
+_OF_JOBS = ("run", "example", "sample", "attempt")
 _JOBS = ("gpu.sample", "gpu.tokenizer", "cpu.tokenize", "openai.compress", "openai.verdict")
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **{f"{queue}.{stage}": _OF_STAGES for stage, queue in QUEUE_OF.items()},
@@ -24,7 +24,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "gpu.processor": ("run", "file", "deltas"),
     "openai.describe": ("run",),
     "cpu.plot": ("run", "file"),
-    "cpu.gather": ("run", "plan", "dispatch"),
+    "cpu.gather": ("run", "plan", "attempt"),
     "cpu.frequencies": ("run", "pairs"),
     "cpu.merge_frequencies": ("run", "shards"),
 }

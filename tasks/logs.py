@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 
-from tasks.secret import SecretError, hidden, known, secret
+from tasks.secret import SecretError, redact, register_secret, secret
 
 FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
@@ -62,9 +62,9 @@ def dress(handler: logging.Handler) -> None:
     """Have a handler write its lines as the environment says.  Raises: ValueError for an unknown format."""
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
-            known(_secret(found[1]))
+            register_secret(_secret(found[1]))
         elif name.endswith("_URL"):
-            known(_password(value))
+            register_secret(_password(value))
     handler.setFormatter(JsonLines() if are_json() else Text())
 
 
@@ -93,7 +93,7 @@ class Text(logging.Formatter):
         return super().formatMessage(record) + (f"  {told}" if told else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        return hidden(super().format(record))
+        return redact(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -104,9 +104,9 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
         told = {"time": moment, "level": record.levelname, "logger": record.name}
-        told |= {"message": hidden(record.getMessage()), **fields_of(record)}
+        told |= {"message": redact(record.getMessage()), **fields_of(record)}
         if record.exc_info:
-            told["exception"] = hidden(self.formatException(record.exc_info))
+            told["exception"] = redact(self.formatException(record.exc_info))
         return json.dumps(told)
 
 

@@ -4,7 +4,7 @@
 file is read each time, so a key can be changed under a running worker, and its text never enters the environment,
 which child processes inherit.
 
-A secret that was read in a process is known there, and `hidden` takes it out of whatever is told: of what is logged
+A secret that was read in a process is known there, and `redact` takes it out of whatever is told: of what is logged
 (tasks/logs.py), and of the failures that tasks leave.
 """
 
@@ -26,26 +26,26 @@ def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
     """The secret called `name`, without the space around it; "" where there is none.  Raises: SecretError."""
     environment = os.environ if environment is None else environment
     if environment.get(name):
-        return known(environment[name].strip())
+        return register_secret(environment[name].strip())
     path = environment.get(f"{name}_FILE")
     if not path:
         return ""
     try:
-        return known(Path(path).read_text("utf-8").strip())
+        return register_secret(Path(path).read_text("utf-8").strip())
     except UnicodeDecodeError:
         raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
     except OSError as error:
         raise SecretError(f"{name}_FILE: {path} cannot be read: {error.strerror or error}") from None
 
 
-def known(text: str) -> str:
+def register_secret(text: str) -> str:
     """`text`, from now on known to this process as a secret."""
     if len(text) >= SHORTEST:
         _known.add(text)
     return text
 
 
-def hidden(text: str) -> str:
+def redact(text: str) -> str:
     """`text` without the secrets that this process knows."""
     for one in sorted(_known, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(one, "[secret]")

@@ -1,6 +1,6 @@
 """How every stage of a candidate runs: once, with its outcome or its failure in the record.
 
-A stage task takes `(run, plan, index, phase, dispatch)` and nothing else: keys and small numbers.  It returns
+A stage task takes `(run, plan, index, phase, attempt)` and nothing else: keys and small numbers.  It returns
 nothing, since what it found is in the store.  It can be run twice: a stage that has its record does nothing.
 """
 
@@ -34,7 +34,7 @@ class Stage:
     plan: Plan
     candidate: Candidate
     phase: Phase
-    dispatch: int
+    attempt: int
 
     @property
     def node(self) -> str:
@@ -72,8 +72,8 @@ class StageTask(RecordedTask):
 
     abstract = True
 
-    def place(self, run: str, plan: str, index: int, phase: Phase, dispatch: int) -> FailureLocation:
-        found_by = {"stage": self.name.split(".")[-1], "phase": phase, "dispatch": dispatch}
+    def place(self, run: str, plan: str, index: int, phase: Phase, attempt: int) -> FailureLocation:
+        found_by = {"stage": self.name.split(".")[-1], "phase": phase, "attempt": attempt}
         return FailureLocation(run, plan, str(index), found_by)
 
 
@@ -87,7 +87,7 @@ def run_stage(
     Raises: Ignore when the plan has been dispatched anew since this message was sent, is not there any more, or
     has no such stage; whatever `work` raises.
     """
-    run_id, plan_name, index, phase, dispatch = args
+    run_id, plan_name, index, phase, attempt = args
     store = context.store()
     field = StageRef(index, stage, phase).field
     with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
@@ -101,9 +101,9 @@ def run_stage(
             return
         if found.cancelled:
             raise Cancelled(run_id)
-        if found.dispatch != dispatch:
+        if found.attempt != attempt:
             raise Ignore(f"{plan_name} was dispatched anew")
-        at_work = Stage(store, found.run, found.plan, found.plan.candidate(index), phase, dispatch)
+        at_work = Stage(store, found.run, found.plan, found.plan.candidate(index), phase, attempt)
         started = time.monotonic()
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
         outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))

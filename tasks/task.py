@@ -12,7 +12,7 @@ from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
-from tasks.secret import hidden
+from tasks.secret import redact
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
 
@@ -48,7 +48,7 @@ class Cancelled(Ignore):
 
 def go_on(store: Store, run_id: str) -> None:
     """Between two answers or calls.  Raises: Cancelled when there is no need for another."""
-    if store.fact(run_id, CANCELLED):
+    if store.metadata(run_id, CANCELLED):
         raise Cancelled(f"run {run_id} was cancelled")
 
 
@@ -80,12 +80,12 @@ class RecordedTask(FarmTask):
             **place.found_by,
             "name": self.name,
             "task": task_id,
-            "error": hidden(f"{type(exc).__name__}: {exc}"),
+            "error": redact(f"{type(exc).__name__}: {exc}"),
             "tries": store.count_failure(place.run, what, self.request.retries + 1),
             "at": round(time.time(), 3),
         }
         store.put_failure(place.run, place.record, place.name, failure)
-        store.wake(place.run)
+        store.notify(place.run)
 
 
 @task_failure.connect

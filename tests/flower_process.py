@@ -104,9 +104,9 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
 
 def failing_score(store: Store, redis_url: str, run: str) -> str:
     """Send a score whose answers are not there, which a worker cannot but fail; returns its id."""
-    dispatch = store.next_dispatch(run, "g0_pop")
+    attempt = store.next_attempt(run, "g0_pop")
     with create_app({"WHETSTONE_REDIS_URL": redis_url}) as app:
-        return str(app.send_task("cpu.score", args=[run, "g0_pop", 0, "pre", dispatch]).id)
+        return str(app.send_task("cpu.score", args=[run, "g0_pop", 0, "pre", attempt]).id)
 
 
 def eventually(condition: Callable[[], object], what: str, timeout: float = 20) -> None:

@@ -69,8 +69,8 @@ def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
 
 def define(name: StageName) -> None:
     @shared_task(name=f"{QUEUE_OF[name]}.{name}", base=StageTask)
-    def task(run: str, plan: str, index: int, phase: Phase, dispatch: int) -> None:
-        run_stage(name, (run, plan, index, phase, dispatch), lambda stage: simulate(name, stage))
+    def task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
+        run_stage(name, (run, plan, index, phase, attempt), lambda stage: simulate(name, stage))
 
 
 for stage_name in OUTCOMES:
@@ -78,8 +78,8 @@ for stage_name in OUTCOMES:
 
 
 @shared_task(name="cpu.gather")
-def gather(run: str, plan: str, dispatch: int) -> None:
-    context.store().wake(run)
+def gather(run: str, plan: str, attempt: int) -> None:
+    context.store().notify(run)
 
 
 @shared_task(name="gpu.cluster")
@@ -88,8 +88,8 @@ def cluster(run: str) -> str:
     labels = zlib.compress(bytes(CLUSTERS))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
     store.put_clustering(run, clustering, labels, json.dumps(descriptions))
-    store.put_fact(run, "clustering", clustering)
-    store.wake(run)
+    store.put_metadata(run, "clustering", clustering)
+    store.notify(run)
     return clustering
 
 

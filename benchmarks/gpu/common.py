@@ -119,7 +119,7 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
     store.put_run(run)
     store.put_examples(run.id, {"training": [dataclasses.asdict(e) for e in chosen], "validation": []})
     store.put_clustering(run.id, clustering, labels.pack(found), json.dumps(described))
-    store.put_fact(run.id, "clustering", clustering)
+    store.put_metadata(run.id, "clustering", clustering)
     return len(chosen)
 
 

@@ -35,7 +35,7 @@ class Driven:
 def requests_of(store: Store, model: str) -> list[GenerateRequest]:
     """Each request that a run has sent, once, in the order of its plans."""
     [run_id] = store.run_ids()
-    run, clustering = store.run(run_id), store.fact(run_id, "clustering")
+    run, clustering = store.run(run_id), store.metadata(run_id, "clustering")
     assert clustering is not None
     examples = store.examples(run_id)
     found: dict[str, GenerateRequest] = {}

@@ -30,12 +30,12 @@ WANTED = 40.0
 def evaluate(store: Store, run: str, plan: Plan, slots: int) -> tuple[float, int]:
     """Answer for all candidates of a plan, `slots` at once.  Returns seconds and generated tokens."""
     store.put_plan(run, plan)
-    dispatch = store.next_dispatch(run, plan.name)
+    attempt = store.next_attempt(run, plan.name)
     before = store.usage(run).get("target", 0.0)
     started = time.perf_counter()
     with ThreadPoolExecutor(slots) as pool:
         tasks = [
-            pool.submit(run_stage, "answer", (run, plan.name, candidate.index, "pre", dispatch), answer_stage)
+            pool.submit(run_stage, "answer", (run, plan.name, candidate.index, "pre", attempt), answer_stage)
             for candidate in plan.candidates
         ]
         for task in tasks:

@@ -49,11 +49,11 @@ def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) ->
     Raises: RuntimeError when one has failed, or nothing has come of it in time.
     """
     store.put_plan(run, plan)
-    dispatch = store.next_dispatch(run, plan.name)
+    attempt = store.next_attempt(run, plan.name)
     before = store.usage(run).get("target", 0.0)
     started = time.perf_counter()
     for candidate in plan.candidates:
-        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", dispatch))
+        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", attempt))
     known: dict[str, dict[str, object]] = {}
     pause = threading.Event()
     while len(known) < len(plan.candidates):

@@ -25,7 +25,7 @@ from orchestrator.output import OutputFolder, write_atomic
 from orchestrator.settings.options import SettingsError
 from tasks import logs
 from tasks.code_version import code_version
-from tasks.collect.collection import EXAMPLES, FACT, Collection
+from tasks.collect.collection import COLLECTION, EXAMPLES, Collection
 from tasks.dataset import DatasetError, load_examples
 from tasks.models import Example
 from tasks.openai.provider import Role, listed
@@ -120,7 +120,7 @@ def work(
     store, run_id = farm.store, collection.id
     if options_want_rules(settings) and not farm.rules:
         raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
-    store.put_fact(run_id, FACT, collection.to_json())
+    store.put_metadata(run_id, COLLECTION, collection.to_json())
     store.welcome(run_id, code_version(), collection.target.model)
     store.put_examples(run_id, {EXAMPLES: [dataclasses.asdict(example) for example in train]})
     judged = pipeline.seed_store(store, collection, train, *checkpoints)

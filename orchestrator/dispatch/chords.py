@@ -1,7 +1,7 @@
 """A plan as a flat chord: one chain of stages a candidate, and a body that wakes the driver.
 
 The chord is the trigger; what counts is the plan's record in the store.  So a chain holds only the stages that
-have left no record yet, and its messages name run, plan, candidate, phase and dispatch, never a text.
+have left no record yet, and its messages name run, plan, candidate, phase and attempt, never a text.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ def send(
     plan_name: str,
     candidates: Sequence[Candidate],
     recorded: Container[str],
-    dispatch: int,
+    attempt: int,
     limit_s: float | None = None,
 ) -> None:
     """Send the missing stages of `candidates` to the farm, as one chord; `limit_s` is the hard limit of each stage."""
 
     def signature(ref: StageRef) -> Signature:
         queue = QUEUE_OF[ref.stage]
-        arguments = (run_id, plan_name, ref.index, ref.phase, dispatch)
+        arguments = (run_id, plan_name, ref.index, ref.phase, attempt)
         return app.signature(f"{queue}.{ref.stage}", args=arguments, immutable=True, time_limit=limit_s)
 
     missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
     # The longest chain first: one that began last would go on alone, with all GPUs but one idle.
     missing.sort(key=len, reverse=True)
     chains = [chain(*map(signature, todo)) if len(todo) > 1 else signature(todo[0]) for todo in missing]
-    body = app.signature("cpu.gather", args=(run_id, plan_name, dispatch), immutable=True)
+    body = app.signature("cpu.gather", args=(run_id, plan_name, attempt), immutable=True)
     # The chord's own id becomes the header's, the other one the body's.
     chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))

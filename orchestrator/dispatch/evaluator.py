@@ -26,7 +26,7 @@ Watch = Callable[[Plan, Records], None]
 
 
 class Parked(Exception):
-    """The plan cannot be completed now.  What was finished is in the record; a new dispatch does the rest."""
+    """The plan cannot be completed now.  What was finished is in the record; a new attempt does the rest."""
 
     def __init__(self, reason: str, failures: tuple[Failed, ...] = ()) -> None:
         super().__init__(reason)
@@ -73,36 +73,36 @@ class FarmEvaluator:
         records = self.store.stages(self.run_id, plan.name)
         left = self._left_alone(plan, records)
         self.store.forget_failures(self.run_id, plan.name)
-        dispatch = self.store.next_dispatch(self.run_id, plan.name)
+        attempt = self.store.next_attempt(self.run_id, plan.name)
         for index in left:
-            failure = {**records[f"{index}:failed"], "dispatch": dispatch}
+            failure = {**records[f"{index}:failed"], "attempt": attempt}
             self.store.put_failure(self.run_id, plan.name, str(index), failure)
         missing = [candidate for candidate in plan.candidates if outcome(candidate, records) is None]
         log.info("%s: %d of %d candidates to evaluate", plan.name, len(missing), len(plan.candidates))
-        self._send(plan, [candidate for candidate in missing if candidate.index not in left], records, dispatch)
+        self._send(plan, [candidate for candidate in missing if candidate.index not in left], records, attempt)
         if missing:
-            records = self._wait(plan, missing, dispatch)
+            records = self._wait(plan, missing, attempt)
         found = [outcome(candidate, records) for candidate in plan.candidates]
         return [o for o in found if o is not None]
 
-    def _send(self, plan: Plan, candidates: list[Candidate], records: Records, dispatch: int) -> None:
+    def _send(self, plan: Plan, candidates: list[Candidate], records: Records, attempt: int) -> None:
         if candidates:
             limit = self.store.stage_limit(self.run_id)
-            send(self.app, self.run_id, plan.name, candidates, records, dispatch, limit)
+            send(self.app, self.run_id, plan.name, candidates, records, attempt, limit)
 
     def _left_alone(self, plan: Plan, records: Records) -> set[int]:
         """The candidates whose failure stands, because others of the plan were named to be retried."""
-        failed = failed_candidates(plan, records, self.store.dispatch(self.run_id, plan.name))
+        failed = failed_candidates(plan, records, self.store.attempt(self.run_id, plan.name))
         named = {one.index for one in failed if any(one.is_called(name) for name in self.only)}
         return {one.index for one in failed} - named if named else set()
 
-    def _wait(self, plan: Plan, missing: list[Candidate], dispatch: int) -> dict[str, dict[str, Any]]:
+    def _wait(self, plan: Plan, missing: list[Candidate], attempt: int) -> dict[str, dict[str, Any]]:
         """Until every candidate is done, or has failed while no other is at work.  Raises: Parked."""
         known: dict[str, dict[str, Any]] = {}
         progress = counted = time.monotonic()
         told = False
         while True:
-            before, known = known, self._look(plan, known, dispatch)
+            before, known = known, self._look(plan, known, attempt)
             self.watch(plan, known)
             open_candidates = [m for m in missing if outcome(m, known) is None]
             if not open_candidates:
@@ -112,7 +112,7 @@ class FarmEvaluator:
                 told = False
             idle = time.monotonic() - progress
             if all(f"{m.index}:failed" in known for m in open_candidates):
-                failed = failed_candidates(plan, known, dispatch, self.store.prompt_names(self.run_id))
+                failed = failed_candidates(plan, known, attempt, self.store.prompt_names(self.run_id))
                 parked = Parked(_reason(failed), tuple(failed))
                 if idle >= self.retry_wait_s or parked.budget_exhausted:  # only a new start has another budget
                     raise parked
@@ -123,20 +123,20 @@ class FarmEvaluator:
                 raise Parked(f"no stage of {plan.name} has finished for {self.patience_s:.0f} s")
             elif time.monotonic() - counted > self.quiet_s:
                 counted = time.monotonic()
-                self._send_lost(plan, open_candidates, known, dispatch)
+                self._send_lost(plan, open_candidates, known, attempt)
             self.store.wait(self.run_id, POLL_S)
 
-    def _send_lost(self, plan: Plan, open_candidates: list[Candidate], known: Records, dispatch: int) -> None:
+    def _send_lost(self, plan: Plan, open_candidates: list[Candidate], known: Records, attempt: int) -> None:
         if self.messages is not None and self.messages() == 0:
             lost = [candidate for candidate in open_candidates if f"{candidate.index}:failed" not in known]
             log.warning("run=%s plan=%s messages of %d candidates were lost", self.run_id, plan.name, len(lost))
-            self._send(plan, lost, known, dispatch)
+            self._send(plan, lost, known, attempt)
 
-    def _look(self, plan: Plan, known: dict[str, dict[str, Any]], dispatch: int) -> dict[str, dict[str, Any]]:
+    def _look(self, plan: Plan, known: dict[str, dict[str, Any]], attempt: int) -> dict[str, dict[str, Any]]:
         """The record as it is now: stages are never taken back, failures are when somebody retries them."""
         done = {field: record for field, record in known.items() if not field.endswith(":failed")}
         new = self.store.stages(self.run_id, plan.name, done)
-        new = {f: r for f, r in new.items() if not f.endswith(":failed") or r["dispatch"] == dispatch}
+        new = {f: r for f, r in new.items() if not f.endswith(":failed") or r["attempt"] == attempt}
         return {**done, **new}
 
 

@@ -3,7 +3,7 @@
 Retrying what failed, without a driver or under the eyes of one.
 
 A failed message is not sent again: its chord has ended.  What the candidate still misses is sent as a new chord under
-the dispatch that the plan has, and so whoever waits for the plan goes on waiting and finds the candidate done.  Without
+the attempt that the plan has, and so whoever waits for the plan goes on waiting and finds the candidate done.  Without
 anybody who waits, the results lie in the record until the run is started again.
 """
 
@@ -52,27 +52,27 @@ class NoSuchTask(Exception):
 
 
 def failed_tasks(store: Store, run_id: str) -> list[Failed]:
-    """What the latest dispatch of each plan has failed at and nothing has mended since, oldest first."""
+    """What the latest attempt at each plan has failed at and nothing has mended since, oldest first."""
     found: list[Failed] = []
     prompts = store.prompt_names(run_id)
     for name in store.plan_names(run_id):
-        if (dispatch := store.dispatch(run_id, name)) == 0:
+        if (attempt := store.attempt(run_id, name)) == 0:
             continue  # a record without stages, such as Phase 0's
         records = store.stages(run_id, name)
-        current = [r for f, r in records.items() if f.endswith(":failed") and r["dispatch"] == dispatch]
+        current = [r for f, r in records.items() if f.endswith(":failed") and r["attempt"] == attempt]
         if current and "stage" in current[0]:
-            found += failed_candidates(store.plan(run_id, name), records, dispatch, prompts)
+            found += failed_candidates(store.plan(run_id, name), records, attempt, prompts)
     return sorted(found, key=lambda failed: failed.at)
 
 
 def failed_candidates(
-    plan: Plan, records: Mapping[str, Mapping[str, Any]], dispatch: int, prompts: Sequence[str] = ()
+    plan: Plan, records: Mapping[str, Mapping[str, Any]], attempt: int, prompts: Sequence[str] = ()
 ) -> list[Failed]:
-    """The candidates of one plan that this dispatch has failed at, in the order of the plan."""
+    """The candidates of one plan that this attempt has failed at, in the order of the plan."""
     found = []
     for candidate in plan.candidates:
         record = records.get(f"{candidate.index}:failed")
-        if record is not None and record["dispatch"] == dispatch and outcome(candidate, records) is None:
+        if record is not None and record["attempt"] == attempt and outcome(candidate, records) is None:
             found.append(_failed(plan, candidate.index, record, prompts))
     return found
 
@@ -120,7 +120,7 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
     for name, group in itertools.groupby(sorted(mine, key=lambda one: one.plan), key=lambda one: one.plan):
         plan, records = store.plan(run_id, name), store.stages(run_id, name)
         candidates = [plan.candidate(one.index) for one in group]
-        send(app, run_id, name, candidates, records, store.dispatch(run_id, name), store.stage_limit(run_id))
+        send(app, run_id, name, candidates, records, store.attempt(run_id, name), store.stage_limit(run_id))
     if mine:
-        store.wake(run_id)
+        store.notify(run_id)
     return mine

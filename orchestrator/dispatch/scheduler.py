@@ -46,7 +46,7 @@ class Requests:
         self._flying: dict[str, list[Request]] = {}  # by key; the first of each was sent
         self._failures: dict[str, str] = {}
         store.forget_failures(run_id, RECORD)
-        self._dispatch = store.next_dispatch(run_id, RECORD)
+        self._attempt = store.next_attempt(run_id, RECORD)
 
     def want(self, request: Request) -> None:
         self._queued[request.task].append(request)
@@ -89,7 +89,7 @@ class Requests:
                     continue
                 self._flying[request.key] = [request]
                 if not self._store.shared(self._run_id, [request.key]):
-                    arguments = [self._run_id, request.index, request.sample, self._dispatch]
+                    arguments = [self._run_id, request.index, request.sample, self._attempt]
                     self._app.send_task(task, args=arguments, ignore_result=True)
                     free -= 1
 
@@ -98,6 +98,6 @@ class Requests:
         for record in records.values():
             place = (record["name"], record["index"], record["sample"])
             key = next((k for k, (r, *_) in self._flying.items() if (r.task, r.index, r.sample) == place), None)
-            if record["dispatch"] == self._dispatch and key is not None:
+            if record["attempt"] == self._attempt and key is not None:
                 self._flying.pop(key)
                 self._failures[key] = f"{record['name']}: {record['error']}"

@@ -91,7 +91,7 @@ def _look(farm: FarmConnection, name: str) -> dict[str, str]:
 def _what(task: Mapping[str, Any]) -> str:
     arguments = [str(argument) for argument in task["arguments"]]
     stage = str(task["name"]).partition(".")[2]
-    if len(arguments) == 5:  # a stage of a candidate: run, plan, index, phase, dispatch
+    if len(arguments) == 5:  # a stage of a candidate: run, plan, index, phase, attempt
         run, plan, index, phase, _ = arguments
         return f"{stage} of {plan}{index} ({phase}) of {run}"
     return f"{stage} of {arguments[0]}" if arguments else stage

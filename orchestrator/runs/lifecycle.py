@@ -45,8 +45,8 @@ def cancel(
     """
     dropped, deadline = 0, time.monotonic() + patience_s
     try:
-        farm.store.put_fact(run_id, CANCELLED, "1")
-        farm.store.wake(run_id)
+        farm.store.put_metadata(run_id, CANCELLED, "1")
+        farm.store.notify(run_id)
         while True:
             farm.check()
             dropped += drop_waiting(farm.broker, run_id)

@@ -153,7 +153,7 @@ class ProgressReporter:
     def _check(self) -> None:
         self.check_farm()
         self._attendance.look()
-        if self.store.fact(self.run_id, CANCELLED):
+        if self.store.metadata(self.run_id, CANCELLED):
             raise Parked(REASON)
 
     def drain(self) -> None:

@@ -1,6 +1,6 @@
 """What others may know of a run at work: where it stands, in the store; what it has used, in the output folder too.
 
-The store's fact `standing` is for whoever watches the farm (metrics, Flower): the run's state, its generation and its
+The run's metadata field `standing` is for the metrics and for Flower: the run's state, its generation and its
 fitness.  `usage.json` in the output folder holds the run's counters and its money, so that they outlive the store.
 """
 
@@ -56,7 +56,7 @@ class StatusPublisher:
     def publish(self, standing: Mapping[str, float | int | None], state: State = "running") -> None:
         self.standing = dict(standing)
         told = {"state": state, "generations": self.generations, "budget_usd": self.budget_usd, **standing}
-        self.store.put_fact(self.run_id, STANDING, json.dumps({**told, "updated": round(time.time(), 3)}))
+        self.store.put_metadata(self.run_id, STANDING, json.dumps({**told, "updated": round(time.time(), 3)}))
         if state != "running" or time.monotonic() - self._written_at > EVERY_S:
             self._write()
 

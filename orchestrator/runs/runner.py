@@ -112,7 +112,7 @@ class Session:
         store, settings = farm.store, self.settings
         store.put_run(make_run(settings, run_id))
         store.welcome(run_id, code_version(), settings.target_model)
-        store.put_fact(run_id, LIMIT, str(settings.stage_timeout_s))
+        store.put_metadata(run_id, LIMIT, str(settings.stage_timeout_s))
         setup.put_examples(store, run_id, self.examples)
         studio = ArtifactRequests(farm.app, store, run_id, self.output)
         bulletin = StatusPublisher(run_id, store, self.output, params.generations, settings.budget_usd)

@@ -27,7 +27,7 @@ from tasks.code_version import code_version
 from tasks.dataset import DatasetError, load_examples
 from tasks.message import Hash, wrong
 from tasks.models import Example
-from tasks.openai.describe import FACT
+from tasks.openai.describe import DESCRIBED
 from tasks.store.store import Store
 
 Examples = dict[str, list[Example]]
@@ -69,13 +69,13 @@ def ensure_clustering(
 
     `watch` is told the step and (done, total).  Raises: Parked when the gpu queue cannot do it.
     """
-    found = store.fact(run_id, "clustering")
+    found = store.metadata(run_id, "clustering")
     if found is not None and store.has_clustering(found):
         return found
     task = send(app, "gpu.cluster", [run_id])
     seen, since = "", time.monotonic()
     while (ended := pop_result(app, task))[0] is None:
-        progress = store.fact(run_id, "progress") or ""
+        progress = store.metadata(run_id, "progress") or ""
         if progress != seen:
             seen, since = progress, time.monotonic()
         elif time.monotonic() - since > patience_s:
@@ -86,7 +86,7 @@ def ensure_clustering(
         store.wait(run_id, POLL_S)
     if ended[0] != "SUCCESS":
         raise Parked(f"the vocabulary could not be clustered: {ended[1]}")
-    return str(store.fact(run_id, "clustering"))
+    return str(store.metadata(run_id, "clustering"))
 
 
 def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
@@ -99,7 +99,7 @@ def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) 
     if ids != list(range(clusters)):
         wanted = f"one description for each of 0..{clusters - 1}"
         raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path} holds {ids}, not {wanted}"])
-    store.put_fact(run_id, "descriptions", json.dumps(values))
+    store.put_metadata(run_id, "descriptions", json.dumps(values))
 
 
 Watch = Callable[[str, tuple[int, int] | None], None]
@@ -114,7 +114,7 @@ def describe_discovered(
     language model, no key is there, or no reply can be used, the descriptions by rule stay, and `line` says why.
     Raises: Parked when the openai queue cannot do it.
     """
-    clustering = farm.store.fact(run_id, "clustering")
+    clustering = farm.store.metadata(run_id, "clustering")
     if settings.clusters_from is None or clustering is None:
         return
     if reason := wrong(Hash, clustering):
@@ -132,7 +132,7 @@ def describe_discovered(
         descriptions = said["descriptions"]
         kept = {"model": settings.reflector_model, "descriptions": descriptions}
         write_atomic(path, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
-    farm.store.put_fact(run_id, "descriptions", json.dumps(descriptions))
+    farm.store.put_metadata(run_id, "descriptions", json.dumps(descriptions))
 
 
 def _kept(path: Path, model: str) -> list[dict[str, Any]] | None:
@@ -154,7 +154,7 @@ def _asked(farm: FarmConnection, run_id: str, watch: Watch, patience_s: float) -
         farm.store.wait(run_id, POLL_S)
     if ended[0] != "SUCCESS":
         raise Parked(f"the clusters could not be described: {ended[1]}")
-    said: dict[str, Any] = json.loads(farm.store.fact(run_id, FACT) or "{}")
+    said: dict[str, Any] = json.loads(farm.store.metadata(run_id, DESCRIBED) or "{}")
     return said
 
 

@@ -62,7 +62,7 @@ def failed_of(folder: Path) -> list[Failed]:
     try:
         with reach_farm_of(folder) as farm:
             # A store that has lost the run knows of no failures; the folder does.
-            if farm.store.knows(run_id):
+            if farm.store.has_run(run_id):
                 return failed_tasks(farm.store, run_id)
     except FarmUnavailable:
         pass

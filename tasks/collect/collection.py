@@ -14,8 +14,8 @@ from tasks.judging.verdict import verdict_key
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target, build
 from tasks.openai.provider import EMBEDDED
 
-FACT = "collection"  # under which the store has it
-RECORD = "phase0"  # the name of its record of dispatches and failures
+COLLECTION = "collection"  # under which the store has it
+RECORD = "phase0"  # the name of its record of attempts and failures
 EXAMPLES = "train"
 
 

@@ -9,5 +9,5 @@ from tasks.message import Count, PlanName, RunId
 
 
 @shared_task(name="cpu.gather", ignore_result=True)
-def gather(run: RunId, plan: PlanName, dispatch: Count) -> None:
-    context.store_of(run).wake(run)
+def gather(run: RunId, plan: PlanName, attempt: Count) -> None:
+    context.store_of(run).notify(run)

@@ -37,5 +37,5 @@ def score_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.score", base=StageTask)
-def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
-    run_stage("score", (run, plan, index, phase, dispatch), score_stage)
+def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("score", (run, plan, index, phase, attempt), score_stage)

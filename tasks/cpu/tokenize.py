@@ -27,5 +27,5 @@ def tokenize(job: Job) -> dict[str, Any]:
 
 
 @shared_task(name="cpu.tokenize", base=JobTask)
-def tokenize_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
-    run_job((run, index, sample, dispatch), lambda job: job.collection.tokenized_key(texts_of(job)), tokenize)
+def tokenize_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
+    run_job((run, index, sample, attempt), lambda job: job.collection.tokenized_key(texts_of(job)), tokenize)

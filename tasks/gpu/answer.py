@@ -129,7 +129,7 @@ def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequen
 
 
 def answer_stage(stage: Stage) -> dict[str, Any]:
-    clustering = stage.store.fact(stage.run.id, "clustering")
+    clustering = stage.store.metadata(stage.run.id, "clustering")
     if clustering is None:
         raise LookupError(f"run {stage.run.id} has no clustering")
     labels.place(stage.store.labels(clustering), clustering, host.current().labels_folder())
@@ -171,5 +171,5 @@ def _life(stage: Stage) -> Iterator[None]:
 
 
 @shared_task(name="gpu.answer", base=StageTask)
-def answer_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
-    run_stage("answer", (run, plan, index, phase, dispatch), answer_stage)
+def answer_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("answer", (run, plan, index, phase, attempt), answer_stage)

@@ -28,8 +28,8 @@ def cluster_task(run: RunId) -> str:
 
     def progress(stage: str, done: int, total: int) -> None:
         go_on(store, run)
-        store.put_fact(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
-        store.wake(run)
+        store.put_metadata(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
+        store.notify(run)
 
     load_early(here.model_folder(settings.target))  # the questions come next
     clusters = dataclasses.replace(settings.clusters, folder=here.clusters_folder(settings.clusters.folder))
@@ -45,6 +45,6 @@ def cluster_task(run: RunId) -> str:
         packed = labels.pack(clustering.labels)
         descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
         store.put_clustering(run, clustering.hash, packed, descriptions)
-        store.put_fact(run, "clustering", clustering.hash)
-    store.wake(run)
+        store.put_metadata(run, "clustering", clustering.hash)
+    store.notify(run)
     return clustering.hash

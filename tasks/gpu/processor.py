@@ -192,7 +192,7 @@ ProcessorName = Literal["processor.py", "processor_best.py"]
 
 def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
     """Leave the processor's text in the store as the run's file `name`; `deltas` stand in canonical order."""
-    clustering = store.fact(run_id, "clustering")
+    clustering = store.metadata(run_id, "clustering")
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.descriptions(run_id)

@@ -87,10 +87,10 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.sample", base=JobTask)
-def sample_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
-    run_job((run, index, sample, dispatch), lambda job: job.collection.sample_key(job.example, job.sample), ask)
+def sample_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
+    run_job((run, index, sample, attempt), lambda job: job.collection.sample_key(job.example, job.sample), ask)
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)
-def tokenizer_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
-    run_job((run, index, sample, dispatch), lambda job: job.collection.tokenizer_key(), describe_tokenizer)
+def tokenizer_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
+    run_job((run, index, sample, attempt), lambda job: job.collection.tokenizer_key(), describe_tokenizer)

@@ -39,5 +39,5 @@ def key_of(job: Job) -> str:
 
 
 @shared_task(name="openai.compress", base=JobTask)
-def compress_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
-    run_job((run, index, sample, dispatch), key_of, compress)
+def compress_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
+    run_job((run, index, sample, attempt), key_of, compress)

@@ -88,7 +88,7 @@ def describe(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[
     )
 
 
-FACT = "described"
+DESCRIBED = "described"
 FIXED = (0, 1)
 
 
@@ -101,7 +101,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     run = store.run(run_id)
     known = store.descriptions(run_id)
     asked = [d for d in known if d["id"] not in FIXED]
-    call = f"{run_id}-descriptions-{store.fact(run_id, 'clustering')}"
+    call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
     ask = asker(client_factory.client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
     try:
         found = describe(ask, asked, client_factory.prompt_logger(store, run_id, "clusters_describe"))
@@ -114,7 +114,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
 
 @shared_task(name="openai.describe")
 def describe_task(run: RunId) -> None:
-    """Leave what the reflector says of the run's clusters as the run's fact `FACT`, as JSON."""
+    """Leave what the reflector says of the run's clusters in the run's metadata, as JSON."""
     store = context.store_of(run)
-    store.put_fact(run, FACT, json.dumps(describe_clusters(store, run), ensure_ascii=False))
-    store.wake(run)
+    store.put_metadata(run, DESCRIBED, json.dumps(describe_clusters(store, run), ensure_ascii=False))
+    store.notify(run)

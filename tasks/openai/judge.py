@@ -104,8 +104,8 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.judge", base=StageTask)
-def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
-    run_stage("judge", (run, plan, index, phase, dispatch), judge_stage)
+def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("judge", (run, plan, index, phase, attempt), judge_stage)
 
 
 def decide(job: Job) -> dict[str, Any]:
@@ -124,5 +124,5 @@ def key_of(job: Job) -> str:
 
 
 @shared_task(name="openai.verdict", base=JobTask)
-def verdict_task(run: RunId, index: Count, sample: Count, dispatch: Count) -> None:
-    run_job((run, index, sample, dispatch), key_of, decide)
+def verdict_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
+    run_job((run, index, sample, attempt), key_of, decide)

@@ -80,5 +80,5 @@ def merge_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.merge", base=StageTask)
-def merge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
-    run_stage("merge", (run, plan, index, phase, dispatch), merge_stage)
+def merge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("merge", (run, plan, index, phase, attempt), merge_stage)

@@ -152,5 +152,5 @@ def reflect_stage(stage: Stage) -> dict[str, Any]:
 
 
 @shared_task(name="openai.reflect", base=StageTask)
-def reflect_task(run: RunId, plan: PlanName, index: Count, phase: Phase, dispatch: Count) -> None:
-    run_stage("reflect", (run, plan, index, phase, dispatch), reflect_stage)
+def reflect_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
+    run_stage("reflect", (run, plan, index, phase, attempt), reflect_stage)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from tasks.secret import known, secret
+from tasks.secret import register_secret, secret
 
 ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
 PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
@@ -29,7 +29,7 @@ def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
     """
     url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
     password = secret(PASSWORD_VARIABLE, environment)
-    known(password_in(url))
+    register_secret(password_in(url))
     return with_password(url, password) if password else url
 
 

@@ -1,16 +1,16 @@
 """How the keys of the store are named, and what lies under them; nobody else spells one.
 
     whetstone:run:<id>:settings            the Run, as JSON
-    whetstone:run:<id>:facts               hash: clustering, and whatever else is learnt once a run
+    whetstone:run:<id>:metadata            hash: clustering, and whatever else is learnt once a run
     whetstone:run:<id>:examples            {"training": [...], "validation": [...]}
-    whetstone:run:<id>:plan:<name>         hash: "plan", "dispatch", and one field a finished stage
+    whetstone:run:<id>:plan:<name>         hash: "plan", "attempt", and one field a finished stage
     whetstone:run:<id>:prompts             hash: file name -> text of one call
     whetstone:run:<id>:tries               hash: what was tried -> how often that failed, or its worker died
     whetstone:run:<id>:usage               hash: counters of calls, tokens and money
     whetstone:run:<id>:answerers           set: [role, name], who answered for the reflector and the judge
     whetstone:run:<id>:calls               hash: calls begun and not settled, and what each may cost (ledger.py)
     whetstone:run:<id>:files               hash: file name -> bytes that a worker made for the output folder
-    whetstone:run:<id>:wake                list: something happened, look at the record
+    whetstone:run:<id>:notify              list: a result or failure was recorded
     whetstone:run:<id>:shared              set: keys below that this run has read or written
     whetstone:answer:<hash>                an answer, under the hash of all that determines it
     whetstone:verdict:<hash>               a verdict, likewise
@@ -25,9 +25,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 PREFIX = "whetstone:"
-STANDING = "standing"  # the fact in which the driver tells where its run stands
-CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # facts of a run by which a worker knows whether to work for it
-LIMIT = "stage_limit_s"  # the fact that holds the hard time limit of a stage, in seconds
+STANDING = "standing"  # the metadata field in which the driver tells where its run stands
+CODE, MODEL, CANCELLED = (
+    "code",
+    "model",
+    "cancelled",
+)  # metadata by which a worker accepts or discards
+LIMIT = "stage_limit_s"  # the metadata field that holds the hard time limit of a stage, in seconds
 
 
 def run_key(run_id: str, what: str) -> str:

@@ -1,6 +1,6 @@
 """The part of the store that knows runs: what each was started with, what was learnt of it, and its questions.
 
-The part of the store that knows plans: their dispatches, what their stages left, what failed, and the bell.
+The part of the store that knows plans: their attempts, what their stages left, what failed, and the bell.
 
 The part of the store that keeps what runs share: answers, verdicts, clusterings, each under its content's hash.
 
@@ -41,34 +41,34 @@ class RunRecords:
             raise KeyError(f"no run {run_id!r} in the store")
         return Run.from_json(cast(bytes, text).decode())
 
-    def knows(self, run_id: str) -> bool:
+    def has_run(self, run_id: str) -> bool:
         """Whether there is such a run or, of Phase 0, such a collection."""
-        return bool(self.redis.exists(run_key(run_id, "settings"), run_key(run_id, "facts")))
+        return bool(self.redis.exists(run_key(run_id, "settings"), run_key(run_id, "metadata")))
 
     def run_ids(self) -> list[str]:
         found = self.redis.scan_iter(match=run_key("*", "settings"), count=1000)
         return sorted(key.decode().split(":")[2] for key in found)
 
-    def put_fact(self, run_id: str, name: str, value: str) -> None:
-        self.redis.hset(run_key(run_id, "facts"), name, value)
+    def put_metadata(self, run_id: str, name: str, value: str) -> None:
+        self.redis.hset(run_key(run_id, "metadata"), name, value)
 
-    def fact(self, run_id: str, name: str) -> str | None:
-        return text_of(self.redis.hget(run_key(run_id, "facts"), name))
+    def metadata(self, run_id: str, name: str) -> str | None:
+        return text_of(self.redis.hget(run_key(run_id, "metadata"), name))
 
-    def facts(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
-        values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, "facts"), list(names)))
+    def metadata_values(self, run_id: str, names: Sequence[str]) -> dict[str, str | None]:
+        values = cast("list[bytes | None]", self.redis.hmget(run_key(run_id, "metadata"), list(names)))
         return {name: text_of(value) for name, value in zip(names, values, strict=True)}
 
     def welcome(self, run_id: str, code: str, model: str) -> None:
         """Say which workers may work for a run: those of this code, for this model.  A cancelled one goes on."""
         pipe = self.redis.pipeline()
-        pipe.hset(run_key(run_id, "facts"), mapping={CODE: code, MODEL: model})
-        pipe.hdel(run_key(run_id, "facts"), CANCELLED)
+        pipe.hset(run_key(run_id, "metadata"), mapping={CODE: code, MODEL: model})
+        pipe.hdel(run_key(run_id, "metadata"), CANCELLED)
         pipe.execute()
 
     def stage_limit(self, run_id: str) -> float | None:
         """How long a stage of the run may take, in seconds; None where nobody has said."""
-        text = self.fact(run_id, LIMIT)
+        text = self.metadata(run_id, LIMIT)
         return None if text is None else float(text)
 
     def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
@@ -97,11 +97,11 @@ def examples_from(text: bytes) -> dict[str, list[dict[str, str]]]:
 
 @dataclass(frozen=True)
 class StageContext:
-    """Where a stage finds itself: its run and plan, the plan's latest dispatch, and whether it has been done."""
+    """Where a stage finds itself: its run and plan, the plan's latest attempt, and whether it has been done."""
 
     run: Run
     plan: Plan
-    dispatch: int
+    attempt: int
     done: bool
     cancelled: bool
 
@@ -132,25 +132,25 @@ class PlanRecords(RunRecords):
         """Drop plans with all that their stages left: of a generation that is in the output folder, whole."""
         self.redis.unlink(*(plan_key(run_id, name) for name in names))
 
-    def next_dispatch(self, run_id: str, name: str) -> int:
-        """The number of a new dispatch of a plan; tasks of an earlier one step aside from here on."""
-        return self.redis.hincrby(plan_key(run_id, name), "dispatch", 1)
+    def next_attempt(self, run_id: str, name: str) -> int:
+        """The number of a new attempt at a plan; tasks of an earlier one end without work from here on."""
+        return self.redis.hincrby(plan_key(run_id, name), "attempt", 1)
 
-    def dispatch(self, run_id: str, name: str) -> int:
-        """The number of the latest dispatch, 0 before the first."""
-        return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), "dispatch")) or 0)
+    def attempt(self, run_id: str, name: str) -> int:
+        """The number of the latest attempt, 0 before the first."""
+        return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), "attempt")) or 0)
 
     def stage_context(self, run_id: str, name: str, stage: str) -> StageContext:
         """All that a stage must know before it begins, in one trip.  Raises: KeyError for an unknown run or plan."""
         pipe = self.redis.pipeline(transaction=False)
         pipe.get(run_key(run_id, "settings"))
-        pipe.hmget(plan_key(run_id, name), ["plan", "dispatch", stage])
-        pipe.hget(run_key(run_id, "facts"), CANCELLED)
-        settings, (plan, dispatch, record), cancelled = pipe.execute()
+        pipe.hmget(plan_key(run_id, name), ["plan", "attempt", stage])
+        pipe.hget(run_key(run_id, "metadata"), CANCELLED)
+        settings, (plan, attempt, record), cancelled = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
         return StageContext(
-            run_from(settings), _plan_from(plan), int(dispatch or 0), record is not None, bool(cancelled)
+            run_from(settings), _plan_from(plan), int(attempt or 0), record is not None, bool(cancelled)
         )
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
@@ -161,10 +161,10 @@ class PlanRecords(RunRecords):
         text = self.redis.hget(plan_key(run_id, name), stage)
         return None if text is None else cast("dict[str, Any]", json.loads(cast(bytes, text)))
 
-    def stages(self, run_id: str, name: str, known: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-        """The stages recorded so far, without those already known."""
+    def stages(self, run_id: str, name: str, cached: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+        """The stages recorded so far, without those that the caller has (`cached`)."""
         key = plan_key(run_id, name)
-        fields = {f.decode() for f in cast("list[bytes]", self.redis.hkeys(key))} - {"plan", "dispatch"} - set(known)
+        fields = {f.decode() for f in cast("list[bytes]", self.redis.hkeys(key))} - {"plan", "attempt"} - set(cached)
         names = sorted(fields)
         values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
         return {n: json.loads(v) for n, v in zip(names, values, strict=True) if v is not None}
@@ -185,15 +185,15 @@ class PlanRecords(RunRecords):
         if failed := [f for f in cast("list[bytes]", self.redis.hkeys(key)) if f.endswith(b":failed")]:
             self.redis.hdel(key, *failed)
 
-    def wake(self, run_id: str) -> None:
+    def notify(self, run_id: str) -> None:
         """Tell whoever waits for the run to look at the record now."""
-        self.redis.lpush(run_key(run_id, "wake"), "1")
-        self.redis.expire(run_key(run_id, "wake"), 3600)
+        self.redis.lpush(run_key(run_id, "notify"), "1")
+        self.redis.expire(run_key(run_id, "notify"), 3600)
 
     def wait(self, run_id: str, seconds: float) -> None:
-        """Sleep until `wake`, but no longer than `seconds`."""
-        self.redis.blpop([run_key(run_id, "wake")], timeout=seconds)
-        self.redis.delete(run_key(run_id, "wake"))
+        """Sleep until `notify`, but no longer than `seconds`."""
+        self.redis.blpop([run_key(run_id, "notify")], timeout=seconds)
+        self.redis.delete(run_key(run_id, "notify"))
 
 
 # As of its run, every stage asks for its plan.
@@ -244,7 +244,7 @@ class ResultCache(RunRecords):
 
     def descriptions(self, run_id: str) -> list[dict[str, Any]]:
         """What the run's clusters hold: the user's own descriptions, or those of its clustering.  Raises: KeyError."""
-        own, clustering = self.fact(run_id, "descriptions"), self.fact(run_id, "clustering")
+        own, clustering = self.metadata(run_id, "descriptions"), self.metadata(run_id, "clustering")
         text = own or text_of(self.redis.hget(f"{PREFIX}clustering:{clustering}", "descriptions"))
         if text is None:
             raise KeyError(f"no clustering of run {run_id!r} in the store")
@@ -281,9 +281,9 @@ class Store(PlanRecords, ResultCache):
     def prompt_names(self, run_id: str) -> list[str]:
         return sorted(name.decode() for name in cast("list[bytes]", self.redis.hkeys(run_key(run_id, "prompts"))))
 
-    def prompts(self, run_id: str, known: Iterable[str] = ()) -> dict[str, str]:
+    def prompts(self, run_id: str, cached: Iterable[str] = ()) -> dict[str, str]:
         key = run_key(run_id, "prompts")
-        names = sorted({f.decode() for f in cast("list[bytes]", self.redis.hkeys(key))} - set(known))
+        names = sorted({f.decode() for f in cast("list[bytes]", self.redis.hkeys(key))} - set(cached))
         values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
         return {n: v.decode() for n, v in zip(names, values, strict=True) if v is not None}
 

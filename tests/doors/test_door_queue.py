@@ -110,7 +110,7 @@ def test_a_worker_outlives_whatever_lies_in_its_queue(worker: Worker, tried: Cou
         (line(envelope("cpu.score", [RUN, "g7_pop", 0, "pre", 1])), "no plan 'g7_pop'"),
         (line(envelope("cpu.score", [RUN, "g0_pop", 9, "pre", 1])), "no stage 9:pre:score"),
         (line(envelope("cpu.score", [RUN, "g0_pop", 0, "mut", 1])), "no stage 0:mut:score"),
-        (line(envelope("cpu.score", [RUN, "g0_pop", 0, "pre", True])), "dispatch is True, not a whole number"),
+        (line(envelope("cpu.score", [RUN, "g0_pop", 0, "pre", True])), "attempt is True, not a whole number"),
         (line(envelope("cpu.plot", [RUN, "../../../etc/passwd"])), "name is '../../../etc/passwd'"),
         (line(envelope("cpu.gather", [RUN, "g0_pop", 1], {"x": 1})), "unexpected keyword argument 'x'"),
         (

@@ -59,7 +59,7 @@ class Worker:
         for run in (RUN, LAST):
             self.store.put_run(make_run(settings, run))
         self.store.put_plan(RUN, PLAN)
-        self.store.next_dispatch(RUN, PLAN.name)
+        self.store.next_attempt(RUN, PLAN.name)
         self.process.start()
         self.process.wait_ready(lambda: worker_answers(self.url, QUEUE), 60)
 
@@ -75,8 +75,8 @@ class Worker:
     def settled(self) -> None:
         """Wait until the worker has read the queue to its end, run what it took, and holds nothing."""
         self.put(line(envelope("cpu.gather", [LAST, PLAN.name, 1])))
-        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:wake"), "a sound message is run")
-        self.store.redis.delete(f"whetstone:run:{LAST}:wake")
+        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:notify"), "a sound message is run")
+        self.store.redis.delete(f"whetstone:run:{LAST}:notify")
         until(lambda: not self.broker.llen(QUEUE) and not self.broker.zcard("unacked_index"), "nothing is held")
 
     def said(self) -> str:
@@ -84,7 +84,7 @@ class Worker:
 
     def state(self) -> dict[bytes, bytes]:
         """Everything in the store but the calls to look at it, and what workers say of themselves."""
-        passing = re.compile(rb".*:wake|whetstone:worker:.*")
+        passing = re.compile(rb".*:notify|whetstone:worker:.*")
         keys = [key for key in self.store.redis.keys("*") if not passing.fullmatch(key)]
         return {key: self.store.redis.dump(key) for key in keys}
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks import logs
-from tasks.secret import known
+from tasks.secret import register_secret
 
 Written = Callable[[], list[str]]
 
@@ -90,7 +90,7 @@ def test_no_secret_comes_through(
     monkeypatch.setenv("WHETSTONE_REDIS_URL", f"redis://user:{secrets[1]}@host:6379/0")
     monkeypatch.setenv("HF_TOKEN_FILE", str(tmp_path / "token"))
     written = lines_of(log)
-    known(secrets[3])
+    register_secret(secrets[3])
     for text in secrets:
         log.info("with %s", text)
         try:

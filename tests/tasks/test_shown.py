@@ -16,7 +16,7 @@ from workers.queues import QUEUES
 
 def test_a_stage_tells_run_generation_and_child() -> None:
     line = show("openai.reflect", ["demo-1a2b3c4d", "g2_child", 3, "mut", 1])
-    assert line == "run=demo-1a2b3c4d generation=2 child=3 phase=mut dispatch=1"
+    assert line == "run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1"
     assert read(line) == TaskLabel("demo-1a2b3c4d", "2", "child 3, mutated")
 
 

@@ -82,14 +82,14 @@ def test_plans_that_are_recorded_elsewhere_are_dropped_whole(store: Store) -> No
     assert store.redis.keys("*") == []
 
 
-def test_failures_are_forgotten_by_the_next_dispatch(store: Store) -> None:
+def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     store.put_plan("r", PLAN)
-    assert store.next_dispatch("r", PLAN.name) == 1
+    assert store.next_attempt("r", PLAN.name) == 1
     store.put_failure("r", PLAN.name, "0", {"error": "E"})
     assert list(store.stages("r", PLAN.name)) == ["0:failed"]
     store.forget_failures("r", PLAN.name)
     assert store.stages("r", PLAN.name) == {}
-    assert store.next_dispatch("r", PLAN.name) == 2
+    assert store.next_attempt("r", PLAN.name) == 2
 
 
 def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:

@@ -28,7 +28,7 @@ def test_a_stage_s_failure_belongs_to_its_candidate_in_the_plan(store: Store) ->
     assert failure == {
         "stage": "score",
         "phase": "pre",
-        "dispatch": 7,
+        "attempt": 7,
         "name": "cpu.score",
         "task": "some-id",
         "error": "ValueError: no answers",
@@ -36,9 +36,9 @@ def test_a_stage_s_failure_belongs_to_its_candidate_in_the_plan(store: Store) ->
     }
 
 
-def test_failures_of_one_stage_are_counted_over_all_dispatches(store: Store) -> None:
-    for dispatch in (7, 8, 9):
-        score_task.on_failure(ValueError(), f"task-{dispatch}", ("run", "g0_pop", 2, "pre", dispatch), {}, None)
+def test_failures_of_one_stage_are_counted_over_all_attempts(store: Store) -> None:
+    for attempt in (7, 8, 9):
+        score_task.on_failure(ValueError(), f"task-{attempt}", ("run", "g0_pop", 2, "pre", attempt), {}, None)
     assert store.stages("run", "g0_pop")["2:failed"]["tries"] == 3
 
 
@@ -46,7 +46,7 @@ def test_a_job_s_failure_belongs_to_its_sample(store: Store) -> None:
     tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", 3, 1, 7), {}, None)
 
     record = store.stages("run", "phase0")["cpu.tokenize:3:1:failed"]
-    assert (record["name"], record["index"], record["sample"], record["dispatch"]) == ("cpu.tokenize", 3, 1, 7)
+    assert (record["name"], record["index"], record["sample"], record["attempt"]) == ("cpu.tokenize", 3, 1, 7)
 
 
 def test_every_task_whose_worker_dies_is_tried_a_few_times() -> None:

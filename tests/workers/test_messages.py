@@ -20,5 +20,5 @@ def test_a_message_tells_where_it_belongs(valkey_url: str, store: Store) -> None
     messages = [json.loads(text) for text in broker.lrange("openai", 0, -1)]
     assert len(messages) == 2
     for message in messages:
-        assert message["headers"]["argsrepr"] == "run=demo generation=2 child=3 phase=mut dispatch=1"
+        assert message["headers"]["argsrepr"] == "run=demo generation=2 child=3 phase=mut attempt=1"
         assert message["headers"]["kwargsrepr"] == ""

@@ -145,7 +145,7 @@ class AdmissionControl(PeriodicStep):
         if time.monotonic() - at < FACTS_S and not facts.get(CANCELLED):
             return facts
         try:
-            facts = Store(self.redis).facts(run, (CANCELLED, CODE, MODEL))
+            facts = Store(self.redis).metadata_values(run, (CANCELLED, CODE, MODEL))
         except (redis.RedisError, OSError):
             return {}
         self.facts = {run: (time.monotonic(), facts)} if len(self.facts) > 100 else self.facts

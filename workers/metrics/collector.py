@@ -118,7 +118,7 @@ class FarmCollector(Collector):
                 family.gauge(name, about, labels, gpu[key])
 
     def _runs(self, family: MetricBuilder) -> None:
-        told = {run: json.loads(text) for run in self._known_runs() if (text := self.store.fact(run, STANDING))}
+        told = {run: json.loads(text) for run in self._known_runs() if (text := self.store.metadata(run, STANDING))}
         latest = sorted(told, key=lambda run: told[run].get("updated", 0.0), reverse=True)[:RUNS]
         for run in latest:
             self._standing(family, run, told[run])

@@ -138,7 +138,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     status, said = ended(running)
     assert (status, "parked: cancelled by `orchestrator cancel`" in said) == (3, True)
     # And the command waits for what is at work, and says how to go on
-    assert driver.store.fact(run_id, CANCELLED)
+    assert driver.store.metadata(run_id, CANCELLED)
     driver.no_longer("hold", "answer", first)
     status, said = ended(cancelling)
     assert status == 0, said

@@ -25,7 +25,7 @@ def test_lost_messages_are_sent_again_and_those_that_failed_are_not(valkey_url: 
     def watch(plan: Plan, records: Mapping[str, Any]) -> None:
         waiting = messages.count(broker, RUN)
         if not sent:
-            store.put_failure(RUN, plan.name, "1", {"dispatch": 1, "stage": "answer", "phase": "pre", "error": "E"})
+            store.put_failure(RUN, plan.name, "1", {"attempt": 1, "stage": "answer", "phase": "pre", "error": "E"})
         if waiting:
             # The first time the messages are lost, the second time the work is done
             sent.append(waiting)

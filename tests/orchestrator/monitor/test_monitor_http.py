@@ -66,7 +66,7 @@ def test_health_is_for_everybody(scene: Scene) -> None:
 def test_a_task_says_where_it_belongs_and_what_its_run_has_cost(scene: Scene) -> None:
     row = scene.flower.row(scene.tasks["first"])
     assert (row["run"], row["generation"], row["individual"]) == ("first", "0", "individual 0")
-    assert row["args"] == "run=first generation=0 individual=0 phase=pre dispatch=1"
+    assert row["args"] == "run=first generation=0 individual=0 phase=pre attempt=1"
     eventually(lambda: scene.flower.row(scene.tasks["first"])["retry"] == "now", "Retry is offered")
     page = scene.flower.client.get(f"/task/{scene.tasks['first']}").text
     assert f'action="/task/retry/{scene.tasks["first"]}"' in page
@@ -138,7 +138,7 @@ def test_retry_goes_on_with_the_run_and_sends_no_message_again(scene: Scene) -> 
     again = flower.client.post(f"/task/retry/{task}")
     assert again.status_code == 409
     assert "run first is being retried from here already" in again.text
-    assert scene.store.dispatch("first", "g0_pop") == 1, "what failed was not sent again behind the run's back"
+    assert scene.store.attempt("first", "g0_pop") == 1, "what failed was not sent again behind the run's back"
 
     assert flower.stop() == 0
     assert not driver.is_running()
@@ -153,7 +153,7 @@ def test_a_run_that_is_driven_elsewhere_finds_its_failed_candidate_dispatched(sc
     assert flower.client.post(f"/api/task/retry/{task}").status_code == 202
     [message] = [json.loads(text)["headers"] for text in connect(queues_url(valkey_url)).lrange("gpu", 0, 0)]
     assert message["task"] == "gpu.answer", "all that the candidate misses, from its first stage on"
-    assert message["argsrepr"] == "run=distant generation=0 individual=0 phase=pre dispatch=1"
+    assert message["argsrepr"] == "run=distant generation=0 individual=0 phase=pre attempt=1"
     again = flower.client.post(f"/api/task/retry/{task}")
     assert (again.status_code, again.text) == (
         409,

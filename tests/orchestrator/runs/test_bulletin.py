@@ -22,7 +22,7 @@ def bulletin(store: Store, folder: Path) -> StatusPublisher:
 
 
 def told(store: Store) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(store.fact("run-1", STANDING) or "{}")
+    found: dict[str, Any] = json.loads(store.metadata("run-1", STANDING) or "{}")
     return found
 
 

@@ -70,7 +70,7 @@ def test_the_tasks_count_into_the_store_of_the_farm(
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
     context.store.cache_clear()
     answers = put_answers(store, 2)
-    store.put_fact(RUN, "collection", "")
+    store.put_metadata(RUN, "collection", "")
     # when the tasks run, with arguments as JSON brings them
     key = tasks_of.frequencies_task(RUN, [[1, "ids:0", "ids:1"]])
     merged = tasks_of.merge_frequencies_task(RUN, [key, key])

@@ -126,7 +126,7 @@ def run(store: Store, model: Model, valkey_url: str, monkeypatch: pytest.MonkeyP
     made = dataclasses.replace(make_run(settings, "describing"), endpoint=endpoint)
     store.put_run(made)
     store.put_clustering(made.id, "a-clustering", b"", json.dumps(CLUSTERS))
-    store.put_fact(made.id, "clustering", "a-clustering")
+    store.put_metadata(made.id, "clustering", "a-clustering")
     return made
 
 

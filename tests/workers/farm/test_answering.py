@@ -58,17 +58,17 @@ def put_run(store: Store, **target: Any) -> None:
     store.put_examples("run", {"training": asked, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(CLUSTERS)]
     store.put_clustering("run", clustering, labels.pack(found), json.dumps(described))
-    store.put_fact("run", "clustering", clustering)
+    store.put_metadata("run", "clustering", clustering)
 
 
 def evaluate(store: Store, individuals: int) -> list[Sequence[Mapping[str, Any]]]:
     """The stored answers of each individual, all of them evaluated at the same time."""
     plan = Plan("g0_pop", 0, tuple(Candidate(n, (float(n),) * CLUSTERS) for n in range(individuals)))
     store.put_plan("run", plan)
-    dispatch = store.next_dispatch("run", plan.name)
+    attempt = store.next_attempt("run", plan.name)
     with ThreadPoolExecutor(individuals) as slots:
         tasks = [
-            slots.submit(run_stage, "answer", ("run", plan.name, n, "pre", dispatch), answer_stage)
+            slots.submit(run_stage, "answer", ("run", plan.name, n, "pre", attempt), answer_stage)
             for n in range(individuals)
         ]
         for task in tasks:

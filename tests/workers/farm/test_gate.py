@@ -99,7 +99,7 @@ def test_a_run_of_other_code_is_left_and_a_cancelled_one_dropped(bench: Bench) -
     bench.start_worker("cpu")
     store = store_of(bench)
     store.welcome("old", "0123456789ab", "")
-    store.put_fact("gone", CANCELLED, "1")
+    store.put_metadata("gone", CANCELLED, "1")
     bench.let_end("old", "gone", "fine")
     bench.app.send_task("cpu.hold", ("gone",))
     old = bench.app.send_task("cpu.hold", ("old",))

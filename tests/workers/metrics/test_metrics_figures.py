@@ -36,7 +36,7 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     run = make_run(load_settings(Path("configs/embedded.config")), "demo-1")
     store.put_run(run)
     standing = {"state": "running", "generation": 3, "generations": 8, "best": 0.5, "mean": 0.25, "budget_usd": 5.0}
-    store.put_fact(run.id, STANDING, json.dumps({**standing, "best_ever": 0.75, "updated": 1000.0}))
+    store.put_metadata(run.id, STANDING, json.dumps({**standing, "best_ever": 0.75, "updated": 1000.0}))
     purse = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     purse.settle(purse.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     purse.settle(purse.reserve(Usage(completion=20_000)), "judge-m", None)
@@ -101,7 +101,7 @@ def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkey
     for number in (0, *range(2, 10)):
         store.redis.copy("whetstone:run:demo-1:settings", f"whetstone:run:demo-{number}:settings", replace=True)
         told = {"state": "finished", "updated": 2000.0 + number}
-        store.put_fact(f"demo-{number}", STANDING, json.dumps(told))
+        store.put_metadata(f"demo-{number}", STANDING, json.dumps(told))
     assert {key[1] for key in samples(farm) if key[0] == "cost_usd_total"} == {"demo-7", "demo-8", "demo-9"}
 
 
