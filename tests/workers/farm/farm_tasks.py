@@ -10,7 +10,7 @@ import redis
 from celery import shared_task
 
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
-from tasks.task import Place, RecordedTask
+from tasks.task import FailureLocation, RecordedTask
 
 PAUSE_S = 0.02
 
@@ -61,8 +61,8 @@ class Recorded(RecordedTask):
     abstract = True
     max_retries = 1
 
-    def place(self, name: str) -> Place:
-        return Place("run", "plan", name, {})
+    def place(self, name: str) -> FailureLocation:
+        return FailureLocation("run", "plan", name, {})
 
 
 @shared_task(name="cpu.kill_recorded", base=Recorded)
