@@ -13,11 +13,12 @@ import psutil
 
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge
+from tasks.queues import QueueName
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command
-from workers.queues import MODULES_VARIABLE, QueueName, worker_command, worker_environment
+from workers.queues import MODULES_VARIABLE, worker_command, worker_environment
 
 RUN = Run(
     "bench", 1,

@@ -7,28 +7,29 @@ from typing import Any
 from celery import shared_task
 
 from tasks.cpu.notify import gather
-from tasks.plan import QUEUE_OF, Phase, StageName
+from tasks.plan import Phase, StageName
+from tasks.queues import STAGE_TASKS, queue_of
 from tasks.stage import Stage, StageTask, run_stage
 
 __all__ = ["gather"]
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
-def _define(stage: StageName, queue: str) -> None:
+def _define(stage: StageName, task: str) -> None:
     def nothing(at_work: Stage) -> dict[str, Any]:
         return {**SCORE, "delta": 1.0, "scratchpad": ""}
 
-    @shared_task(name=f"{queue}.{stage}", base=StageTask)
+    @shared_task(name=task, base=StageTask)
     def of_the_farm(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
         run_stage(stage, (run, plan, index, phase, attempt), nothing)
 
-    @shared_task(name=f"{queue}.bare_{stage}", ignore_result=True)
+    @shared_task(name=f"{queue_of(task)}.bare_{stage}", ignore_result=True)
     def bare(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
         return None
 
 
-for _stage, _queue in QUEUE_OF.items():
-    _define(_stage, _queue)
+for _stage, _task in STAGE_TASKS.items():
+    _define(_stage, _task)
 
 
 @shared_task(name="cpu.bare_gather")

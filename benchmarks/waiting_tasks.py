@@ -10,7 +10,8 @@ from celery import shared_task
 from stage_times import SECONDS
 
 from tasks.cpu.notify import gather
-from tasks.plan import QUEUE_OF, Phase, StageName
+from tasks.plan import Phase, StageName
+from tasks.queues import STAGE_TASKS
 from tasks.stage import Stage, StageTask, run_stage
 
 __all__ = ["gather"]
@@ -18,15 +19,15 @@ SCALE = float(os.environ.get("WHETSTONE_SCALE", "1"))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
-def _define(stage: StageName, queue: str) -> None:
+def _define(stage: StageName, task: str) -> None:
     def wait(at_work: Stage) -> dict[str, Any]:
         time.sleep(SECONDS[stage] / SCALE)  # the time that is simulated
         return {**SCORE, "delta": 1.0, "scratchpad": ""}
 
-    @shared_task(name=f"{queue}.{stage}", base=StageTask)
+    @shared_task(name=task, base=StageTask)
     def waiting(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
         run_stage(stage, (run, plan, index, phase, attempt), wait)
 
 
-for _stage, _queue in QUEUE_OF.items():
-    _define(_stage, _queue)
+for _stage, _task in STAGE_TASKS.items():
+    _define(_stage, _task)

@@ -8,27 +8,11 @@ The sender writes this line beside the arguments (`workers/celery_ext/messages.p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.plan import QUEUE_OF
-
-_OF_STAGES = ("run", "plan", "index", "phase", "attempt")
-_OF_JOBS = ("run", "example", "sample", "attempt")
-_JOBS = ("gpu.sample", "gpu.tokenizer", "cpu.tokenize", "openai.compress", "openai.verdict")
-ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    **{f"{queue}.{stage}": _OF_STAGES for stage, queue in QUEUE_OF.items()},
-    **dict.fromkeys(_JOBS, _OF_JOBS),
-    "gpu.cluster": ("run",),
-    "gpu.processor": ("run", "file", "deltas"),
-    "openai.describe": ("run",),
-    "cpu.plot": ("run", "file"),
-    "cpu.gather": ("run", "plan", "attempt"),
-    "cpu.frequencies": ("run", "pairs"),
-    "cpu.merge_frequencies": ("run", "shards"),
-}
-"""What each task's arguments are called, in their order."""
+from tasks.queues import TASKS
 
 _PLAN = re.compile(r"g(\d+)_(pop|child)")
 _KIND = {"pop": "individual", "child": "child"}
@@ -46,10 +30,9 @@ class TaskLabel:
 
 def show(task: str, arguments: Sequence[Any]) -> str:
     """The line for a task's arguments.  Of arguments that it does not know it says how many there are."""
-    names = ARGUMENTS.get(task, ())
-    if not names or len(arguments) != len(names):
+    if task not in TASKS or len(arguments) != len(TASKS[task].arguments):
         return f"arguments={len(arguments)}"
-    values = dict(zip(names, arguments, strict=True))
+    values = dict(zip(TASKS[task].arguments, arguments, strict=True))
     plan, index = values.pop("plan", None), values.pop("index", None)
     parts = [("run", values.pop("run"))]
     if plan is not None:

@@ -17,13 +17,6 @@ from tasks.models import Score
 
 Phase = Literal["pre", "mut"]
 StageName = Literal["merge", "answer", "judge", "score", "reflect"]
-QUEUE_OF: Mapping[StageName, str] = {
-    "merge": "openai",
-    "answer": "gpu",
-    "judge": "openai",
-    "score": "cpu",
-    "reflect": "openai",
-}
 
 
 @dataclass(frozen=True)

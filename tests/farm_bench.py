@@ -9,12 +9,13 @@ from pathlib import Path
 import redis
 from celery import Celery
 
+from tasks.queues import QueueName
 from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
 from workers.app import VISIBILITY_VARIABLE, create_app
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command
-from workers.queues import QueueName, worker_command
+from workers.queues import worker_command
 
 HERE = Path(__file__).parent / "workers" / "farm"  # where the modules of the tests' tasks lie
 VISIBILITY_S = 2.0

@@ -18,7 +18,8 @@ from simulated_signals import told
 
 from tasks import context
 from tasks.models import Answer, Score, Verdict
-from tasks.plan import QUEUE_OF, Phase, StageName
+from tasks.plan import Phase, StageName
+from tasks.queues import STAGE_TASKS
 from tasks.stage import Stage, StageTask, run_stage
 
 PAUSE_S = 0.02
@@ -68,7 +69,7 @@ def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
 
 
 def define(name: StageName) -> None:
-    @shared_task(name=f"{QUEUE_OF[name]}.{name}", base=StageTask)
+    @shared_task(name=STAGE_TASKS[name], base=StageTask)
     def task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
         run_stage(name, (run, plan, index, phase, attempt), lambda stage: simulate(name, stage))
 

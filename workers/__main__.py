@@ -11,8 +11,9 @@ import logging
 import os
 import sys
 
+from tasks.queues import QUEUES
 from workers.health import free_name
-from workers.queues import QUEUES, celery_arguments, worker_environment
+from workers.queues import celery_arguments, worker_environment
 from workers.sglang.gpus import GPU_VARIABLE
 
 

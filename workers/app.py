@@ -14,6 +14,7 @@ from typing import Any
 import kombu
 from celery import Celery
 
+from tasks.queues import QUEUES
 from tasks.store.client import backend_url, broker_url, redis_url_of
 from tasks.task import FarmTask
 from workers import queues
@@ -58,7 +59,7 @@ def messages() -> dict[str, Any]:
         "worker_consumer": "workers.celery_ext.consumer:Consumer",
         "task_serializer": "json",
         "result_serializer": "json",
-        "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in queues.QUEUES],
+        "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],
         "task_default_queue": "cpu",
         "task_routes": queues.ROUTES,
         "enable_utc": True,

@@ -1,53 +1,19 @@
-"""The three queues: which tasks go where, what a worker of each imports, and how one is started.
-
-A task's name begins with its queue ("gpu.answer"), and so it is routed by that alone.
-"""
+"""How a worker of each queue is started: its pool, its modules, its command and its environment."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
+from tasks.queues import QUEUES, QueueName, modules_of
+
 QUEUE_VARIABLE = "WHETSTONE_QUEUE"
-MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the table's modules, separated by commas
-
-QueueName = Literal["gpu", "openai", "cpu"]
-
-
-@dataclass(frozen=True)
-class Queue:
-    """`modules` define the tasks; `pool` is how a worker runs several at once."""
-
-    name: QueueName
-    modules: tuple[str, ...]
-    pool: Literal["threads", "prefork"]
-
+MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the queue's modules, separated by commas
 
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
-QUEUES: dict[QueueName, Queue] = {
-    "gpu": Queue(
-        "gpu", ("tasks.gpu.answer", "tasks.gpu.cluster", "tasks.gpu.processor", "tasks.gpu.sample"), "threads"
-    ),
-    "openai": Queue(
-        "openai",
-        (
-            "tasks.openai.merge",
-            "tasks.openai.judge",
-            "tasks.openai.reflect",
-            "tasks.openai.compress",
-            "tasks.openai.judge",
-            "tasks.openai.describe",
-        ),
-        "threads",
-    ),
-    "cpu": Queue(
-        "cpu",
-        ("tasks.cpu.score", "tasks.cpu.plot", "tasks.cpu.notify", "tasks.cpu.frequencies", "tasks.cpu.tokenize"),
-        "prefork",
-    ),
-}
+POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "openai": "threads", "cpu": "prefork"}
 
 # How the threads of a parallel loop wait for each other (benchmarks/threads.py).  Those that spin starve the ones they
 # wait for as soon as anybody else wants a core; those that sleep at once are woken five hundred times in a step of the
@@ -60,12 +26,12 @@ ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
 def modules_to_import(environment: dict[str, str]) -> tuple[str, ...]:
     """The modules that this process needs: those of its queue, or none in a process that only sends by name.
 
-    Raises: KeyError for a queue that is not there.
+    Raises: KeyError for a queue that does not exist.
     """
     if environment.get(MODULES_VARIABLE):
         return tuple(name.strip() for name in environment[MODULES_VARIABLE].split(",") if name.strip())
     queue = environment.get(QUEUE_VARIABLE)
-    return QUEUES[queue].modules if queue else ()  # type: ignore[index]  # a wrong name is the KeyError promised
+    return modules_of(queue) if queue else ()
 
 
 def worker_command(queue: QueueName, name: str, concurrency: int, log_level: str = "INFO") -> list[str]:
@@ -81,7 +47,7 @@ def celery_arguments(queue: QueueName, name: str, concurrency: int, log_level: s
     """The same worker as arguments of the `celery` command."""
     return [
         *("worker", "--queues", queue, "--hostname", f"{name}@%h"),
-        *("--pool", "custom" if QUEUES[queue].pool == "threads" else "prefork", "--concurrency", str(concurrency)),
+        *("--pool", "custom" if POOLS[queue] == "threads" else "prefork", "--concurrency", str(concurrency)),
         *("--loglevel", log_level.upper()),
         # Nobody here asks the neighbours for their clocks or revocations; without these a worker is ready sooner.
         *("--without-mingle", "--without-gossip"),

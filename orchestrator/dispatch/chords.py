@@ -12,7 +12,8 @@ from celery import Celery, chain, chord
 from celery.canvas import Signature
 
 from orchestrator.dispatch.producer import new_id
-from tasks.plan import QUEUE_OF, Candidate, StageRef, stage_refs
+from tasks.plan import Candidate, StageRef, stage_refs
+from tasks.queues import STAGE_TASKS
 
 
 def send(
@@ -27,9 +28,8 @@ def send(
     """Send the missing stages of `candidates` to the farm, as one chord; `limit_s` is the hard limit of each stage."""
 
     def signature(ref: StageRef) -> Signature:
-        queue = QUEUE_OF[ref.stage]
         arguments = (run_id, plan_name, ref.index, ref.phase, attempt)
-        return app.signature(f"{queue}.{ref.stage}", args=arguments, immutable=True, time_limit=limit_s)
+        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, time_limit=limit_s)
 
     missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
     # The longest chain first: one that began last would go on alone, with all GPUs but one idle.

@@ -8,7 +8,7 @@ from typing import cast
 
 import redis
 
-from workers.queues import QUEUES
+from tasks.queues import QUEUES
 
 UNACKED, UNACKED_INDEX = "unacked", "unacked_index"  # kombu's names
 

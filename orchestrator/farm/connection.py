@@ -19,12 +19,12 @@ from orchestrator import signals
 from orchestrator.dispatch.producer import make_sender
 from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.settings import Settings, load_settings
+from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.client import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.store import Store, connect
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
-from workers.queues import QUEUES
 
 
 class FarmUnavailable(Exception):

@@ -8,8 +8,8 @@ from typing import Any
 from orchestrator.farm.checks import Finding, check_clock, check_endpoints, disk, well, wrong
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
+from tasks.queues import QUEUES
 from workers.processes.local_http import is_healthy
-from workers.queues import QUEUES
 
 Report = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.farm.connection import FarmConnection
+from tasks.queues import QUEUES
 from tasks.store.registry import WorkerRegistry
-from workers.queues import QUEUES
 
 ANSWER_S = 2.0  # the longest wait for the answers of all
 

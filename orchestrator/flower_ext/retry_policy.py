@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from orchestrator.flower_ext.run_index import RunView
-from tasks.plan import QUEUE_OF
-
-_STAGES = frozenset(f"{queue}.{stage}" for stage, queue in QUEUE_OF.items())
+from tasks.queues import STAGE_TASKS
 
 
 class Way(Enum):
@@ -52,7 +50,7 @@ def run_of_task(task: str, seen: Seen | None, views: Mapping[str, RunView]) -> s
         raise Refused(409, f"task {task} has not failed: it is {seen.state}")
     if not seen.run:
         raise Refused(409, f"task {task} does not belong to a run")
-    if seen.name in _STAGES:
+    if seen.name in STAGE_TASKS.values():
         raise Refused(409, f"task {task} has been retried already; run {seen.run} has gone on since")
     return seen.run  # the clustering, say: it has no record, and the run asks for it again
 

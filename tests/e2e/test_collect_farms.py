@@ -12,11 +12,12 @@ import pytest
 from collecting import Collecting
 from workplace import ROOT, environment, orchestrator, wait_until
 
+from tasks.queues import QUEUES
 from tasks.store.client import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.embedded.farm import FARM_VARIABLE
 from workers.health import worker_answers
-from workers.queues import QUEUES, worker_command
+from workers.queues import worker_command
 
 pytestmark = pytest.mark.long
 KEY_VARIABLE = "SOME_KEY"

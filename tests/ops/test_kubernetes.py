@@ -77,7 +77,7 @@ def test_a_pod_is_what_the_restricted_standard_wants(pod: dict[str, Any]) -> Non
 
 
 def test_what_scales_is_there_and_waits_for_lists_that_are_queues() -> None:
-    from workers.queues import QUEUES
+    from tasks.queues import QUEUES
 
     scaled = {found["metadata"]["name"]: found["spec"] for found in OBJECTS if found["kind"] == "ScaledObject"}
     for spec in scaled.values():

@@ -10,7 +10,7 @@ import pytest
 from celery import current_app
 
 from tasks.message import ContentKey, Count, Delta, Refused, RunId, check_arguments, wrong
-from workers.queues import QUEUES
+from tasks.queues import QUEUES, TASKS
 
 
 def task(run: RunId, index: Count, which: Literal["pre", "mut"] = "pre", deltas: list[Delta] | None = None) -> None:
@@ -63,9 +63,8 @@ def test_an_annotation_that_is_not_known_is_not_passed_over() -> None:
 
 
 def test_every_task_of_every_queue_says_which_runs_it_takes() -> None:
-    for queue in QUEUES.values():
-        for module in queue.modules:
-            importlib.import_module(module)
+    for entry in TASKS.values():
+        importlib.import_module(entry.module)
     ours = {name: one for name, one in current_app.tasks.items() if name.startswith(tuple(f"{q}." for q in QUEUES))}
     assert len(ours) > 10
     for name, one in ours.items():

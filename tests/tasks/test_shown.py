@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.labels import ARGUMENTS, TaskLabel, read, show
+from tasks.labels import TaskLabel, read, show
+from tasks.queues import QUEUES, TASKS
 from workers.app import create_app
-from workers.queues import QUEUES
 
 
 def test_a_stage_tells_run_generation_and_child() -> None:
@@ -41,11 +41,11 @@ def test_no_line_of_anybody_breaks_the_reading(task: str, arguments: list[str]) 
 
 def test_every_task_of_the_queues_has_names_for_its_arguments() -> None:
     app = create_app({})
-    for module in (module for queue in QUEUES.values() for module in queue.modules):
-        importlib.import_module(module)
+    for entry in TASKS.values():
+        importlib.import_module(entry.module)
     app.finalize()
     ours = {name: task for name, task in app.tasks.items() if name.split(".")[0] in QUEUES}
     assert {name: len(inspect.signature(task.run).parameters) for name, task in ours.items()} == {
-        name: len(ARGUMENTS[name]) for name in ours
+        name: len(TASKS[name].arguments) for name in ours
     }
-    assert set(ARGUMENTS) == set(ours)
+    assert set(TASKS) == set(ours)

@@ -17,11 +17,11 @@ from orchestrator.dispatch import chords, producer
 from orchestrator.dispatch.producer import make_sender
 from tasks.message import Refused
 from tasks.plan import Candidate, Merge, Plan
+from tasks.queues import QUEUES, TASKS
 from tasks.store.client import queues_url
 from tasks.store.store import Store
 from workers.celery_ext.consumer import check
 from workers.celery_ext.transport import not_a_message
-from workers.queues import QUEUES
 
 MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
 PLAN = Plan("g3_child", 3, (MERGED, Candidate(1, (0.5, 0.5), "kept")))
@@ -47,9 +47,8 @@ def sender(store: Store, valkey_url: str) -> Iterator[Celery]:
 def tasks() -> dict[str, Any]:
     from celery import current_app
 
-    for queue in QUEUES.values():
-        for module in queue.modules:
-            importlib.import_module(module)
+    for entry in TASKS.values():
+        importlib.import_module(entry.module)
     return dict(current_app.tasks)
 
 

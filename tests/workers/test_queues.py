@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
+from tasks.queues import QUEUES, TASKS, modules_of
 from workers.app import create_app
-from workers.queues import QUEUE_VARIABLE, QUEUES, modules_to_import, worker_command
+from workers.queues import QUEUE_VARIABLE, modules_to_import, worker_command
 
 
 def test_a_task_goes_to_the_queue_that_its_name_begins_with() -> None:
     app = create_app({})
-    for module in (module for queue in QUEUES.values() for module in queue.modules):
-        name = module.removeprefix("tasks.")
+    for name in TASKS:
         assert app.amqp.router.route({}, name)["queue"].name == name.split(".")[0]
 
 
@@ -24,7 +24,7 @@ def test_every_queue_has_an_exchange_of_its_own() -> None:
 
 def test_a_worker_imports_its_own_queue_and_the_orchestrator_none() -> None:
     assert modules_to_import({}) == ()
-    assert modules_to_import({QUEUE_VARIABLE: "cpu"}) == QUEUES["cpu"].modules
+    assert modules_to_import({QUEUE_VARIABLE: "cpu"}) == modules_of("cpu")
     with pytest.raises(KeyError, match="disk"):
         modules_to_import({QUEUE_VARIABLE: "disk"})
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
+from tasks.queues import QueueName
 from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.processes.process import Command
-from workers.queues import QueueName, worker_command
+from workers.queues import worker_command
 
 FARM_VARIABLE = "WHETSTONE_FARM"
 EMBEDDED_KEY = "embedded"  # the embedded endpoint wants no secret, the client wants some key

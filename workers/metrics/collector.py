@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tasks.openai.budget import TOKENS
+from tasks.queues import QUEUES
 from tasks.store.keys import STANDING
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
-from workers.queues import QUEUES
 
 RUNS = 20  # at most, those that told last
 WORKERS = 200  # at most, by name

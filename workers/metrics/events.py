@@ -11,7 +11,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from tasks.labels import ARGUMENTS
+from tasks.queues import TASKS
 
 OTHER = "other"  # a task that is not ours, or one that was received before we listened
 STATES = ("sent", "received", "started", "succeeded", "failed", "retried", "revoked", "rejected")
@@ -33,7 +33,7 @@ class TaskEvents:
             buckets=SECONDS,
             registry=registry,
         )
-        for task in (*ARGUMENTS, OTHER):
+        for task in (*TASKS, OTHER):
             for state in STATES:
                 self._tasks.labels(task, state)  # 0 from the start, so that the first failure is seen as an increase
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -52,7 +52,7 @@ class TaskEvents:
         """The task's name, which only its first events carry."""
         known = self._names.get(task_id, OTHER)
         if isinstance(name, str):
-            known = name if name in ARGUMENTS else OTHER
+            known = name if name in TASKS else OTHER
         if ended:
             self._names.pop(task_id, None)
         else:

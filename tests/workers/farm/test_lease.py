@@ -9,10 +9,10 @@ from celery import Celery
 from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
+from tasks.queues import QueueName
 from tasks.store.client import broker_url, store_url
 from tasks.store.store import Store, connect
 from workers.celery_ext.lease import held_messages
-from workers.queues import QueueName
 
 
 def test_kombu_still_keeps_delivered_messages_where_the_lease_looks(bench: Bench) -> None:

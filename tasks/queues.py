@@ -1,0 +1,64 @@
+"""The queues, and every task that goes to them: the module that defines it and the names of its arguments.
+
+A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new task is its module
+and one line of `TASKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast, get_args
+
+from tasks.plan import StageName
+
+QueueName = Literal["gpu", "openai", "cpu"]
+QUEUES: tuple[QueueName, ...] = get_args(QueueName)
+
+
+class TaskEntry(NamedTuple):
+    """`module` defines the task; `arguments` are the names of its parameters, in their order."""
+
+    module: str
+    arguments: tuple[str, ...]
+
+
+_STAGE = ("run", "plan", "index", "phase", "attempt")
+_JOB = ("run", "example", "sample", "attempt")
+
+TASKS: Mapping[str, TaskEntry] = {
+    "gpu.answer": TaskEntry("tasks.gpu.answer", _STAGE),
+    "gpu.cluster": TaskEntry("tasks.gpu.cluster", ("run",)),
+    "gpu.processor": TaskEntry("tasks.gpu.processor", ("run", "file", "deltas")),
+    "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
+    "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
+    "openai.merge": TaskEntry("tasks.openai.merge", _STAGE),
+    "openai.judge": TaskEntry("tasks.openai.judge", _STAGE),
+    "openai.reflect": TaskEntry("tasks.openai.reflect", _STAGE),
+    "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
+    "openai.verdict": TaskEntry("tasks.openai.judge", _JOB),
+    "openai.describe": TaskEntry("tasks.openai.describe", ("run",)),
+    "cpu.score": TaskEntry("tasks.cpu.score", _STAGE),
+    "cpu.plot": TaskEntry("tasks.cpu.plot", ("run", "file")),
+    "cpu.gather": TaskEntry("tasks.cpu.notify", ("run", "plan", "attempt")),
+    "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
+    "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "pairs")),
+    "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "shards")),
+}
+
+
+def queue_of(task: str) -> str:
+    """The queue of a task, by its name."""
+    return task.partition(".")[0]
+
+
+def modules_of(queue: str) -> tuple[str, ...]:
+    """The modules that a worker of this queue imports.  Raises: KeyError for a queue that does not exist."""
+    if queue not in QUEUES:
+        raise KeyError(queue)
+    return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))
+
+
+STAGE_TASKS: Mapping[StageName, str] = {
+    cast(StageName, task.partition(".")[2]): task for task, entry in TASKS.items() if entry.arguments == _STAGE
+}
+"""The task of each stage of a plan."""
