@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from orchestrator.terminal_text import Parser
+from orchestrator.terminal_text import EscapingParser
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without getting them wrong.
@@ -47,7 +47,7 @@ COMMANDS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """The top-level parser, with the commands' names and no more."""
-    parser = Parser(
+    parser = EscapingParser(
         prog="orchestrator",
         description=DESCRIPTION,
         epilog=EPILOG,

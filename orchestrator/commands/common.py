@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.terminal_text import Parser, safe
+from orchestrator.terminal_text import EscapingParser, escape_control
 from tasks.secret import SecretError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -19,7 +19,7 @@ DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 def parser_for(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return Parser(
+    return EscapingParser(
         prog=f"orchestrator {command}",
         description=description,
         epilog=epilog,
@@ -59,7 +59,7 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 def fail(status: int, *lines: str) -> int:
     """Print lines to standard error and give back the status."""
     for line in lines:
-        print(f"orchestrator: {safe(line)}", file=sys.stderr)
+        print(f"orchestrator: {escape_control(line, keep_lines=True)}", file=sys.stderr)
     return status
 
 

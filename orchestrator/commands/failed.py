@@ -41,8 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
+    from orchestrator.report.layout import clip
     from orchestrator.runs.status import failed_of, find_runs
-    from orchestrator.terminal_text import clip, neutral
+    from orchestrator.terminal_text import escape_control
 
     folders = [arguments.run] if arguments.run else find_runs(Path("outputs"))
     found = {folder: failed_of(folder) for folder in folders}
@@ -57,7 +58,7 @@ def show(arguments: argparse.Namespace) -> int:
             tries = f"tried {one.tries} time{'' if one.tries == 1 else 's'}"
             at = f"{datetime.fromtimestamp(one.at):%Y-%m-%d %H:%M:%S}"
             print(f"{one.node}: {one.stage} failed, {tries}, last at {at}, task {one.task}")
-            print(f"  {clip(neutral(one.error), WIDEST)}")
+            print(f"  {clip(escape_control(one.error), WIDEST)}")
             if one.prompt:
                 print(f"  prompt   {folder / 'reflector_prompts' / one.prompt}")
         if failed:

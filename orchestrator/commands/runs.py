@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.report.formatting import columns
+from orchestrator.report.layout import format_table
 from orchestrator.runs.status import Standing, find_runs, standing_of
 
 DESCRIPTION = """\
@@ -81,4 +81,4 @@ def table(found: list[Standing]) -> str:
         )
         for s in found
     ]
-    return "\n".join(columns(rows))
+    return "\n".join(format_table(rows))

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.report.formatting import spent
+from orchestrator.report.formatting import format_cost
 from orchestrator.runs.status import standing_of
 
 DESCRIPTION = "Say where one run stands: generation, fitness, tokens, cost, and what made it park, if it did."
@@ -37,7 +37,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"  length     {standing.mean_tokens:.1f} tokens an answer in the best of the last population")
         print(f"  correct    {standing.correctness:.1%} of the training set")
     print(f"  used       {standing.target_tokens:,} generated tokens, {standing.calls:,} calls")
-    print(f"  cost       {spent(standing.cost_usd, standing.budget_usd, standing.unconfirmed_usd)}")
+    print(f"  cost       {format_cost(standing.cost_usd, standing.budget_usd, standing.unconfirmed_usd)}")
     if standing.reason:
         print(f"  parked     {standing.reason}")
     for failure in standing.failures:

@@ -56,10 +56,10 @@ def show(arguments: argparse.Namespace) -> int:
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """The table, with what more there is to say under each worker."""
     from orchestrator.farm.workers import at_work
-    from orchestrator.report.formatting import columns
+    from orchestrator.report.layout import format_table
 
     head = ("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")
-    table = columns([head, *(_row(report) for report in found)])
+    table = format_table([head, *(_row(report) for report in found)])
     shown = table[:1]
     for line, report in zip(table[1:], found, strict=True):
         more = [report["why"]] if report.get("why") else []

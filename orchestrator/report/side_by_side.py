@@ -1,15 +1,16 @@
-"""The answers before and after, one example under the other, for `orchestrator answers RUN`."""
+"""Both answers to each example side by side, for `orchestrator answers RUN`."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
 from typing import Literal
 
+from orchestrator.report.layout import clip, pad, wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.terminal_text import clip, neutral, pad, wrap
+from orchestrator.terminal_text import escape_control
 
 Only = Literal["all", "changed", "lost", "gained"]
-NARROW = 72  # columns below which two texts are read more easily one under the other
+NARROW = 72  # cells; below, the two answers are printed one under the other
 NARROWEST = 24
 LABEL = 10
 
@@ -17,8 +18,8 @@ LABEL = 10
 def answers_table(comparison: Comparison, width: int, only: Only = "all") -> str:
     """Both answers to each example with question, gold, tokens and verdict, in lines of at most `width` cells.
 
-    `only`: "changed" keeps the examples whose text differs, "lost" those that were right and are wrong now, "gained"
-    the reverse.  Nothing that a model wrote can act on the terminal.  A width below 24 counts as 24.
+    `only`: "changed" keeps the examples whose text differs, "lost" those that became wrong, "gained" those that
+    became right.  Control characters in the texts are escaped.  A width below 24 counts as 24.
     Raises: ValueError when the sides do not hold the same examples, or for an unknown `only`.
     """
     width = max(width, NARROWEST)
@@ -26,7 +27,7 @@ def answers_table(comparison: Comparison, width: int, only: Only = "all") -> str
         raise ValueError(f"only: {only!r} is not one of all, changed, lost, gained")
     pairs = list(comparison.pairs())
     shown = [(before, after) for before, after in pairs if only == "all" or _matches(before, after, only)]
-    lines = wrap(f"{neutral(comparison.name)}: {len(pairs)} questions, {len(shown)} shown ({only})", width)
+    lines = wrap(f"{escape_control(comparison.name)}: {len(pairs)} questions, {len(shown)} shown ({only})", width)
     for number, (before, after) in enumerate(shown, start=1):
         lines += ["", *_example(number, len(shown), before, after, width)]
     return "\n".join(line.rstrip() for line in lines)
@@ -46,7 +47,7 @@ def _outcome(before: JudgedAnswer, after: JudgedAnswer) -> str:
 
 
 def _example(number: int, count: int, before: JudgedAnswer, after: JudgedAnswer, width: int) -> list[str]:
-    title = clip(f"── {number} of {count} · {_outcome(before, after)} · {neutral(before.example)} ", width)
+    title = clip(f"── {number} of {count} · {_outcome(before, after)} · {escape_control(before.example)} ", width)
     lines = [_rule(title, width)]
     lines += _labelled("question", before.question, width) + _labelled("gold", before.gold, width)
     if width < NARROW:
@@ -64,14 +65,14 @@ def _rule(title: str, width: int) -> str:
 
 
 def _labelled(label: str, text: str, width: int) -> list[str]:
-    first, *rest = wrap(neutral(text), width - LABEL)
+    first, *rest = wrap(escape_control(text), width - LABEL)
     return [f"{label:<{LABEL}}{first}", *(" " * LABEL + line for line in rest)]
 
 
 def _answer(name: str, graded: JudgedAnswer, width: int) -> list[str]:
     mark = "right" if graded.is_correct else "WRONG"
     lines = ["", *wrap(f"[{name}] {graded.tokens} tokens, {mark}", width)]
-    lines += wrap(neutral(graded.text, keep_lines=True).strip("\n") or "(no text)", width)
+    lines += wrap(escape_control(graded.text, keep_lines=True).strip("\n") or "(no text)", width)
     if graded.reasoning:
-        lines += ["  " + line for line in wrap(f"judge: {neutral(graded.reasoning)}", width - 2)]
+        lines += ["  " + line for line in wrap(f"judge: {escape_control(graded.reasoning)}", width - 2)]
     return lines

@@ -1,9 +1,9 @@
-"""The same questions answered without and with the evolved deltas.
+"""Paired statistics of two sets of answers to the same questions.
 
-What changed between two sets of answers to the same questions, and how sure that is.
-
-Both measures compare in pairs: each question is its own control, so that hard and easy questions do not blur the
-difference.  The interval is Efron's percentile bootstrap; the test is McNemar's, in its exact binomial form.
+Each question is its own control, so the difference between easy and hard questions adds no variance.  The interval is
+the percentile bootstrap (Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"); the test is McNemar's
+(McNemar 1947, "Note on the sampling error of the difference between correlated proportions"), in its exact binomial
+form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """One answer and what the judge said of it. `tokens` without the end-of-turn token."""
+    """One answer and its verdict. `tokens` does not count the end-of-turn token."""
 
     example: str
     tokens: int
@@ -29,7 +29,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A set of examples before (the zero vector) and after (the best deltas). `name` as in "training set"."""
+    """Answers to one set of examples `before` and `after` steering. `name` is, for example, "training set"."""
 
     name: str
     before: tuple[JudgedAnswer, ...]
@@ -55,7 +55,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference and its 95 % bootstrap interval."""
+    """The mean of the differences and its 95 % bootstrap interval."""
 
     mean: float
     low: float
@@ -63,8 +63,11 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Change:
-    """`tokens_*` are means an answer; `gained` wrong answers became right, `lost` right ones became wrong."""
+class PairedResult:
+    """`tokens_*` are means over the answers.  `gained` wrong answers became correct, `lost` correct ones became wrong.
+
+    `p` is McNemar's.
+    """
 
     count: int
     tokens_before: float
@@ -77,14 +80,14 @@ class Change:
     p: float
 
 
-def change(comparison: Comparison, rng: random.Random) -> Change:
-    """Measure a comparison. Raises: ValueError when it is empty or its sides do not match."""
+def paired_statistics(comparison: Comparison, rng: random.Random) -> PairedResult:
+    """Raises: ValueError when the comparison is empty or its sides do not have the same examples."""
     pairs = list(comparison.pairs())
     if not pairs:
         raise ValueError(f"{comparison.name}: nothing to compare")
     gained = sum(not before.is_correct and after.is_correct for before, after in pairs)
     lost = sum(before.is_correct and not after.is_correct for before, after in pairs)
-    return Change(
+    return PairedResult(
         count=len(pairs),
         tokens_before=math.fsum(before.tokens for before, _ in pairs) / len(pairs),
         tokens_after=math.fsum(after.tokens for _, after in pairs) / len(pairs),
@@ -98,7 +101,7 @@ def change(comparison: Comparison, rng: random.Random) -> Change:
 
 
 def bootstrap(differences: Sequence[float], rng: random.Random, resamples: int = RESAMPLES) -> Interval:
-    """The mean of the differences and the 2.5 and 97.5 percentiles of the means of resampled differences.
+    """The mean of `differences`, and the 2.5th and 97.5th percentile of the means of their resamples.
 
     Raises: ValueError for no differences.
     """
@@ -107,7 +110,7 @@ def bootstrap(differences: Sequence[float], rng: random.Random, resamples: int =
         raise ValueError("no differences to resample")
     means = sorted(math.fsum(rng.choices(differences, k=count)) / count for _ in range(resamples))
     mean = math.fsum(differences) / count
-    # With very few resamples the mean itself may lie outside: an interval always holds its own mean.
+    # With very few resamples the mean can lie outside the percentiles; the interval must contain it.
     return Interval(mean, min(mean, _quantile(means, 0.025)), max(mean, _quantile(means, 0.975)))
 
 
@@ -119,18 +122,18 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The two-sided p of as lopsided a split of `gained + lost` changes, if each could as well go either way."""
+    """The two-sided p: the probability of a split at least as uneven when both directions are equally likely."""
     changes = gained + lost
     ways = tail = 1
     for k in range(min(gained, lost)):
         ways = ways * (changes - k) // (k + 1)
         tail += ways
-    # Whole numbers until the division: 2 to the power of 1024 and more does not fit a float.
+    # Integers until the division: 2 ** 1024 does not fit a float.
     return min(1.0, 2 * tail / (1 << changes))
 
 
-def verdict(measured: Change) -> str:
-    """The test in plain words."""
+def verdict(measured: PairedResult) -> str:
+    """The result of the test as text."""
     if measured.gained + measured.lost == 0:
         return "no answer changed sides"
     counts = f"gained {measured.gained}, lost {measured.lost}"

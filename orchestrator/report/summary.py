@@ -1,4 +1,4 @@
-"""What is printed when a run ends: the deltas, what they changed, what it took, and where everything is."""
+"""The final report of a run: the best deltas, the comparisons, the resources used, and the files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.report.formatting import duration, score, spent
-from orchestrator.report.statistics import Change, Comparison, change, verdict
-from orchestrator.terminal_text import clip, neutral, pad
+from orchestrator.report.formatting import format_cost, format_duration, format_score
+from orchestrator.report.layout import clip, pad
+from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
+from orchestrator.terminal_text import escape_control
 
 BAR = 9  # cells on each side of zero
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -16,9 +17,9 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 @dataclass(frozen=True)
 class ResourceUsage:
-    """What a run took. Tokens: `target` were generated, `prompt`, `cached` and `completion` billed by the endpoint.
+    """Resources that a run used. `target_tokens` were generated; the other tokens were billed by the endpoint.
 
-    `unconfirmed_usd` is the most that calls may have cost whose answers nobody heard.
+    `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.
     """
 
     seconds: float
@@ -35,9 +36,9 @@ class ResourceUsage:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """All that the closing report says. `descriptions` by cluster; `files` and `commands` as (what, how) pairs.
+    """The contents of the final report. `descriptions` by cluster; `files` and `commands` are pairs of label and text.
 
-    `reflector` and `judge` as a person should read them: a model's name, or "rules of the embedded endpoint".
+    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".
     """
 
     run: str
@@ -48,22 +49,23 @@ class FinalReport:
     comparisons: tuple[Comparison, ...]
     reflector: str
     judge: str
-    effort: ResourceUsage
+    usage: ResourceUsage
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
 
 
 def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> str:
-    """The closing report in lines of at most `width` cells, but for long paths, which stay whole to be copied.
+    """The final report in lines of at most `width` cells; long paths are not cut, so that they can be copied.
 
-    `rng` draws the bootstrap's resamples: the same generator gives the same text.
+    `rng` draws the resamples of the bootstrap: the same generator gives the same text.
     Raises: ValueError when a comparison is empty or its sides do not match.
     """
+    duration = format_duration(report.usage.seconds)
     parts = [
-        [f"Run {neutral(report.run)}: {report.generations} generations in {duration(report.effort.seconds)}"],
+        [f"Run {escape_control(report.run)}: {report.generations} generations in {duration}"],
         _deltas(report, width),
         *(_comparison(comparison, rng) for comparison in report.comparisons),
-        _effort(report),
+        _usage(report),
         _pairs("Files", report.files),
         _pairs("Next", report.commands),
     ]
@@ -71,35 +73,35 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
 
 
 def _deltas(report: FinalReport, width: int) -> list[str]:
-    """One row a cluster in the canonical order, with a bar around zero."""
-    lines = [f"Best deltas ({neutral(report.best_node)}): added to the logits of each cluster's tokens"]
+    """One row for each cluster, in numerical order, with a bar that starts at zero."""
+    lines = [f"Best deltas ({escape_control(report.best_node)}): added to the logits of each cluster's tokens"]
     largest = max((abs(value) for value in report.deltas.values()), default=0.0)
     for cluster in sorted(report.deltas, key=int):
         value = report.deltas[cluster]
         head = f"  {cluster:>4} {value:>+8.3f} {_bar(value, largest)}  "
-        described = clip(neutral(report.descriptions.get(cluster, "")), max(10, width - len(head)))
+        described = clip(escape_control(report.descriptions.get(cluster, "")), max(10, width - len(head)))
         lines.append(head + described)
     return lines
 
 
 def _bar(value: float, largest: float) -> str:
-    """A bar to the left or to the right of a middle line; a value that is not zero always shows."""
+    """A bar to the left or right of a middle line; a value other than zero always has a visible bar."""
     eighths = round(abs(value) / largest * BAR * 8) if largest > 0 else 0
     if value != 0:
         eighths = max(1, eighths)
     full, part = divmod(eighths, 8)
     if value < 0:
-        # No character fills a cell from the right by eighths: whole and half cells are what there is.
+        # Unicode has no blocks that fill eighths of a cell from the right, only halves.
         left = ("▐" if part >= 4 or not full else "") + "█" * full
         return f"{left:>{BAR}}│{'':{BAR}}"
     return f"{'':{BAR}}│{'█' * full + EIGHTHS[part].strip():{BAR}}"
 
 
 def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
-    """The paired measures; intervals beside every mean (the sets are small)."""
-    measured = change(comparison, rng)
+    """The paired statistics of one set, with an interval because the sets are small."""
+    measured = paired_statistics(comparison, rng)
     unit = "question" if measured.count == 1 else "questions"
-    lines = [f"Against the zero vector, {neutral(comparison.name)} ({measured.count} {unit})"]
+    lines = [f"Against the zero vector, {escape_control(comparison.name)} ({measured.count} {unit})"]
     lines.append(
         f"  tokens   {measured.tokens_before:.1f} -> {measured.tokens_after:.1f} an answer{_percent(measured)}"
     )
@@ -109,26 +111,26 @@ def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
     lines.append(f"           {verdict(measured)}")
     if comparison.fitness_before is not None and comparison.fitness_after is not None:
         gain = comparison.fitness_after - comparison.fitness_before
-        before, after = score(comparison.fitness_before), score(comparison.fitness_after)
+        before, after = format_score(comparison.fitness_before), format_score(comparison.fitness_after)
         lines.append(f"  fitness  {before} -> {after} ({gain:+.4f})")
     return lines
 
 
-def _percent(measured: Change) -> str:
+def _percent(measured: PairedResult) -> str:
     if measured.tokens_before == 0:
         return ""
     return f" ({100 * (measured.tokens_after / measured.tokens_before - 1):+.1f} %)"
 
 
-def _effort(report: FinalReport) -> list[str]:
-    effort = report.effort
-    prompt = f"{effort.prompt_tokens:,} tokens in ({effort.cached_tokens:,} cached)"
+def _usage(report: FinalReport) -> list[str]:
+    usage = report.usage
+    prompt = f"{usage.prompt_tokens:,} tokens in ({usage.cached_tokens:,} cached)"
     rows = [
         ("reflected", report.reflector),
         ("judged", report.judge),
-        ("evaluations", f"{effort.evaluations:,}, {effort.target_tokens:,} tokens generated"),
-        ("calls", f"{effort.calls:,}, {prompt}, {effort.completion_tokens:,} out"),
-        ("cost", spent(effort.cost_usd, effort.budget_usd, effort.unconfirmed_usd)),
+        ("evaluations", f"{usage.evaluations:,}, {usage.target_tokens:,} tokens generated"),
+        ("calls", f"{usage.calls:,}, {prompt}, {usage.completion_tokens:,} out"),
+        ("cost", format_cost(usage.cost_usd, usage.budget_usd, usage.unconfirmed_usd)),
     ]
     return _pairs("What it took", tuple(rows))
 
@@ -136,5 +138,5 @@ def _effort(report: FinalReport) -> list[str]:
 def _pairs(title: str, rows: tuple[tuple[str, str], ...]) -> list[str]:
     if not rows:
         return []
-    longest = max(len(neutral(name)) for name, _ in rows)
-    return [title, *(f"  {pad(neutral(name), longest)}  {neutral(value)}" for name, value in rows)]
+    longest = max(len(escape_control(name)) for name, _ in rows)
+    return [title, *(f"  {pad(escape_control(name), longest)}  {escape_control(value)}" for name, value in rows)]

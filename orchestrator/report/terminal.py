@@ -1,4 +1,4 @@
-"""The live view in a terminal. The only module of the reports that draws with rich."""
+"""The live display in a terminal, drawn with rich."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.formatting import duration, score, spent
+from orchestrator.report.formatting import format_cost, format_duration, format_score
 from orchestrator.report.view import (
     PLANS,
     CandidateView,
     Phase,
     Snapshot,
     Stage,
-    printable,
     progress_text,
     steps,
     steps_done,
 )
+from orchestrator.terminal_text import escape_control
 
 NARROW = 76  # columns below which the stages have no room
 WIDE = 110  # columns from which the stages have room for their names
@@ -36,7 +36,7 @@ AROUND = 10  # lines that are not candidates: heading, table head, hidden count,
 
 
 class TerminalView:
-    """Redraws in place on `show`, and only then: no thread, no flicker, nothing left behind on `close`."""
+    """Redraws in place on each `show`, without a thread; `close` removes the display."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False, force_terminal=True)
@@ -49,9 +49,9 @@ class TerminalView:
             self._is_open = True
         self._live.update(Screen(snapshot), refresh=True)
 
-    def line(self, text: str) -> None:
-        # While the live part is up, rich puts this above it and draws the live part again below.
-        self._console.print(Text(printable(text)))
+    def notify(self, text: str) -> None:
+        # rich prints this above the live part.
+        self._console.print(Text(escape_control(text)))
 
     def close(self) -> None:
         if self._is_open:
@@ -60,7 +60,7 @@ class TerminalView:
 
 
 class Screen:
-    """A snapshot laid out for whatever size the terminal has at this moment."""
+    """A snapshot laid out for the current size of the terminal."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -70,7 +70,7 @@ class Screen:
         snapshot = self._snapshot
         parts: list[RenderableType] = [_heading(snapshot, width)]
         if snapshot.best_ever is not None or snapshot.best is not None:
-            parts.append(_standing(snapshot))
+            parts.append(_fitness(snapshot))
         parts.append(Text(PLANS[snapshot.plan], style="dim"))
         if snapshot.progress is not None:
             parts.append(_progress(snapshot, width))
@@ -82,8 +82,8 @@ class Screen:
 
 def _heading(snapshot: Snapshot, width: int) -> RenderableType:
     """Run, generation, a bar of the generations, and the time."""
-    left = "" if snapshot.left_s is None else f", about {duration(snapshot.left_s)} left"
-    time = f"{duration(snapshot.elapsed_s)}{left}"
+    left = "" if snapshot.left_s is None else f", about {format_duration(snapshot.left_s)} left"
+    time = f"{format_duration(snapshot.elapsed_s)}{left}"
     if width < NARROW:
         return Text(f"{_generation(snapshot)}  {time}", no_wrap=True, overflow="ellipsis")
     grid = Table.grid(padding=(0, 2), expand=True)
@@ -93,7 +93,7 @@ def _heading(snapshot: Snapshot, width: int) -> RenderableType:
     grid.add_column(no_wrap=True, justify="right")
     done = min(snapshot.generations, snapshot.generation) + _share_of_generation(snapshot)
     grid.add_row(
-        Text(printable(snapshot.run), style="bold", overflow="ellipsis"),
+        Text(escape_control(snapshot.run), style="bold", overflow="ellipsis"),
         Text(_generation(snapshot)),
         ProgressBar(total=max(snapshot.generations, 1), completed=done, complete_style="cyan", finished_style="cyan"),
         Text(time, style="dim"),
@@ -109,7 +109,7 @@ def _generation(snapshot: Snapshot) -> str:
 
 
 def _share_of_generation(snapshot: Snapshot) -> float:
-    """The population's evaluation is counted as nothing: after the first generation it is all known already."""
+    """The part of this generation that is done.  The population counts as 0: it is cached after generation 0."""
     if snapshot.plan == "final":
         return float(snapshot.generations)
     if snapshot.plan != "offspring" or not snapshot.candidates:
@@ -118,24 +118,24 @@ def _share_of_generation(snapshot: Snapshot) -> float:
     return sum(steps_done(candidate) for candidate in snapshot.candidates) / max(path, 1)
 
 
-def _standing(snapshot: Snapshot) -> Text:
+def _fitness(snapshot: Snapshot) -> Text:
     text = Text("best so far ", no_wrap=True, overflow="ellipsis")
-    text.append(score(snapshot.best_ever), style="bold cyan")
+    text.append(format_score(snapshot.best_ever), style="bold cyan")
     if snapshot.baseline is not None:
         gain = "" if snapshot.best_ever is None else f" ({snapshot.best_ever - snapshot.baseline:+.4f})"
-        text.append(f"{gain}  zero vector {score(snapshot.baseline)}")
-    text.append(f"  best now {score(snapshot.best)}, mean {score(snapshot.mean)}", style="dim")
+        text.append(f"{gain}  zero vector {format_score(snapshot.baseline)}")
+    text.append(f"  best now {format_score(snapshot.best)}, mean {format_score(snapshot.mean)}", style="dim")
     return text
 
 
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     done, total = snapshot.progress or (0, 0)
     bar = ProgressBar(total=max(total, 1), completed=done, width=max(10, width - 2), complete_style="cyan")
-    return Group(Text(printable(progress_text(snapshot))), bar)
+    return Group(Text(escape_control(progress_text(snapshot))), bar)
 
 
 def _candidates(snapshot: Snapshot, width: int, room: int) -> RenderableType:
-    """A row a candidate: a mark for each stage that lies behind it, where it is now, and what came out."""
+    """One row for each candidate: a mark for each finished stage, the current stage, and the fitness."""
     shown, hidden = _choose(snapshot.candidates, room)
     is_mutating = any(candidate.target is not None for candidate in snapshot.candidates)
     columns = _columns(snapshot, width, is_mutating)
@@ -154,7 +154,7 @@ def _candidates(snapshot: Snapshot, width: int, room: int) -> RenderableType:
 
 
 def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Phase, Stage]]:
-    """The stages that anybody here passes; none where there is no room but for where each individual is now."""
+    """The stages of this plan as columns; none in a narrow terminal, which has room for the current stage only."""
     if width < NARROW:
         return []
     if snapshot.plan != "offspring":
@@ -164,7 +164,7 @@ def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Ph
 
 def _row(candidate: CandidateView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:
     path, done = steps(candidate), steps_done(candidate)
-    cells = [Text(printable(candidate.node))]
+    cells = [Text(escape_control(candidate.node))]
     for column in columns:
         bar = RULE if column[1] == "reflect" else ""
         cells.append(Text.assemble((bar, "dim"), _mark(candidate, path.index(column) if column in path else -1, done)))
@@ -172,11 +172,11 @@ def _row(candidate: CandidateView, columns: list[tuple[Phase, Stage]], is_mutati
     cells.append(Text(candidate.stage, style=style))
     if is_mutating:
         cells.append(Text(candidate.target or ""))
-    return [*cells, Text(score(candidate.fitness), style="" if candidate.fitness is not None else "dim")]
+    return [*cells, Text(format_score(candidate.fitness), style="" if candidate.fitness is not None else "dim")]
 
 
 def _mark(candidate: CandidateView, place: int, done: int) -> tuple[str, str]:
-    """Signs that differ without colour too."""
+    """A sign and its colour; the signs differ without colour too."""
     if place < 0:
         return " ", ""
     if place < done:
@@ -187,7 +187,7 @@ def _mark(candidate: CandidateView, place: int, done: int) -> tuple[str, str]:
 
 
 def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[CandidateView], str]:
-    """As many candidates as there is room for, in their order: those at work first, then waiting, then finished."""
+    """As many candidates as there is room for, in their order.  Active ones first, then waiting ones."""
     if len(candidates) <= room:
         return list(candidates), ""
     order = {"failed": 0, "waiting": 2, "done": 3}
@@ -201,12 +201,14 @@ def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[Cand
 
 
 def _foot(snapshot: Snapshot) -> list[Text]:
-    queues = "  ".join(f"{printable(name)} {depth}" for name, depth in snapshot.queues.items())
-    used = f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {spent(snapshot.cost_usd, snapshot.budget_usd)}"
+    queues = "  ".join(f"{escape_control(name)} {depth}" for name, depth in snapshot.queues.items())
+    used = (
+        f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {format_cost(snapshot.cost_usd, snapshot.budget_usd)}"
+    )
     failed = [candidate for candidate in snapshot.candidates if candidate.stage == "failed"]
     lines = [
         Text(
-            f"{candidate.node} failed: {printable(candidate.error or '')}",
+            f"{candidate.node} failed: {escape_control(candidate.error or '')}",
             style="red",
             no_wrap=True,
             overflow="ellipsis",
@@ -215,5 +217,5 @@ def _foot(snapshot: Snapshot) -> list[Text]:
     ]
     lines += [Text(f"queued  {queues or 'nothing'}     {used}", style="dim", no_wrap=True, overflow="ellipsis")]
     if snapshot.note and snapshot.progress is None:
-        lines.append(Text(printable(snapshot.note), style="yellow", no_wrap=True, overflow="ellipsis"))
+        lines.append(Text(escape_control(snapshot.note), style="yellow", no_wrap=True, overflow="ellipsis"))
     return lines

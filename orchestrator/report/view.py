@@ -1,8 +1,5 @@
-"""A run at one moment, as a person watches it: what the driver knows and a view shows. Plain data, no drawing.
-
-How a run is watched: one Protocol, and the choice between a terminal and plain lines.
-
-A run as plain lines, for logs and pipes: one when something happened that a reader would care about.
+"""Watching a run: `Snapshot`, the state of a run at one moment; `View`, which displays snapshots; `PlainView`, which
+writes one line for each event, for logs and pipes.  The live display of a terminal is in `terminal`.
 """
 
 from __future__ import annotations
@@ -14,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TextIO
 
-from orchestrator.report.formatting import duration, score, spent
+from orchestrator.report.formatting import format_cost, format_duration, format_score
+from orchestrator.terminal_text import escape_control
 
 Stage = Literal["waiting", "merge", "answer", "judge", "score", "reflect", "done", "failed"]
 Phase = Literal["pre", "mut"]
@@ -25,10 +23,10 @@ EVALUATION: tuple[Stage, ...] = ("answer", "judge", "score")
 
 @dataclass(frozen=True)
 class CandidateView:
-    """One individual on its way. `target` is the cluster that its mutation changes, None when it is not mutated.
+    """One individual of the plan in flight. `target` is the cluster that its mutation changes; None: no mutation.
 
-    `phase` says which of a mutated child's two evaluations `stage` belongs to; `merges` is False for a child that
-    was cloned from one parent, and for the candidates of a population.
+    A mutated child is evaluated twice; `phase` says to which evaluation `stage` belongs.  `merges` is True for a child
+    of two parents.
     """
 
     node: str
@@ -42,10 +40,10 @@ class CandidateView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What there is to see of a run. `generation` is 0-based; times in seconds; `cost_usd` in US dollars.
+    """The state of a run. `generation` counts from 0; times are in seconds, costs in US dollars.
 
-    `best` and `mean` are of the present population, `baseline` is the zero vector's fitness. `progress` is
-    (done, total) of what `note` names, such as embedding the vocabulary.
+    `best` and `mean` are of the current population, `baseline` is the fitness of the zero vector. `progress` is
+    (done, total) of the work that `note` names, such as embedding the vocabulary.
     """
 
     run: str
@@ -69,14 +67,14 @@ class Snapshot:
 
 
 def steps(candidate: CandidateView) -> tuple[tuple[Phase, Stage], ...]:
-    """The stages this candidate passes, in order (genetic_evolution_plan.md section 3: two evaluations if mutated)."""
+    """The stages of this candidate, in order.  A mutated child is evaluated before and after its mutation."""
     first: tuple[Stage, ...] = ("merge", *EVALUATION) if candidate.merges else EVALUATION
     second: tuple[Stage, ...] = ("reflect", *EVALUATION) if candidate.target is not None else ()
     return tuple(("pre", stage) for stage in first) + tuple(("mut", stage) for stage in second)
 
 
 def steps_done(candidate: CandidateView) -> int:
-    """How many of `steps(candidate)` are done.  A reflection belongs to the second phase, whatever `phase` says."""
+    """How many of `steps(candidate)` are done.  A reflection belongs to the second phase, whatever `phase` is."""
     path = steps(candidate)
     if candidate.stage == "done":
         return len(path)
@@ -85,16 +83,15 @@ def steps_done(candidate: CandidateView) -> int:
 
 
 class View(Protocol):
-    """Somebody is watching, or a log is written.
+    """Displays a run, or writes a log of it.  Used by one thread.
 
-    The driver calls `show` after each poll, as often as it likes: a view decides what is worth showing.  `line` is for
-    what must not be missed, such as a parked run.  `close` leaves the terminal as it was found, may be called twice,
-    and is called on every way out; nothing may be shown after it.  A view is used by one thread.
+    The driver calls `show` after each poll; the view decides what to display.  `notify` is for messages that must be
+    displayed, such as a parked run.  `close` restores the terminal; it may be called twice, and no call follows it.
     """
 
     def show(self, snapshot: Snapshot) -> None: ...
 
-    def line(self, text: str) -> None: ...
+    def notify(self, text: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -102,7 +99,7 @@ class View(Protocol):
 def open_view(stream: TextIO, force: Literal["terminal", "plain"] | None = None) -> View:
     """The live view when `stream` is a terminal that can move its cursor, plain lines otherwise.
 
-    `force` decides in place of the stream.
+    `force` overrides this choice.
     """
     can_move = stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
     if force == "terminal" or (force is None and can_move):
@@ -121,7 +118,7 @@ PLANS = {
 
 
 class PlainView:
-    """A line, with its time of day, whenever something happened that a reader would care about."""
+    """One line for each event, with the time of day."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime] = datetime.now) -> None:
         self._stream = stream
@@ -131,19 +128,19 @@ class PlainView:
 
     def show(self, snapshot: Snapshot) -> None:
         last, self._last = self._last, snapshot
-        for text in news(last, snapshot):
-            self.line(text)
+        for text in event_lines(last, snapshot):
+            self.notify(text)
         self._show_progress(last, snapshot)
 
-    def line(self, text: str) -> None:
-        self._stream.write(f"{self._clock():%H:%M:%S}  {printable(text)}\n")
+    def notify(self, text: str) -> None:
+        self._stream.write(f"{self._clock():%H:%M:%S}  {escape_control(text)}\n")
         self._stream.flush()
 
     def close(self) -> None:
         self._stream.flush()
 
     def _show_progress(self, last: Snapshot | None, snapshot: Snapshot) -> None:
-        """What takes minutes is told in tenths, not in polls."""
+        """One line for each tenth of the work."""
         if snapshot.progress is None:
             self._tenth = -1
             return
@@ -151,12 +148,7 @@ class PlainView:
         tenth = 10 * done // max(total, 1)
         if tenth != self._tenth or last is None or last.note != snapshot.note:
             self._tenth = tenth
-            self.line(progress_text(snapshot))
-
-
-def printable(text: str) -> str:
-    """One line, whatever an error message or a model's text held."""
-    return "".join(character if character.isprintable() else " " for character in text)
+            self.notify(progress_text(snapshot))
 
 
 def progress_text(snapshot: Snapshot) -> str:
@@ -167,47 +159,53 @@ def progress_text(snapshot: Snapshot) -> str:
     return f"{snapshot.note} {done:,} of {total:,}"
 
 
-def news(last: Snapshot | None, now: Snapshot) -> list[str]:
-    """What happened between two snapshots, oldest first, one line each."""
+def event_lines(last: Snapshot | None, now: Snapshot) -> list[str]:
+    """The events between two snapshots, oldest first, one line each."""
     lines: list[str] = []
     if last is not None and last.generation != now.generation and last.plan != "clusters":
-        lines.append(_generation_over(last.generation, now))
+        lines.append(_generation_finished(last.generation, now))
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         lines.append(_headline(now))
     before = {candidate.node: candidate for candidate in last.candidates} if last is not None else {}
-    lines += [text for candidate in now.candidates if (text := _candidate_over(before.get(candidate.node), candidate))]
-    if now.progress is None and now.note and (last is None or _wording(last.note) != _wording(now.note)):
+    lines += [
+        text for candidate in now.candidates if (text := _candidate_finished(before.get(candidate.node), candidate))
+    ]
+    if (
+        now.progress is None
+        and now.note
+        and (last is None or _without_numbers(last.note) != _without_numbers(now.note))
+    ):
         lines.append(now.note)
     return lines
 
 
-def _wording(note: str) -> str:
-    """A note that only counts on is not news."""
+def _without_numbers(note: str) -> str:
+    """The note without its numbers: a note in which only a number changed is not a new event."""
     return re.sub(r"[\d,.]+", "#", note)
 
 
 def _headline(now: Snapshot) -> str:
     if now.plan in ("clusters", "final"):
         return f"run {now.run}: {PLANS[now.plan]}"
-    # Counted from 0, as in the names of the nodes and in all files.
+    # From 0, as in the names of nodes and in all files.
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
     if now.plan == "population":
         return f"{which}: {PLANS['population']} ({len(now.candidates)})"
-    standing = f"best {score(now.best)}, mean {score(now.mean)}, zero vector {score(now.baseline)}"
-    return f"{which}: {standing}; {PLANS['offspring']} ({len(now.candidates)})"
+    fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, zero vector {format_score(now.baseline)}"
+    return f"{which}: {fitness}; {PLANS['offspring']} ({len(now.candidates)})"
 
 
-def _generation_over(generation: int, now: Snapshot) -> str:
-    used = f"{now.calls:,} calls, {now.tokens:,} tokens, {spent(now.cost_usd, now.budget_usd)}"
-    left = "" if now.left_s is None else f", about {duration(now.left_s)} left"
-    took = f"{duration(now.elapsed_s)} so far{left}"
-    return f"generation {generation} finished: best so far {score(now.best_ever)}; {used}; {took}"
+def _generation_finished(generation: int, now: Snapshot) -> str:
+    used = f"{now.calls:,} calls, {now.tokens:,} tokens, {format_cost(now.cost_usd, now.budget_usd)}"
+    left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
+    took = f"{format_duration(now.elapsed_s)} so far{left}"
+    return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took}"
 
 
-def _candidate_over(before: CandidateView | None, candidate: CandidateView) -> str:
+def _candidate_finished(before: CandidateView | None, candidate: CandidateView) -> str:
     if candidate.stage not in ("done", "failed") or (before is not None and before.stage == candidate.stage):
         return ""
     if candidate.stage == "failed":
         return f"  {candidate.node} FAILED: {candidate.error or 'no reason given'}"
     what = "" if candidate.target is None else f", cluster {candidate.target} changed"
-    return f"  {candidate.node} done: fitness {score(candidate.fitness)}{what}"
+    return f"  {candidate.node} done: fitness {format_score(candidate.fitness)}{what}"

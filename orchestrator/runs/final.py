@@ -138,7 +138,7 @@ def build_report(
         comparisons=tuple(comparisons),
         reflector=listed(farm.store.providers(run_id, "reflector")),
         judge=listed(farm.store.providers(run_id, "judge")),
-        effort=ResourceUsage(
+        usage=ResourceUsage(
             seconds=sum(g["seconds"]["wall"] for g in recorder.history),
             evaluations=sum(node["fitness"] is not None for node in recorder.tree.nodes),
             calls=int(usage.get("requests", 0)),

@@ -114,7 +114,7 @@ class ProgressReporter:
 
     def __post_init__(self) -> None:
         self._written: set[str] = set()
-        self._attendance = WorkerAvailabilityMonitor(WorkerRegistry(self.store.redis), self.queues, self.view.line)
+        self._attendance = WorkerAvailabilityMonitor(WorkerRegistry(self.store.redis), self.queues, self.view.notify)
         self._drained = 0.0
         self._steps_before = 0  # finished in earlier plans of this session
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and the stages that it had left at the start

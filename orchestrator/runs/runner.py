@@ -24,7 +24,15 @@ from orchestrator.runs.artifacts import ArtifactRequests, Recorder
 from orchestrator.runs.final import compare, final_plan, to_json
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.publisher import StatusPublisher
-from orchestrator.settings import MAY_CHANGE, Settings, SettingsError, changed, load_settings, read_deltas, write_config
+from orchestrator.settings import (
+    RESUMABLE,
+    Settings,
+    SettingsError,
+    changed_options,
+    load_settings,
+    read_deltas,
+    write_config,
+)
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.store.keys import LIMIT
@@ -64,7 +72,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     if not output.config.exists():
         return
     before = load_settings(output.config)
-    differing = [name for name in changed(before, settings) if name not in MAY_CHANGE]
+    differing = [name for name in changed_options(before, settings) if name not in RESUMABLE]
     if differing:
         raise SettingsError(
             [
@@ -103,7 +111,7 @@ class Session:
         run_id = self.output.run_id()
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
-        with logs.about(run=run_id), self.open_farm(self.settings, self.view.line) as farm:
+        with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
             return self._evolve(farm, run_id, params, state)
 
     def _evolve(self, farm: FarmConnection, run_id: str, params: Params, state: State) -> FinalReport:
@@ -143,15 +151,15 @@ class Session:
         patience = settings.stage_timeout_s + PATIENCE_S
         clustering = setup.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
         log.info("clustering %s", clustering)
-        describe_discovered(farm, settings, run_id, watcher.preparing, self.view.line)
+        describe_discovered(farm, settings, run_id, watcher.preparing, self.view.notify)
         if settings.cluster_descriptions_path:
             setup.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(params.cluster_ids))
         evaluate = FarmEvaluator(
-            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.line, self.only,
+            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.notify, self.only,
             messages=lambda: count(farm.broker, run_id),
         )  # fmt: skip
         if state.generation:
-            self.view.line(f"going on with generation {state.generation} of {params.generations}")
+            self.view.notify(f"going on with generation {state.generation} of {params.generations}")
         started = time.monotonic()
         for generation in evolve(state, params, evaluate, recorder.tree):
             recorder.record(generation, time.monotonic() - started)

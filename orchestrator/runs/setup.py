@@ -162,7 +162,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
     """The folder of the clustering and its descriptions.  Raises: FarmUnavailable, Parked."""
     run_id = f"cluster-{secrets.token_hex(4)}"
     started = time.monotonic()
-    with open_farm(settings, view.line) as farm:
+    with open_farm(settings, view.notify) as farm:
 
         def watch(step: str, progress: tuple[int, int] | None) -> None:
             farm.check()
@@ -173,7 +173,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
         farm.store.welcome(run_id, code_version(), settings.target_model)
         try:
             found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
-            describe_discovered(farm, settings, run_id, watch, view.line)
+            describe_discovered(farm, settings, run_id, watch, view.notify)
             return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)

@@ -4,23 +4,29 @@ Importing this package needs kconfiglib and nothing heavier.
 """
 
 from orchestrator.settings.load import load_settings
-from orchestrator.settings.options import MAY_CHANGE, Settings, SettingsError, changed
-from orchestrator.settings.references import cluster_ids, parse_indices, read_deltas, read_discovered, select_indices
+from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
+from orchestrator.settings.references import (
+    cluster_ids,
+    parse_indices,
+    read_deltas,
+    read_discovered_tokens,
+    select_indices,
+)
 from orchestrator.settings.run import judging_settings, make_run
 from orchestrator.settings.write import write_config
 
 __all__ = [
-    "MAY_CHANGE",
+    "RESUMABLE",
     "Settings",
     "SettingsError",
-    "changed",
+    "changed_options",
     "cluster_ids",
     "judging_settings",
     "load_settings",
     "make_run",
     "parse_indices",
     "read_deltas",
-    "read_discovered",
+    "read_discovered_tokens",
     "select_indices",
     "write_config",
 ]

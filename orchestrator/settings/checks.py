@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered, select_indices
+from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered_tokens, select_indices
 from orchestrator.settings.rules import short
 from tasks.store.client import password_in
 from tasks.template import missing_placeholders
@@ -175,7 +175,7 @@ def check_discovered(values: Values) -> Findings:
     if path is None:
         return
     try:
-        discovered = read_discovered(path)
+        discovered = read_discovered_tokens(path)
     except ValueError as error:
         yield "CLUSTERS_FROM", str(error)
         return

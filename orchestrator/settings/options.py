@@ -166,7 +166,7 @@ class SettingsError(Exception):
         self.problems = tuple(problems)
 
 
-MAY_CHANGE = (
+RESUMABLE = (
     "FARM",
     "REDIS_URL",
     "FARM_DIR",
@@ -206,6 +206,6 @@ All others alter what is computed: a run that was started with one value cannot 
 """
 
 
-def changed(a: Settings, b: Settings) -> list[str]:
+def changed_options(a: Settings, b: Settings) -> list[str]:
     """The names, without CONFIG_, of the options that differ between `a` and `b`, in the order of Kconfig."""
     return [option.name for option in options() if getattr(a, option.field) != getattr(b, option.field)]

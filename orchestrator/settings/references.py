@@ -70,7 +70,7 @@ def _is_finite_number(value: object) -> bool:
         return False
 
 
-def read_discovered(path: Path) -> tuple[int, ...]:
+def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first.
 
     Raises: ValueError, saying in one line what is wrong, when the file cannot be read, holds no such list, or the list

@@ -12,7 +12,7 @@ from typing import cast
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
-from orchestrator.settings.references import read_discovered
+from orchestrator.settings.references import read_discovered_tokens
 from orchestrator.settings.rules import read_value
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 
@@ -55,7 +55,7 @@ def _discovered(s: Settings) -> tuple[int, ...]:
     if s.clusters_from is None:
         return ()
     try:
-        return read_discovered(s.clusters_from)
+        return read_discovered_tokens(s.clusters_from)
     except ValueError as error:
         raise SettingsError([f"CONFIG_CLUSTERS_FROM: {error}"]) from None
 

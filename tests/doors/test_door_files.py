@@ -24,7 +24,7 @@ from orchestrator.output import OutputError, read_json_or_error
 from orchestrator.runs.final import SHAPE as ANSWERS
 from orchestrator.runs.final import from_json
 from orchestrator.runs.status import standing_of
-from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered
+from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered_tokens
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_rows
 
@@ -134,7 +134,7 @@ def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
 @given(files({"token_selection": {"v_steer_token_ids": [1, 2, 3]}}))
 @example(b"[" * 100_000)
 def test_discovered_tokens(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "phase0.json", content, read_discovered, ValueError)
+    door(tried, tmp_path / "phase0.json", content, read_discovered_tokens, ValueError)
 
 
 @cases

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.report.statistics import Comparison, JudgedAnswer, bootstrap, change, mcnemar, verdict
+from orchestrator.report.statistics import Comparison, JudgedAnswer, bootstrap, mcnemar, paired_statistics, verdict
 
 differences = st.lists(st.integers(-500, 500).map(float), min_size=1, max_size=30)
 
@@ -85,13 +85,13 @@ def test_a_change_counts_in_pairs_whatever_the_order_of_the_answers() -> None:
     same = comparison([(100, True), (50, False), (30, True)], [(60, False), (50, True), (10, True)])
     shuffled = Comparison(same.name, same.before, tuple(reversed(same.after)))
     # when they are compared
-    measured = change(shuffled, random.Random(0))
+    measured = paired_statistics(shuffled, random.Random(0))
     # then each answer met its own question
     assert (measured.gained, measured.lost) == (1, 1)
     assert (measured.correct_before, measured.correct_after, measured.count) == (2, 2, 3)
     assert (measured.tokens_before, measured.tokens_after) == (60.0, 40.0)
     assert measured.tokens.mean == -20.0
-    assert measured == change(same, random.Random(0))
+    assert measured == paired_statistics(same, random.Random(0))
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_a_change_counts_in_pairs_whatever_the_order_of_the_answers() -> None:
 )
 def test_sides_that_do_not_match_are_refused(broken: Comparison) -> None:
     with pytest.raises(ValueError, match=broken.name):
-        change(broken, random.Random(0))
+        paired_statistics(broken, random.Random(0))
 
 
 def test_the_verdict_says_when_it_may_be_chance_and_when_hardly() -> None:
-    unchanged = change(comparison([(1, True)] * 3, [(1, True)] * 3), random.Random(0))
-    lucky = change(comparison([(1, False)] * 3, [(1, True)] * 3), random.Random(0))
-    better = change(comparison([(1, False)] * 9, [(1, True)] * 9), random.Random(0))
-    worse = change(comparison([(1, True)] * 20, [(1, False)] * 20), random.Random(0))
+    unchanged = paired_statistics(comparison([(1, True)] * 3, [(1, True)] * 3), random.Random(0))
+    lucky = paired_statistics(comparison([(1, False)] * 3, [(1, True)] * 3), random.Random(0))
+    better = paired_statistics(comparison([(1, False)] * 9, [(1, True)] * 9), random.Random(0))
+    worse = paired_statistics(comparison([(1, True)] * 20, [(1, False)] * 20), random.Random(0))
     assert verdict(unchanged) == "no answer changed sides"
     assert verdict(lucky) == "gained 3, lost 0: could well be chance (p = 0.25)"
     assert verdict(better) == "gained 9, lost 0: more are right, hardly by chance (p = 0.004)"

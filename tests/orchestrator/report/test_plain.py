@@ -45,7 +45,7 @@ def test_a_child_is_told_once_when_it_is_done_and_not_for_every_stage() -> None:
 
 def test_a_failure_is_told_with_its_reason_on_one_line() -> None:
     child = CandidateView("g1_child0_pre", "failed", error="refused\n\x1b[2Jtwice")
-    assert watch(offspring(child))[-1] == "03:04:05    g1_child0_pre FAILED: refused  [2Jtwice"
+    assert watch(offspring(child))[-1] == "03:04:05    g1_child0_pre FAILED: refused \\x1b[2Jtwice"
 
 
 def test_a_finished_generation_is_told_with_what_it_took() -> None:
@@ -78,7 +78,7 @@ def test_a_note_that_only_counts_on_is_told_once() -> None:
 
 def test_lines_show_what_must_not_be_missed() -> None:
     stream = io.StringIO()
-    PlainView(stream, clock=lambda: datetime(2030, 1, 1)).line("parked")
+    PlainView(stream, clock=lambda: datetime(2030, 1, 1)).notify("parked")
     assert stream.getvalue() == "00:00:00  parked\n"
 
 

@@ -30,7 +30,7 @@ REPORT = FinalReport(
     ),
     reflector="rules of the embedded endpoint",
     judge="gpt-x",
-    effort=ResourceUsage(192.0, 24, 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
+    usage=ResourceUsage(192.0, 24, 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
     files=(("best processor", "outputs/embedded/processor_best.py"),),
     commands=(("read the answers", "orchestrator answers quiet-1"),),
 )
@@ -74,7 +74,7 @@ def test_it_says_who_judged_what_it_took_and_where_things_are() -> None:
     assert "3 generations in 3 min 12 s" in text
     assert "rules of the embedded endpoint" in text and "gpt-x" in text
     assert "31, 40,213 tokens in (128 cached), 900 out" in text
-    assert "$0.0123 of $1.50, and up to $0.0500 for answers that were not heard" in text
+    assert "$0.0123 of $1.50, and up to $0.0500 for calls whose outcome is unknown" in text
     assert "outputs/embedded/processor_best.py" in text and "orchestrator answers quiet-1" in text
 
 

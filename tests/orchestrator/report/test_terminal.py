@@ -65,7 +65,7 @@ def test_heading_and_foot_say_how_far_how_good_and_how_busy() -> None:
     assert "quiet-1" in text and "generation 2 (3 of 8)" in text and "about 2 min 10 s left" in text
     assert "best so far 0.7200 (+0.0700)  zero vector 0.6500  best now 0.7100, mean 0.6700" in text
     assert "gpu 3  openai 1" in text and "124 calls  53,120 tokens  $0.0100" in text
-    assert "g2_child3_pre failed: refused  [31m[bold]thrice" in text
+    assert "g2_child3_pre failed: refused \\x1b[31m[bold]thrice" in text
 
 
 def test_a_large_population_shows_those_at_work_and_counts_the_rest() -> None:
@@ -98,7 +98,7 @@ from orchestrator.report.view import CandidateView, Snapshot
 view = open_view(sys.stdout)
 for stage in ("waiting", "answer", "judge", "score", "done"):
     view.show(Snapshot("quiet-1", 0, 2, "population", (CandidateView("g0_pop0", stage),)))
-view.line("a worker was lost")
+view.notify("a worker was lost")
 view.close()
 view.close()
 print("the report")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import SettingsError, load_settings, make_run, read_discovered
+from orchestrator.settings import SettingsError, load_settings, make_run, read_discovered_tokens
 from tasks.models import Run
 
 
@@ -73,7 +73,7 @@ def test_another_file_is_refused(problems: Any, tmp_path: Path, text: str) -> No
     [told] = problems(f"CLUSTERS_FROM={path}")
     assert told.startswith("CONFIG_CLUSTERS_FROM: ")
     with pytest.raises(ValueError, match=r"other\.json"):
-        read_discovered(path)
+        read_discovered_tokens(path)
 
 
 def test_a_file_that_goes_between_is_told_as_a_setting(sound: Any, tmp_path: Path) -> None:

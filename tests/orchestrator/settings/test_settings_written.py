@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from orchestrator.settings import MAY_CHANGE, Settings, changed, load_settings, make_run, write_config
+from orchestrator.settings import RESUMABLE, Settings, changed_options, load_settings, make_run, write_config
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import Option, options
 from orchestrator.settings.rules import read_value
@@ -53,7 +53,7 @@ def test_each_option_is_written_as_it_is_and_named_when_it_changes(shared_sound:
             option.kind, dataclasses.replace(option.rule, is_file=False), kconfig.syms[option.name].str_value
         )
         assert read == others[option.field]
-        assert changed(settings, dataclasses.replace(settings, **{option.field: read})) == [option.name]
+        assert changed_options(settings, dataclasses.replace(settings, **{option.field: read})) == [option.name]
 
 
 @pytest.mark.parametrize("number", ["0.1", "0.30000000000000004", "1e-09", "0.7", "1", "0.0"])
@@ -66,22 +66,22 @@ def test_floats_are_written_exactly(sound: Any, tmp_path: Path, number: str) -> 
 
 
 def test_nothing_changed_between_equal_settings(sound: Any) -> None:
-    assert changed(load_settings(sound.path), load_settings(sound.path)) == []
+    assert changed_options(load_settings(sound.path), load_settings(sound.path)) == []
 
 
 def test_what_changed_is_named_in_the_order_of_kconfig(sound: Any) -> None:
     before, after = load_settings(sound.path), load_settings(sound.path, ["SEED=7", "NGEN=9"])
 
-    assert changed(before, after) == ["NGEN", "SEED"]
+    assert changed_options(before, after) == ["NGEN", "SEED"]
 
 
 def test_what_may_change_are_options_that_no_evaluation_and_no_draw_depends_on() -> None:
     names = [option.name for option in options()]
 
-    assert [name for name in names if name in MAY_CHANGE] == list(MAY_CHANGE)
-    assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(MAY_CHANGE)
+    assert [name for name in names if name in RESUMABLE] == list(RESUMABLE)
+    assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(RESUMABLE)
     assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "FINANCEBENCH_POOL_INDICES"} & set(
-        MAY_CHANGE
+        RESUMABLE
     )
 
 
