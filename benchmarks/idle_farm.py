@@ -14,7 +14,7 @@ import psutil
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge
 from tasks.queues import QueueName
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command

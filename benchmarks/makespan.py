@@ -26,8 +26,9 @@ from stage_times import SECONDS, first_come_s, lower_bound_s
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Candidate, Merge, Plan, stage_refs
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 WANTED = 1.15
 WORKERS = (1, 2, 4, 8)

@@ -18,8 +18,9 @@ from idle_farm import RUN, Crew, candidates, idle_farm
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Plan, stage_refs
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.app import create_app
 
 

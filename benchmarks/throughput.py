@@ -22,8 +22,9 @@ from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import delete_results, make_sender
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, stage_refs
-from tasks.store.client import queues_url, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.app import create_app
 
 WANTED_RATIO, FLAT = 0.8, 1.1

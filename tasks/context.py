@@ -10,8 +10,9 @@ from typing import Any
 
 from tasks.message import discard
 from tasks.models import Example
-from tasks.store.client import ENVIRONMENT_VARIABLE, redis_url_of, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 
 @cache

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded.valkey import READY_S, redis_url, remove_socket, socket_path, valkey_process
 
 

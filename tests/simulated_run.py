@@ -12,8 +12,9 @@ from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge, Outcome, Plan
-from tasks.store.client import queues_url, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 RUN = Run(
     "simulated", 1,

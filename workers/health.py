@@ -19,7 +19,8 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from tasks.store.client import broker_url, redis_url_of, store_url
+from tasks.store.address import broker_url, redis_url_of, store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
 
 PATIENCE_S = 2.0
@@ -28,9 +29,7 @@ PATIENCE_S = 2.0
 def free_name(queue: str, environment: Mapping[str, str]) -> str:
     """The part of the node name before the @.  A broker that is away, which a worker waits for, knows of nobody."""
     try:
-        client = redis.Redis.from_url(
-            store_url(redis_url_of(environment)), socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S
-        )
+        client = connect(store_url(redis_url_of(environment)), retries=0, timeout_s=PATIENCE_S)
         reports = WorkerRegistry(client).workers()
     except (redis.RedisError, OSError, ValueError):
         return queue
@@ -52,11 +51,7 @@ ANSWER_TIMEOUT_S = 3.0
 def main() -> None:
     node = f"{sys.argv[1]}@{socket.gethostname()}"
     try:
-        client = redis.Redis.from_url(
-            store_url(redis_url_of(os.environ)),
-            socket_timeout=ANSWER_TIMEOUT_S,
-            socket_connect_timeout=ANSWER_TIMEOUT_S,
-        )
+        client = connect(store_url(redis_url_of(os.environ)), retries=0, timeout_s=ANSWER_TIMEOUT_S)
         found = WorkerRegistry(client).is_alive(node)
     except (redis.RedisError, OSError, ValueError) as error:
         sys.exit(f"{node}: {error}")

@@ -29,8 +29,9 @@ from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, numbe
 from tasks.gpu.prompt import load_tokenizer
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Plan
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded import models, valkey
 
 CLUSTERS = 12

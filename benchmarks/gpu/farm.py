@@ -27,8 +27,9 @@ import httpx
 
 from benchmarks.gpu import common, direct
 from benchmarks.gpu.watching import Sample, Watching
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
 from workers.sglang.gpus import GPU_VARIABLE, SHARED

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from orchestrator.commands import common
-from tasks.store.client import ENVIRONMENT_VARIABLE, redis_url_of, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 
 DESCRIPTION = """\
 Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks, which run, generation and child each task

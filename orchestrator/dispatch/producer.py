@@ -23,7 +23,7 @@ from celery import Celery
 from celery.backends.redis import RedisBackend
 from celery.states import READY_STATES
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.app import create_app
 
 

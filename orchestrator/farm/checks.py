@@ -21,7 +21,7 @@ import redis
 
 from orchestrator.settings import Settings
 from tasks.secret import secret
-from tasks.store.client import redacted
+from tasks.store.address import redacted
 from workers.sglang.gpus import GpuUnavailable, gpus_here
 
 

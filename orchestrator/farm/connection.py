@@ -21,8 +21,9 @@ from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.settings import Settings, load_settings
 from tasks.queues import QUEUES
 from tasks.secret import secret
-from tasks.store.client import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
 
@@ -187,9 +188,7 @@ def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
 def knock(address: str) -> None:
     """Whoever only looks does not wait for a broker that may come back.  Raises: FarmUnavailable."""
     try:
-        with redis.Redis.from_url(
-            store_url(address), socket_timeout=KNOCK_S, socket_connect_timeout=KNOCK_S, retry=None
-        ) as client:
+        with connect(store_url(address), retries=0, timeout_s=KNOCK_S) as client:
             client.ping()
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {redacted(address)}: {error}") from None

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
 from flower.app import Flower
 from flower.options import options
 from flower.urls import settings as flower_settings
@@ -22,7 +21,8 @@ from orchestrator.flower_ext.retries import Retries
 from orchestrator.flower_ext.state import Monitor
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, with_run
 from tasks import logs
-from tasks.store.client import store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def serve(serving: Serving, environment: dict[str, str]) -> None:
     configure(serving)
     farm = make_sender(serving.redis_url)
     app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
-    store = Store(redis.Redis.from_url(store_url(serving.redis_url), socket_timeout=STORE_TIMEOUT_S))
+    store = Store(connect(store_url(serving.redis_url), retries=0, timeout_s=STORE_TIMEOUT_S))
     retries = Retries(serving.data / "retries", environment)
     monitor = Monitor(farm, serving.outputs, store, retries, app.executor, app.events.state.tasks.get)
     options.format_task = lambda task: with_run(task, monitor)

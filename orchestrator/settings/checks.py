@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered_tokens, select_indices
 from orchestrator.settings.rules import short
-from tasks.store.client import password_in
+from tasks.store.address import password_in
 from tasks.template import missing_placeholders
 from workers.embedded.endpoint.faults import parse_faults
 from workers.embedded.endpoint.rules import all_rules

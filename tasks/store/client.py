@@ -1,122 +1,30 @@
-"""One address of a Redis or Valkey, and the three databases that are kept apart in it.
-
-`WHETSTONE_REDIS_URL` is `redis://`, `rediss://` (TLS) or `unix:///path/of/the/socket?db=n`.  Celery's messages lie
-in database n, Celery's results in n + 1 and the store in n + 2.  Celery and redis-py write the address of a socket
-each in its own way; nothing else needs to know.  A password may be kept out of the address: it is then the secret
-`WHETSTONE_REDIS_PASSWORD` (tasks/secret.py).
-"""
+"""The one place that makes a client of Redis or Valkey: timeouts, retries and health checks."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
 
-from tasks.secret import register_secret, secret
-
-ENVIRONMENT_VARIABLE = "WHETSTONE_REDIS_URL"
-PASSWORD_VARIABLE = "WHETSTONE_REDIS_PASSWORD"
-DEFAULT = "redis://127.0.0.1:6379/0"
-
-_BROKER, _BACKEND, _STORE = 0, 1, 2
-_TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+RETRIES = 20  # with the pauses between them about a quarter of a minute
+CONNECT_TIMEOUT_S = 5.0
+HEALTH_CHECK_S = 15
 
 
-def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
-    """The address that is `configured`, or that an environment names, or the usual one on this machine.
+def connect(url: str, retries: int = RETRIES, timeout_s: float | None = None) -> redis.Redis:
+    """A client of the server at `url` (see tasks/store/address.py), which connects with its first command.
 
-    One without a password gets the environment's.  Raises: SecretError, a ValueError.
+    `retries`: how often a command is sent again after a lost connection, a timeout, or while the server loads its data;
+    with the default a client outlives a restart of the server.  `timeout_s`: how long a connection or a reply may take;
+    None waits for a reply as long as the server is connected, and `CONNECT_TIMEOUT_S` for a connection.  A connection
+    that was idle for `HEALTH_CHECK_S` seconds is checked before it is used.
+    Raises: ValueError for an address that is none.
     """
-    url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
-    password = secret(PASSWORD_VARIABLE, environment)
-    register_secret(password_in(url))
-    return with_password(url, password) if password else url
-
-
-def password_in(url: str) -> str:
-    """The password in an address, "" for none."""
-    try:
-        parts = urlsplit(url)
-        return unquote(parts.password or "") or _query(parts).get("password", "")
-    except ValueError:
-        return ""
-
-
-def with_password(url: str, password: str) -> str:
-    """`url` with the password, unless it has one."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        known = "password" in _query(parts)
-        return url if known else f"{url}{'&' if parts.query else '?'}{urlencode({'password': password})}"
-    user, at, host = parts.netloc.rpartition("@")
-    if at and ":" in user:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
-
-
-def broker_url(url: str) -> str:
-    """The address of Celery's messages, as kombu writes it. Raises: ValueError when `url` is not a Redis address."""
-    return _for_celery(url, _BROKER)
-
-
-def backend_url(url: str) -> str:
-    """The address of Celery's results, as Celery writes it. Raises: ValueError when `url` is not a Redis address."""
-    return _for_celery(url, _BACKEND)
-
-
-def store_url(url: str) -> str:
-    """The address of the store, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
-    return _for_redis(url, _STORE)
-
-
-def queues_url(url: str) -> str:
-    """The address of Celery's messages, as redis-py writes it. Raises: ValueError when `url` is not a Redis address."""
-    return _for_redis(url, _BROKER)
-
-
-def _for_redis(url: str, offset: int) -> str:
-    parts, database = _parse(url)
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}?{urlencode({**_query(parts), 'db': database + offset})}"
-    return _tcp(parts, database + offset)
-
-
-def redacted(url: str) -> str:
-    """`url` with stars for its password: the only form that may be shown or logged."""
-    shown = re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
-
-
-def _for_celery(url: str, offset: int) -> str:
-    parts, database = _parse(url)
-    if parts.scheme == "unix":
-        options = {key: value for key, value in _query(parts).items() if key != "db"}
-        return f"redis+socket://{parts.path}?{urlencode({'virtual_host': database + offset, **options})}"
-    return _tcp(parts, database + offset)
-
-
-def _tcp(parts: SplitResult, database: int) -> str:
-    query = _query(parts)
-    query.pop("db", None)
-    if parts.scheme == "rediss" and not any(option in query for option in _TLS_OPTIONS):
-        query["ssl_cert_reqs"] = "required"  # Celery refuses a rediss address that does not say which it is
-    return urlunsplit((parts.scheme, parts.netloc, f"/{database}", urlencode(query, safe="/", quote_via=quote), ""))
-
-
-def _parse(url: str) -> tuple[SplitResult, int]:
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError(f"not a redis://, rediss:// or unix:// address: {redacted(url)!r}")
-    if parts.scheme == "unix" and (parts.netloc or not parts.path.startswith("/")):
-        raise ValueError(f"the address of a socket is unix:///path?db=n, three slashes: {redacted(url)!r}")
-    if parts.scheme != "unix" and not parts.hostname:
-        raise ValueError(f"no host in {redacted(url)!r}")
-    in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
-    number = _query(parts).get("db") or in_path or "0"
-    if not re.fullmatch(r"\d+", number):
-        raise ValueError(f"the database is a number, not {number!r}: {redacted(url)!r}")
-    return parts, int(number)
-
-
-def _query(parts: SplitResult) -> dict[str, str]:
-    return dict(parse_qsl(parts.query))
+    return redis.Redis.from_url(
+        url,
+        retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=retries),
+        retry_on_error=[redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError],
+        health_check_interval=HEALTH_CHECK_S,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=CONNECT_TIMEOUT_S if timeout_s is None else timeout_s,
+    )

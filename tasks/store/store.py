@@ -16,8 +16,6 @@ from functools import lru_cache
 from typing import Any, cast
 
 import redis
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
 
 from tasks.models import Run
 from tasks.plan import Plan
@@ -249,17 +247,6 @@ class ResultCache(RunRecords):
         if text is None:
             raise KeyError(f"no clustering of run {run_id!r} in the store")
         return cast("list[dict[str, Any]]", json.loads(text))
-
-
-def connect(url: str) -> redis.Redis:
-    """A client that outlives a restart of the server: it tries again for about a quarter of a minute, then raises."""
-    return redis.Redis.from_url(
-        url,
-        retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=20),
-        retry_on_error=[redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError],
-        health_check_interval=15,
-        socket_connect_timeout=5,
-    )
 
 
 class Store(PlanRecords, ResultCache):

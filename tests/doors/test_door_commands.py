@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import cli
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 
 # `flower` serves until it is stopped, whatever it is told of a farm.
 COMMANDS = sorted(set(cli.COMMANDS) - {"flower"})

@@ -17,8 +17,9 @@ import redis
 
 from orchestrator.settings import load_settings, make_run
 from tasks.plan import Candidate, Plan
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command

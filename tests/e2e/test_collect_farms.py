@@ -13,7 +13,7 @@ from collecting import Collecting
 from workplace import ROOT, environment, orchestrator, wait_until
 
 from tasks.queues import QUEUES
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.embedded.farm import FARM_VARIABLE
 from workers.health import worker_answers

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from workplace import Workplace, cache_folder, environment, finish, wait_until
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import connect
 from workers.embedded import control
 
 pytestmark = pytest.mark.long

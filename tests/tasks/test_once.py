@@ -7,9 +7,10 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from tasks.store.client import store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.lock import claim
-from tasks.store.store import Store, connect
+from tasks.store.store import Store
 
 
 def hold(url: str, ttl: float, ready: Connection) -> None:

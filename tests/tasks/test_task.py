@@ -9,7 +9,7 @@ import pytest
 from tasks import context
 from tasks.cpu.score import score_task
 from tasks.cpu.tokenize import tokenize_task
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 from tasks.task import FarmTask
 

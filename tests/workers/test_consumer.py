@@ -18,7 +18,7 @@ from orchestrator.dispatch.producer import make_sender
 from tasks.message import Refused
 from tasks.plan import Candidate, Merge, Plan
 from tasks.queues import QUEUES, TASKS
-from tasks.store.client import queues_url
+from tasks.store.address import queues_url
 from tasks.store.store import Store
 from workers.celery_ext.consumer import check
 from workers.celery_ext.transport import not_a_message

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tasks.store.client import queues_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.app import create_app
 
 STAGE = ["demo", "g2_child", 3, "mut", 1]

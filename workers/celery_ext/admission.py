@@ -20,7 +20,7 @@ from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
 from tasks.code_version import code_version
-from tasks.store.client import redis_url_of
+from tasks.store.address import redis_url_of
 from tasks.store.keys import CANCELLED, CODE, MODEL
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store

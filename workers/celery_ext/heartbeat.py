@@ -28,7 +28,8 @@ from celery.worker.control import inspect_command
 
 from tasks.code_version import code_version
 from tasks.secret import secret
-from tasks.store.client import redacted, redis_url_of, store_url
+from tasks.store.address import redacted, redis_url_of, store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
 from workers.queues import QUEUE_VARIABLE
 
@@ -156,6 +157,4 @@ def whetstone_report(state: Any) -> dict[str, Any]:
 
 def client(url: str) -> redis.Redis:
     """A client of the store for the worker's loop: it soon gives up."""
-    return redis.Redis.from_url(
-        store_url(url), socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, health_check_interval=10
-    )
+    return connect(store_url(url), retries=0, timeout_s=PATIENCE_S)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
 from tasks.queues import QueueName
-from tasks.store.client import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.processes.process import Command
 from workers.queues import worker_command
 

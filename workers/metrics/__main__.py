@@ -16,7 +16,8 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
-from tasks.store.client import queues_url, redacted, redis_url_of, store_url
+from tasks.store.address import queues_url, redacted, redis_url_of, store_url
+from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.metrics.collector import FarmCollector
 from workers.metrics.events import TaskEvents
@@ -30,13 +31,15 @@ def main() -> None:
     options = parse(sys.argv[1:])
     try:
         url = redis_url_of(os.environ)
-        addresses = queues_url(url), store_url(url)
+        broker, store = (
+            connect(address, retries=0, timeout_s=PATIENCE_S) for address in (queues_url(url), store_url(url))
+        )
         # It makes an application of its own when it is imported, and so wants a sound address.
         from workers.app import create_app
 
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began: twice as many, unasked for
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(FarmCollector(_client(addresses[0]), Store(_client(addresses[1]))))
+        registry.register(FarmCollector(broker, Store(store)))
         ProcessCollector(registry=registry)
         events = TaskEvents(registry)
         server, _ = start_http_server(options.port, options.host, registry)
@@ -67,12 +70,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; 0.0.0.0 in a container)")
     parser.add_argument("--port", type=int, default=PORT, help=f"port ({PORT}; 0 takes a free one)")
     return parser.parse_args(argv)
-
-
-def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, health_check_interval=10
-    )
 
 
 if __name__ == "__main__":

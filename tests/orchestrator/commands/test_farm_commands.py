@@ -11,7 +11,7 @@ from farm_bench import Bench, until
 
 from orchestrator.cli import main
 from tasks.code_version import code_version
-from tasks.store.client import ENVIRONMENT_VARIABLE
+from tasks.store.address import ENVIRONMENT_VARIABLE
 
 Run = Callable[..., tuple[int, str]]
 

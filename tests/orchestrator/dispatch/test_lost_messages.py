@@ -9,8 +9,9 @@ from orchestrator.dispatch import messages
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.dispatch.producer import make_sender
 from tasks.plan import Candidate, Plan, stage_refs
-from tasks.store.client import queues_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 RUN = "run"
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))

@@ -6,8 +6,9 @@ from orchestrator.dispatch import chords, producer
 from orchestrator.dispatch.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Candidate
-from tasks.store.client import queues_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 CANDIDATES = [Candidate(0, (0.0,)), Candidate(1, (1.0,), target=0)]
 

@@ -12,8 +12,9 @@ import psutil
 import pytest
 from flower_process import Flower, cpu_worker, eventually, failing_score, parked_run
 
-from tasks.store.client import queues_url, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 
 @dataclass(frozen=True)

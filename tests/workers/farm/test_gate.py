@@ -9,10 +9,11 @@ import pytest
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
-from tasks.store.client import store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.keys import CANCELLED
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import Store, connect
+from tasks.store.store import Store
 from workers.celery_ext.admission import CLOSED_S, MODEL_VARIABLE
 
 

@@ -10,8 +10,9 @@ from farm_bench import VISIBILITY_S, Bench, until
 from kombu import Connection
 
 from tasks.queues import QueueName
-from tasks.store.client import broker_url, store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import broker_url, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.celery_ext.lease import held_messages
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from farm_bench import Bench, until
 
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 
 def failure(bench: Bench, name: str) -> dict[str, object]:

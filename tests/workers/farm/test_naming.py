@@ -5,9 +5,9 @@ import socket
 
 from farm_bench import Bench
 
-from tasks.store.client import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import connect
 from workers.health import free_name
 
 

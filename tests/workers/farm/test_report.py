@@ -6,9 +6,9 @@ import signal
 from farm_bench import Bench, until
 
 from tasks.code_version import code_version
-from tasks.store.client import store_url
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import connect
 from workers.celery_ext import heartbeat
 
 

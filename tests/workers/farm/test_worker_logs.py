@@ -10,8 +10,9 @@ import pytest
 from farm_bench import Bench, until
 
 from orchestrator.settings import load_settings, make_run
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 SECRET = "sk-0123456789-never-to-be-seen"

@@ -16,10 +16,11 @@ from orchestrator.settings import load_settings, make_run
 from tasks.models import Endpoint
 from tasks.openai.budget import RedisBudget
 from tasks.openai.usage import Usage
-from tasks.store.client import queues_url
+from tasks.store.address import queues_url
+from tasks.store.client import connect
 from tasks.store.keys import STANDING
 from tasks.store.registry import WorkerRegistry
-from tasks.store.store import Store, connect
+from tasks.store.store import Store
 from workers.metrics import collector
 from workers.metrics.collector import FarmCollector
 from workers.metrics.events import TaskEvents

@@ -13,8 +13,9 @@ from farm_bench import Bench, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from orchestrator.settings import load_settings, make_run
-from tasks.store.client import store_url
-from tasks.store.store import Store, connect
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 
