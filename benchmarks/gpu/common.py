@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import figures
 from tasks.context import content_hash
 from tasks.dataset import load_examples
-from tasks.gpu import labels
+from tasks.gpu.cluster import pack_labels
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
@@ -119,7 +119,7 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
     described = [{"id": k, "description": f"cluster {k}"} for k in range(CLUSTERS)]
     store.put_run(run)
     store.put_examples(run.id, {"training": [dataclasses.asdict(e) for e in chosen], "validation": []})
-    store.put_clustering(run.id, clustering, labels.pack(found), json.dumps(described))
+    store.put_clustering(run.id, clustering, pack_labels(found), json.dumps(described))
     store.put_metadata(run.id, "clustering", clustering)
     return len(chosen)
 

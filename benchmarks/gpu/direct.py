@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.context import content_hash
-from tasks.gpu.answer import questions, requests_for
+from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.plan import Plan, stage_refs
 from tasks.stage import Stage
@@ -41,7 +41,7 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
     found: dict[str, GenerateRequest] = {}
     for plan in plans_of(store, run_id):
         for candidate in plan.candidates:
-            asked = questions(
+            batch = prompt_batch(
                 model,
                 run.target.system_prompt,
                 run.target.prompt_template,
@@ -52,8 +52,8 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
                 if step.stage != "answer" or stage.need("answer").get("skipped"):
                     continue
                 deltas = stage.deltas()
-                rids = dict.fromkeys(range(len(asked.ids)), "")
-                for request in requests_for(run.target, clustering, deltas, asked, rids):
+                rids = dict.fromkeys(range(len(batch.ids)), "")
+                for request in requests_for(run.target, clustering, deltas, batch, rids):
                     found.setdefault(content_hash(list(request.input_ids), list(deltas)), request)
     return list(found.values())
 

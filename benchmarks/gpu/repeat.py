@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.gpu import common
 from tasks.context import content_hash
 from tasks.dataset import load_examples
-from tasks.gpu.answer import Questions, questions, requests_for
+from tasks.gpu.answer import PromptBatch, prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Target
 from workers.sglang.host import LocalTargetHost
@@ -35,18 +35,18 @@ WAYS = {"as it comes": "", "deterministic": "--enable-deterministic-inference"}
 WATCHED = 0  # the individual whose answers are compared
 
 
-def requests_of(target: Target, asked: Questions, clustering: str, people: int) -> list[list[GenerateRequest]]:
+def requests_of(target: Target, batch: PromptBatch, clustering: str, people: int) -> list[list[GenerateRequest]]:
     """The requests of each individual."""
     plan = common.population("repeat", people, 5)
-    rids = dict.fromkeys(range(len(asked.ids)), "")
-    return [requests_for(target, clustering, candidate.deltas or (), asked, rids) for candidate in plan.candidates]
+    rids = dict.fromkeys(range(len(batch.ids)), "")
+    return [requests_for(target, clustering, candidate.deltas or (), batch, rids) for candidate in plan.candidates]
 
 
 def answers(
     client: TargetClient, people: Sequence[Sequence[GenerateRequest]], seed: int
 ) -> tuple[list[tuple[int, ...]], float]:
     """The token ids of the watched one's answers, all requests in flight in a drawn order; and tokens a second."""
-    order = [(person, question) for person, asked in enumerate(people) for question in range(len(asked))]
+    order = [(person, question) for person, batch in enumerate(people) for question in range(len(batch))]
     random.Random(seed).shuffle(order)
     found: dict[tuple[int, int], Generated] = {}
     started = time.perf_counter()
@@ -56,7 +56,7 @@ def answers(
     return watched, sum(answer.completion_tokens for answer in found.values()) / seconds
 
 
-def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Questions) -> dict[str, Any]:
+def measure(options: argparse.Namespace, way: str, labels: np.ndarray, batch: PromptBatch) -> dict[str, Any]:
     target = common.target_of(options, options.concurrency)
     target = dataclasses.replace(target, args=f"{target.args} {WAYS[way]}")
     host = LocalTargetHost(options.folder / way.replace(" ", "-"), "repeat", dict(os.environ))
@@ -65,7 +65,7 @@ def measure(options: argparse.Namespace, way: str, labels: np.ndarray, asked: Qu
     try:
         url = host.serve(target)
         client = TargetClient(url, 600, options.concurrency, api_key=host.api_key(target))
-        people = requests_of(target, asked, clustering, options.individuals)
+        people = requests_of(target, batch, clustering, options.individuals)
         answers(client, people, 0)  # prompts become known, kernels compile
         company = [answers(client, people, seed) for seed in range(1, 1 + options.rounds)]
         alone, _ = answers(client, people[:1], 0)
@@ -96,9 +96,9 @@ def main() -> None:
     options.folder = common.fresh(options.folder)
     model = common.model_folder(options)
     examples = tuple((e.id, e.context, e.question) for e in load_examples(options.data)[: options.rows])
-    asked = questions(model, common.SYSTEM_PROMPT, common.TEMPLATE, examples)
+    batch = prompt_batch(model, common.SYSTEM_PROMPT, common.TEMPLATE, examples)
     labels = common.labels_for(model)
-    ways = {way: measure(options, way, labels, asked) for way in WAYS if options.engine == "sglang" or not WAYS[way]}
+    ways = {way: measure(options, way, labels, batch) for way in WAYS if options.engine == "sglang" or not WAYS[way]}
     rows = [
         [way, spread(found["equal_in_company"]), spread(found["equal_alone"]), str(found["questions"]),
          f"{statistics.median(found['tokens_a_second']):,.0f}"]

@@ -1,23 +1,23 @@
-"""The answer stage: an individual answers its questions on the target, each answer kept as it comes."""
+"""The answer stage: the target answers an individual's questions, and each answer is kept as it arrives."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from celery import shared_task
 
 from tasks import context
-from tasks.gpu import host, labels
+from tasks.gpu import host
+from tasks.gpu.ask import ask_target
+from tasks.gpu.cluster import write_labels
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
-from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
 from tasks.models import Answer, Run, Target
 from tasks.plan import Phase
@@ -25,17 +25,14 @@ from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.lock import claim
 from tasks.task import go_on
 
-log = logging.getLogger(__name__)
-ALONE = threading.Lock()  # held by an individual that has a server of its own
-GIVE_UP_AFTER_S = 300.0  # of a server that keeps dying without one answer in between
-RETRY_S = 1.0  # with the same server; after that the worker is asked whether it lives
+EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions:
-    """A set of examples as the target reads them: rendered, tokenized, with the tokens that end an answer.
+class PromptBatch:
+    """The prompts of a set of examples: rendered, tokenized, with the tokens that end an answer.
 
-    `hashes` are of the prompts: a thousand numbers each, which every individual would have to write out otherwise.
+    `hashes` are those of the prompts, computed once, because a prompt has a thousand token ids.
     """
 
     ids: tuple[str, ...]
@@ -45,40 +42,42 @@ class Questions:
 
 
 @lru_cache(maxsize=4)
-def questions(model_folder: str, system: str, template: str, examples: tuple[tuple[str, str, str], ...]) -> Questions:
+def prompt_batch(
+    model_folder: str, system: str, template: str, examples: tuple[tuple[str, str, str], ...]
+) -> PromptBatch:
     """Render each (id, context, question) through the model's chat template."""
     tokenizer = load_tokenizer(model_folder)
     prompts = tuple(tuple(render(tokenizer, system, template, text, question)) for _, text, question in examples)
     hashes = tuple(context.content_hash(list(prompt)) for prompt in prompts)
-    return Questions(tuple(e[0] for e in examples), prompts, hashes, tuple(stop_ids(tokenizer)))
+    return PromptBatch(tuple(e[0] for e in examples), prompts, hashes, tuple(stop_ids(tokenizer)))
 
 
-def answer_keys(run: Run, clustering: str, deltas: Sequence[float], asked: Questions, salt: str) -> list[str]:
+def answer_keys(run: Run, clustering: str, deltas: Sequence[float], batch: PromptBatch, salt: str) -> list[str]:
     """The content key of each answer: all that determines it, and a salt where the cache is off."""
     target = run.target
     fixed = context.content_hash(
         [target.model, target.engine, target.dtype],
         [clustering, list(deltas)],
         dataclasses.asdict(target.sampling),
-        list(asked.stops),
+        list(batch.stops),
         salt,
     )
-    return ["answer:" + context.content_hash(fixed, prompt) for prompt in asked.hashes]
+    return ["answer:" + context.content_hash(fixed, prompt) for prompt in batch.hashes]
 
 
 def requests_for(
-    target: Target, clustering: str, deltas: Sequence[float], asked: Questions, rids: Mapping[int, str]
+    target: Target, clustering: str, deltas: Sequence[float], batch: PromptBatch, rids: Mapping[int, str]
 ) -> list[GenerateRequest]:
-    """One request a question, each the first sample of its question and so with the seed itself (ruling 5)."""
+    """One request a question, each the first sample of its question and so with the seed itself."""
     sampling = target.sampling
     return [
         GenerateRequest(
-            input_ids=asked.prompts[j],
+            input_ids=batch.prompts[j],
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=sampling.seed,
-            stop_token_ids=asked.stops,
+            stop_token_ids=batch.stops,
             deltas=tuple(deltas),
             clustering=clustering,
             rid=rid,
@@ -87,84 +86,67 @@ def requests_for(
     ]
 
 
-def answer_missing(stage: Stage, clustering: str, asked: Questions, keys: Sequence[str]) -> int:
-    """Ask the target what has no answer yet.  Returns how many answers that were.
+def answer_missing(stage: Stage, clustering: str, batch: PromptBatch, keys: Sequence[str]) -> int:
+    """Ask the target for the answers that the store does not have.  Returns how many that were.
 
-    A server that dies is brought back and asked for the rest.  Raises: TargetRefused for a request that no server
-    would take; TargetUnavailable or TargetDown when the server does not come back; Cancelled.
+    Raises: what `ask_target` raises; Cancelled.
     """
-    there = stage.store.shared(stage.run.id, keys)
-    target = stage.run.target
-    rids = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in there}
-    made = requests_for(target, clustering, stage.deltas(), asked, rids)
-    requests = dict(zip(rids, made, strict=True))
-    progress = time.monotonic()
+    available = stage.store.shared(stage.run.id, keys)
+    positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
+    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions)
 
-    def keep(todo: Sequence[int], index: int, generated: Generated) -> None:
-        nonlocal progress
-        position = todo[index]
-        answer = Answer(asked.ids[position], generated.text, generated.completion_tokens, generated.finish)
+    def keep(position: int, generated: Generated) -> None:
+        answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
         usage = {"target": generated.completion_tokens}
         stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), usage)
-        requests.pop(position)
-        progress = time.monotonic()
         go_on(stage.store, stage.run.id)
 
-    while requests:
-        client = TargetClient(
-            host.current().serve(target),
-            timeout_s=target.request_timeout_s,
-            concurrency=target.concurrency,
-            api_key=host.current().api_key(target),
-            retry_s=RETRY_S,
-        )
-        todo = list(requests)
-        try:
-            client.generate_many([requests[p] for p in todo], partial(keep, todo))
-        except TargetDown as error:
-            if time.monotonic() - progress > GIVE_UP_AFTER_S:
-                raise
-            log.warning("the target went away: %s", error)
-    return len(rids)
+    ask_target(stage.run.target, dict(zip(positions, requests, strict=True)), keep)
+    return len(positions)
 
 
 def answer_stage(stage: Stage) -> dict[str, Any]:
     clustering = stage.store.metadata(stage.run.id, "clustering")
     if clustering is None:
         raise LookupError(f"run {stage.run.id} has no clustering")
-    labels.place(stage.store.labels(clustering), clustering, host.current().labels_folder())
-    examples = context.examples(stage.run.id, stage.candidate.examples)
+    write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
+    batch = _batch_of(stage)
+    salt = "" if stage.run.evaluation_cache else stage.node
+    keys = answer_keys(stage.run, clustering, stage.deltas(), batch, salt)
+    answers, generated = stage.store.shared(stage.run.id, keys), 0
+    if len(answers) < len(set(keys)):
+        with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _server_lifecycle(stage):
+            generated = answer_missing(stage, clustering, batch, keys)
+        answers = stage.store.shared(stage.run.id, keys)
+    listed = [{"key": key, "tokens": answers[key]["tokens"], "finish": answers[key]["finish"]} for key in keys]
+    return {"answers": listed, "generated": generated}
+
+
+def _batch_of(stage: Stage) -> PromptBatch:
     target = stage.run.target
+    examples = context.examples(stage.run.id, stage.candidate.examples)
     with TOKENIZER:
-        asked = questions(
+        return prompt_batch(
             host.current().model_folder(target),
             target.system_prompt,
             target.prompt_template,
             tuple((e.id, e.context, e.question) for e in examples),
         )
-    salt = "" if stage.run.evaluation_cache else stage.node
-    keys = answer_keys(stage.run, clustering, stage.deltas(), asked, salt)
-    found, generated = stage.store.shared(stage.run.id, keys), 0
-    if len(found) < len(set(keys)):
-        with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _life(stage):
-            generated = answer_missing(stage, clustering, asked, keys)
-        found = stage.store.shared(stage.run.id, keys)
-    answers: list[Mapping[str, Any]] = [
-        {"key": key, "tokens": found[key]["tokens"], "finish": found[key]["finish"]} for key in keys
-    ]
-    return {"answers": answers, "generated": generated}
 
 
 @contextmanager
-def _life(stage: Stage) -> Iterator[None]:
-    """The server's life around an evaluation: nothing for one that stays.  Or the one that the specification gives it
-    (section 5): stop, generate the processor, and start when the first question comes, for one individual at a time."""
+def _server_lifecycle(stage: Stage) -> Iterator[None]:
+    """What happens to the server around an evaluation.
+
+    "resident": nothing, it stays.  "restart": it is stopped, the processor is generated, and the first request starts
+    it again; one individual at a time.
+    """
     if stage.run.target.lifecycle == "resident":
         yield
         return
     from tasks.gpu.processor import generate
 
-    with ALONE:
+    with EXCLUSIVE_LOCK:
         host.current().stop()
         generate(stage.store, stage.run.id, "processor.py", stage.deltas())
         yield

@@ -1,48 +1,90 @@
-"""Clustering the vocabulary of a run's target, once, in a process of its own on the gpu queue."""
+"""Cluster the vocabulary of a run's target, once, and carry its labels to the store and to the server's folder."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import uuid
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from celery import shared_task
 
 from tasks import context
-from tasks.gpu import host, labels
+from tasks.gpu import host
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
-from tasks.message import RunId
+from tasks.message import Hash, RunId, wrong
 from tasks.store.lock import claim
 from tasks.task import go_on
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def pack_labels(labels: NDArray[np.integer]) -> bytes:
+    """Labels as compressed bytes: about 30 kB for 50,000 tokens."""
+    import numpy as np
+
+    out = io.BytesIO()
+    np.save(out, labels, allow_pickle=False)
+    return zlib.compress(out.getvalue(), 9)
+
+
+def unpack_labels(packed: bytes) -> NDArray[np.integer]:
+    """The inverse of `pack_labels`.  Raises: ValueError or zlib.error for anything else."""
+    import numpy as np
+
+    labels: NDArray[np.integer] = np.load(io.BytesIO(zlib.decompress(packed)), allow_pickle=False)
+    return labels
+
+
+def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
+    """Write `<clustering>.npy` into the server's folder, unless it exists.  Raises: ValueError for a malformed hash."""
+    if reason := wrong(Hash, clustering):
+        raise ValueError(f"the clustering {reason}")
+    path = folder / f"{clustering}.npy"
+    if not path.exists():
+        # Several tasks of one worker may write the same labels at the same time.
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        temporary.write_bytes(zlib.decompress(packed))
+        temporary.replace(path)
+    return path
 
 
 @shared_task(name="gpu.cluster")
 def cluster_task(run: RunId) -> str:
-    """The content hash of the clustering, which is in the store afterwards.  Raises: ClusteringError."""
-    # Here: it needs joblib and numpy, and what never clusters need not load them.
+    """Cluster the vocabulary, in a process of its own, and put the result into the store; its content hash.
+
+    Raises: ClusteringError.
+    """
+    # Imported here: joblib and numpy are for a worker that clusters.
     from tasks.gpu.clustering.artifacts import load_clustering
 
     store = context.store_of(run)
     settings = store.run(run)
-    here = host.current()
+    worker = host.current()
 
     def progress(stage: str, done: int, total: int) -> None:
         go_on(store, run)
         store.put_metadata(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
         store.notify(run)
 
-    load_early(here.model_folder(settings.target))  # the questions come next
-    clusters = dataclasses.replace(settings.clusters, folder=here.clusters_folder(settings.clusters.folder))
+    load_early(worker.model_folder(settings.target))  # the answers need it next
+    clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
     with claim(store.redis, f"{run}:cluster"):
         folder = run_clustering(
-            here.model_folder(settings.target),
+            worker.model_folder(settings.target),
             clusters,
-            here.embedder(settings.clusters.embedder),
+            worker.embedder(settings.clusters.embedder),
             progress,
-            here.environment(settings.clusters.device),
+            worker.environment(settings.clusters.device),
         )
         clustering = load_clustering(folder)
-        packed = labels.pack(clustering.labels)
+        packed = pack_labels(clustering.labels)
         descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
         store.put_clustering(run, clustering.hash, packed, descriptions)
         store.put_metadata(run, "clustering", clustering.hash)

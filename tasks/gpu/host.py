@@ -1,6 +1,6 @@
-"""What a task of the gpu queue asks of the worker that it runs in: a server for its target, and where models lie.
+"""The interface between a task of the gpu queue and its worker: a server for its target, and where models are stored.
 
-The worker installs its host when it starts (`workers/sglang/host.py`); tasks know only this contract.
+The worker installs its host when it starts (`workers/sglang/host.py`); tasks use only this interface.
 """
 
 from __future__ import annotations
@@ -13,57 +13,57 @@ from tasks.models import Target
 
 
 class TargetUnavailable(RuntimeError):
-    """No server answers for the target; the message ends with the last lines of its log."""
+    """No server answers for the target. The message ends with the last lines of its log."""
 
 
 class TargetHost(Protocol):
-    """The contract. All methods may be called from several threads at once."""
+    """All methods may be called from several threads at once."""
 
     def serve(self, target: Target) -> str:
         """The base URL, without a slash at its end, of a ready server for `target`.
 
-        Started when it is first asked for, again when it has died, and anew when `target` is another one: a host has
-        one server at a time.  A target with an `url` is only asked for its health.
+        It is started on the first call, when it has died, and when `target` is another one: a host has one server at a
+        time.  Of a target with a `url` only the health is checked.
 
         Raises: TargetUnavailable; ModelUnavailable of the embedded models.
         """
 
     def api_key(self, target: Target) -> str | None:
-        """What a client must send to the server of `target` as its bearer token; None where it asks for nothing.
+        """The bearer token for the server of `target`; None where it needs none.
 
-        The same for the whole life of the host.  Raises: SecretError.
+        It does not change while the worker runs.  Raises: SecretError.
         """
 
     def environment(self, device: str) -> Mapping[str, str]:
-        """What a process that computes on `device` has in its environment: on "cuda", the GPU of this worker alone.
+        """Environment variables for a process that computes on `device`: on "cuda", only this worker's GPU.
 
-        Raises: TargetUnavailable when there is no GPU for it.
+        Raises: TargetUnavailable when no GPU is free.
         """
 
     def labels_folder(self) -> Path:
-        """Where the server looks for `<hash>.npy`, the cluster of each token, int32 [V]; the folder is there."""
+        """The existing folder from which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
 
     def model_folder(self, target: Target) -> str:
-        """What to load the target's tokenizer and configuration from: a folder, or an id of Hugging Face."""
+        """Where the target's tokenizer and configuration are loaded from: a folder, or a Hugging Face id."""
 
     def embedder(self, name: str) -> str:
-        """What to load the sentence-transformers model called `name` from: a folder, or an id of Hugging Face."""
+        """Where the sentence-transformers model `name` is loaded from: a folder, or a Hugging Face id."""
 
     def clusters_folder(self, folder: str) -> str:
-        """Where clusterings are kept on this machine, when a run that may come from another keeps them in `folder`."""
+        """Where clusterings are kept on this machine; `folder` is where the run's own machine keeps them."""
 
     def stop(self) -> None:
-        """Stop the server, where one runs: its memory is free on return. The next `serve` starts it again."""
+        """Stop the server if one runs; its memory is free on return. The next `serve` starts it again."""
 
 
 class _Installed:
-    """The one thing that a process has one of: a task reaches its worker through it."""
+    """The host of this process: Celery gives a task no other way to reach its worker."""
 
     host: TargetHost | None = None
 
 
 def install(host: TargetHost | None) -> None:
-    """Make `host` the one that tasks of this process find; None takes it away."""
+    """Make `host` the one of this process; None removes it."""
     _Installed.host = host
 
 

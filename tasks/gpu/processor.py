@@ -1,9 +1,7 @@
-"""The file that steers an SGLang server by itself, written out from deltas and labels. Pure rendering.
+"""Generate a processor: a file that steers an SGLang server without Whetstone, from deltas and a run's clustering.
 
-The file imports nothing but the standard library, torch and SGLang.  It is loaded by reference: a request carries the
-names of its module and class, never code, so the file must be importable where SGLang's scheduler runs.
-
-Generating a processor: the file that steers a server by itself, from deltas and the run's clustering.
+The file imports only the standard library, torch and SGLang.  It is loaded by reference: a request carries the names
+of its module and class, never code, so the file must be importable where SGLang's scheduler runs.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from celery import shared_task
 
 from tasks import context
-from tasks.gpu import labels
+from tasks.gpu.cluster import unpack_labels
 from tasks.message import Delta, RunId
 from tasks.store.store import Store
 
@@ -137,7 +135,7 @@ def render_processor(
     """
     if not _HASH.fullmatch(clustering):
         raise ValueError(f"a clustering is named by 16 to 64 hexadecimal digits, not {clustering!r:.80}")
-    count = _checked_count(deltas, labels)
+    count = _count_clusters(deltas, labels)
     width = 1 if count <= 256 else 2
     return _TEMPLATE.substitute(
         clustering=clustering,
@@ -149,7 +147,7 @@ def render_processor(
     )
 
 
-def _checked_count(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]]) -> int:
+def _count_clusters(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]]) -> int:
     count = len(deltas)
     if set(deltas) != {str(cluster) for cluster in range(count)}:
         raise ValueError(f"deltas need the keys 0 to {count - 1}, not {', '.join(map(str, deltas))[:200]}")
@@ -197,7 +195,7 @@ def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> N
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.descriptions(run_id)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    text = render_processor(by_id, labels.unpack(store.labels(clustering)), clustering, descriptions)
+    text = render_processor(by_id, unpack_labels(store.labels(clustering)), clustering, descriptions)
     store.put_file(run_id, name, text.encode())
 
 

@@ -1,16 +1,16 @@
-"""Verbose answers of the unsteered target (phase0_collect.md sections 4.4b and 4.5), one request a task."""
+"""Verbose answers of the target without steering, one request for each task, and a description of its tokenizer."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
 
-import tenacity
 from celery import shared_task
 
 from tasks.gpu import host
+from tasks.gpu.ask import ask_target
 from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
-from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.gpu.target import Generated, GenerateRequest
 from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
 
@@ -30,39 +30,20 @@ def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
     )
 
 
-def ask(job: Job) -> dict[str, Any]:
-    """One answer.  A server that dies is brought back and asked again, `target.sglang.max_retries` times.
-
-    Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable.
-    """
+def draw_sample(job: Job) -> dict[str, Any]:
+    """One answer.  Raises: what `ask_target` raises, after `target.sglang.max_retries` retries."""
     target = job.collection.target
     with TOKENIZER:
-        made = request_for(job, load_tokenizer(host.current().model_folder(target)))
+        request = request_for(job, load_tokenizer(host.current().model_folder(target)))
     answers: list[Generated] = []
-
-    def attempt() -> None:
-        client = TargetClient(
-            host.current().serve(target),
-            timeout_s=target.request_timeout_s,
-            concurrency=1,
-            api_key=host.current().api_key(target),
-            retry_s=0.0,
-        )
-        client.generate_many([made], lambda _, generated: answers.append(generated))
-
-    tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TargetDown),
-        stop=tenacity.stop_after_attempt(1 + job.collection.target_retries),
-        wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
-        reraise=True,
-    )(attempt)
+    ask_target(target, {0: request}, lambda _, answer: answers.append(answer), job.collection.target_retries)
     [answer] = answers
     job.store.add_usage(job.collection.id, {"target": answer.completion_tokens})
     return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
 
 
 def describe_tokenizer(job: Job) -> dict[str, Any]:
-    """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers that have no transformers.
+    """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers without transformers.
 
     Raises: ValueError for one that is not built on the tokenizers library.
     """
@@ -88,7 +69,7 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 
 @shared_task(name="gpu.sample", base=JobTask)
 def sample_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), lambda job: job.collection.sample_key(job.example, job.sample), ask)
+    run_job((run, index, sample, attempt), lambda job: job.collection.sample_key(job.example, job.sample), draw_sample)
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)

@@ -10,7 +10,7 @@ from door_cases import PATHS, TEXT, cases
 from hypothesis import given
 
 from orchestrator.output import OutputError, OutputFolder
-from tasks.gpu import labels
+from tasks.gpu.cluster import write_labels
 
 
 @pytest.fixture
@@ -73,5 +73,5 @@ def test_the_labels_of_a_clustering_stay_in_their_folder(tmp_path: Path, tried: 
     tried["names of files"] += 1
     before = files(tmp_path)
     with pytest.raises(ValueError, match="the clustering is"):
-        labels.place(b"", f"{name}/x", tmp_path)
+        write_labels(b"", f"{name}/x", tmp_path)
     assert files(tmp_path) == before

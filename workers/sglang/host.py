@@ -20,8 +20,8 @@ import tenacity
 from celery import bootsteps
 
 from tasks.gpu import host as installed
+from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import TRAFFIC
 from tasks.models import Target
 from tasks.secret import secret
 from workers.celery_ext import heartbeat
@@ -123,7 +123,10 @@ class LocalTargetHost:
         Memory is the GPU's, in bytes, whoever uses it; tokens a second are those of the last ten seconds.
         """
         server, claim = self._server, self._claim
-        found: dict[str, Any] = {"in_flight": TRAFFIC.in_flight, "tokens_a_second": round(TRAFFIC.tokens_a_second(), 1)}
+        found: dict[str, Any] = {
+            "in_flight": SERVER_STATS.in_flight,
+            "tokens_a_second": round(SERVER_STATS.tokens_a_second(), 1),
+        }
         if server is not None:
             found |= {"engine": server.launch.engine, "version": server.version, "url": server.url}
             found |= {"model": server.launch.model, "starts": self._starts}

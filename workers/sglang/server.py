@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import TRAFFIC
 from tasks.models import Target
 from workers import steering
 from workers.atomic_file import write_text
@@ -89,7 +89,7 @@ class TargetServer:
         """Start the process; it is not ready then.  Raises: OSError."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        TRAFFIC.doubt(self.url)  # another server may have been alive there
+        SERVER_STATS.mark_unhealthy(self.url)  # another server may have been alive there
         key_options, key_environment = self._key()
         argv = (*self.launch.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
         # Without a worker nobody ends a server that drains without a limit; SGLang's own processes end with the first.
@@ -150,11 +150,11 @@ class TargetServer:
 
 def in_health(url: str, engine: str) -> bool:
     """Whether a server is in health.  One that answered lately need not be asked: SGLang takes a second to say so."""
-    if TRAFFIC.was_alive(url, TRUST_S):
+    if SERVER_STATS.was_alive(url, TRUST_S):
         return True
     healthy = is_healthy(url, HEALTH_S[engine])
     if healthy:
-        TRAFFIC.alive(url)
+        SERVER_STATS.alive(url)
     return healthy
 
 

@@ -17,8 +17,8 @@ from server_target import TINY_SERVER, server_target
 from tasks import context
 from tasks.context import content_hash
 from tasks.gpu import host as installed
-from tasks.gpu import labels
 from tasks.gpu.answer import answer_stage
+from tasks.gpu.cluster import pack_labels
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run
 from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
@@ -58,7 +58,7 @@ def put_run(store: Store, **target: Any) -> None:
     store.put_run(run)
     store.put_examples("run", {"training": asked, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(CLUSTERS)]
-    store.put_clustering("run", clustering, labels.pack(found), json.dumps(described))
+    store.put_clustering("run", clustering, pack_labels(found), json.dumps(described))
     store.put_metadata("run", "clustering", clustering)
 
 

@@ -14,8 +14,8 @@ import pytest
 from farm_bench import Bench, until
 from server_target import TINY_SERVER, server_target, told
 
+from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
-from tasks.gpu.server_stats import TRAFFIC
 from workers.sglang.host import LocalTargetHost
 
 
@@ -37,7 +37,7 @@ def kill(pid: object, url: str) -> None:
     """Kill a server, and have a request to it fail."""
     os.kill(int(str(pid)), signal.SIGKILL)
     until(lambda: not lives(pid))
-    TRAFFIC.doubt(url)
+    SERVER_STATS.mark_unhealthy(url)
 
 
 def test_a_server_is_started_once_for_all_who_ask(host: LocalTargetHost) -> None:
@@ -62,7 +62,7 @@ def test_a_server_that_is_there_but_not_in_health_is_replaced(host: LocalTargetH
     first = told(host, server_target())
     told(host, server_target(), "/fall-sick")
     # When a request to it has failed, then
-    TRAFFIC.doubt(host.serve(server_target()))
+    SERVER_STATS.mark_unhealthy(host.serve(server_target()))
     second = told(host, server_target())
     assert (second["pid"] != first["pid"], lives(first["pid"])) == (True, False)
 

@@ -1,0 +1,82 @@
+"""Ask the target for answers: each is kept as it arrives, and a server that dies is started again.
+
+Every task that generates text uses this.  The caller names each request by a key of its own and decides what to do
+with an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
+
+import tenacity
+
+from tasks.gpu import host
+from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown
+from tasks.models import Target
+
+log = logging.getLogger(__name__)
+Key = TypeVar("Key", bound=Hashable)
+
+NO_ANSWER_S = 300.0  # how long a server that keeps dying is started again while no answer arrives
+RETRY_S = 1.0  # with the same server; after that the host checks whether it still runs
+
+
+def ask_target(
+    target: Target,
+    requests: Mapping[Key, GenerateRequest],
+    on_answer: Callable[[Key, Generated], None],
+    max_retries: int | None = None,
+) -> None:
+    """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
+
+    When the server goes away, the host starts it again and the requests without an answer are sent anew: at most
+    `max_retries` times, with a growing pause, or without a limit (None) as long as one answer in `NO_ANSWER_S`
+    seconds arrives.
+
+    Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable when the server
+    does not come back; whatever `on_answer` raises.
+    """
+    remaining = dict(requests)
+    last_answer = time.monotonic()
+
+    def keep(key: Key, answer: Generated) -> None:
+        nonlocal last_answer
+        on_answer(key, answer)
+        del remaining[key]
+        last_answer = time.monotonic()
+
+    def attempt() -> None:
+        if not remaining:
+            return
+        keys = list(remaining)
+        client = _client(target, RETRY_S if max_retries is None else 0.0)
+        client.generate_many([remaining[key] for key in keys], lambda index, answer: keep(keys[index], answer))
+
+    def no_answer_for_long(_: tenacity.RetryCallState) -> bool:
+        return time.monotonic() - last_answer > NO_ANSWER_S
+
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TargetDown),
+        stop=no_answer_for_long if max_retries is None else tenacity.stop_after_attempt(1 + max_retries),
+        wait=tenacity.wait_none() if max_retries is None else tenacity.wait_random_exponential(multiplier=0.5, max=10),
+        before_sleep=_log_retry,
+        reraise=True,
+    )(attempt)
+
+
+def _client(target: Target, retry_s: float) -> TargetClient:
+    """A client of the server that the host has running now.  Raises: TargetUnavailable."""
+    return TargetClient(
+        host.current().serve(target),
+        timeout_s=target.request_timeout_s,
+        concurrency=target.concurrency,
+        api_key=host.current().api_key(target),
+        retry_s=retry_s,
+    )
+
+
+def _log_retry(state: tenacity.RetryCallState) -> None:
+    log.warning("the target server went away: %s", state.outcome.exception() if state.outcome else "")
