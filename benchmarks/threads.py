@@ -40,14 +40,14 @@ def measured(steps: int) -> dict[str, float]:
     weights = [torch.randn(OUTPUTS, INPUTS) for _ in range(LAYERS)]
     x = torch.randn(ROWS, INPUTS)
     decoder = Decoder(embedded_model(), torch.bfloat16)
-    rows = decoder.rows(decoder.settle(ROWS))
+    cache = decoder.new_cache(decoder.calibrate(ROWS))
     with torch.inference_mode():
         torch.set_num_threads(os.cpu_count() or 1)
         layers = median_ms(lambda _: [torch.nn.functional.linear(x, w) for w in weights], steps)
         prompt = decoder.prefill(range(100, 100 + PROMPT))
-        for row in range(rows.count):
-            rows.admit(row, prompt.kv, steps)
-        step = median_ms(lambda n: decoder.step(dict.fromkeys(range(rows.count), (5, PROMPT + n)), rows), steps)
+        for row in range(cache.rows):
+            cache.admit(row, prompt.kv, steps)
+        step = median_ms(lambda n: decoder.step(dict.fromkeys(range(cache.rows), (5, PROMPT + n)), cache), steps)
     return {"step": step, "layers": layers}
 
 

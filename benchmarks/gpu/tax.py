@@ -28,8 +28,7 @@ from benchmarks import figures
 from workers.processes.local_http import free_port, is_healthy
 from workers.processes.process import ChildProcess, Command
 from workers.sglang import server as target_server
-from workers.steering.parameters import LABELS_VARIABLE
-from workers.steering.reference import reference_string
+from workers.steering.request import LABELS_VARIABLE, reference_string
 
 VOCABULARY = 128256
 LLAMA = {

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from workers.steering.bank import LabelTable
-from workers.steering.kernel import add_deltas
-from workers.steering.parameters import Steering
-from workers.steering.rows import rows_of
+from workers.steering.batch import LabelTable, add_deltas, batch_steering
+from workers.steering.request import Steering
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
@@ -27,8 +25,8 @@ def test_the_kernel_adds_what_torch_adds(rows: int, width: int, clusters: int, d
         labels = np.random.default_rng(ord(name)).integers(0, count, width - 1 - row % 2).astype(np.uint16)
         deltas = random.normal(0, 3, count).astype(np.float32)
         steerings.append(None if row % 5 == 4 else Steering(name, labels, deltas))
-    bank, gpu = LabelTable(), torch.device("cuda")
-    batch = rows_of(steerings, bank, gpu)
+    table, gpu = LabelTable(), torch.device("cuda")
+    batch = batch_steering(steerings, table, gpu)
     assert batch is not None
     logits = torch.randn(rows, width, device=gpu, dtype=dtype)
     expected = logits.float()
@@ -37,6 +35,6 @@ def test_the_kernel_adds_what_torch_adds(rows: int, width: int, clusters: int, d
             bias = torch.from_numpy(wanted.deltas[wanted.labels]).to(gpu)
             expected[row, : len(bias)] += bias
     # When the kernel adds them in place
-    add_deltas(logits, batch, bank.labels(width, gpu))
+    add_deltas(logits, batch, table.labels(width, gpu))
     # Then every logit is the same, to the bit
     assert torch.equal(logits, expected.to(dtype))

@@ -1,6 +1,6 @@
-"""Steering inside the served model: parameters that are checked, and the biases that they add.
+"""Steering inside the served model: checked request parameters, and the biases that they add to the logits.
 
-Imports torch, numpy and SGLang alone: inside a server this package is called `whetstone_steering`.
+Imports torch, numpy and SGLang only.  Inside a server the package is called `whetstone_steering`.
 """
 
 NAME = "whetstone_steering"

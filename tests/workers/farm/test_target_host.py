@@ -48,7 +48,7 @@ def test_a_server_is_started_once_for_all_who_ask(host: LocalTargetHost) -> None
     assert len(urls) == 1
     server = told(host, server_target(args="--size 3"))
     assert (server["model_path"], server["size"], server["labels"]) == ("some/model", 3, str(host.labels_folder()))
-    assert server["steering"] == "whetstone_steering.parameters"
+    assert server["steering"] == "whetstone_steering.request"
 
 
 def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:

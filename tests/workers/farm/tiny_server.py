@@ -57,9 +57,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path != "/health" and self.refused():
             return
-        from whetstone_steering import parameters  # as the real server must be able to
+        from whetstone_steering import request  # as the real server must be able to
 
-        known = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": parameters.__name__}
+        known = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": request.__name__}
         told = {**known, "model_path": arguments.model_path, "size": arguments.size, "version": "0.0.tiny"}
         if self.path == "/fall-sick":
             self.server.sick = True

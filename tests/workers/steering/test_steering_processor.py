@@ -1,6 +1,6 @@
-"""The processor's arithmetic, its name, and its class under a stand-in for SGLang's base class.
+"""The processor's arithmetic, and the string that names its class.
 
-SGLang itself needs a GPU; what stands in for it here is the one empty class that ours derives from.
+SGLang itself needs a GPU, so an empty class stands in for the base class.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ import torch
 
 from workers import steering
 from workers.sglang import server
-from workers.steering.bias import padded_deltas, padded_labels
-from workers.steering.parameters import LABELS_VARIABLE
-from workers.steering.reference import CLASS, MODULE, is_ours, reference_string, referenced
+from workers.steering.request import CLASS, LABELS_VARIABLE, MODULE, is_cluster_bias, parse_reference, reference_string
 
 FIRST, SECOND = "ab" * 8, "cd" * 8
 
@@ -62,13 +60,9 @@ def test_an_error_is_not_swallowed(processor: Any) -> None:
         processor(torch.zeros(1, 8), [{"clustering": "ef" * 8, "deltas": [0.0]}])
 
 
-def test_labels_for_a_smaller_model_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        padded_labels(np.zeros(9, dtype=np.uint8), 1, 8, torch.device("cpu"))
-
-
-def test_the_delta_past_the_last_cluster_is_zero() -> None:
-    assert padded_deltas([[1.0, 2.0]], torch.device("cpu")).tolist() == [[1.0, 2.0, 0.0]]
+def test_labels_for_a_larger_vocabulary_are_refused(processor: Any) -> None:
+    with pytest.raises(ValueError, match="5 labels do not fit a vocabulary of 4"):
+        processor(torch.zeros(1, 4), [{"clustering": FIRST, "deltas": [0.0, 0.0, 0.0]}])
 
 
 def test_the_entry_point_is_found_as_that_of_an_installed_module(processor: Any) -> None:
@@ -79,32 +73,33 @@ def test_the_entry_point_is_found_as_that_of_an_installed_module(processor: Any)
     assert (declared["name"].replace("-", "_"), declared["version"]) == (steering.NAME, steering.VERSION)
 
 
-def test_the_string_un_pickles_to_the_class(processor: Any) -> None:
-    """As SGLang does it; our own server never does."""
+def test_the_string_unpickles_to_the_class(processor: Any) -> None:
+    """SGLang un-pickles the string; the embedded server never does."""
     assert pickle.loads(bytes.fromhex(json.loads(reference_string())["callable"])) is type(processor)
 
 
-def test_the_reader_names_the_class_without_running_anything() -> None:
-    assert referenced(reference_string()) == (MODULE, CLASS)
+def test_the_class_is_read_from_the_string_without_unpickling() -> None:
+    assert parse_reference(reference_string()) == (MODULE, CLASS)
 
 
-def test_ours_is_known_however_it_is_spelt() -> None:
+def test_the_class_is_recognized_in_any_spelling_of_json() -> None:
     spaced = reference_string().replace(":", " :  ")
-    assert is_ours(reference_string()) and is_ours(spaced)
+    assert is_cluster_bias(reference_string()) and is_cluster_bias(spaced)
     assert not any(
-        is_ours(other) for other in (None, "", ["x"], "{}", json.dumps({"callable": b"\x80\x04cos\nenviron\n.".hex()}))
+        is_cluster_bias(other)
+        for other in (None, "", ["x"], "{}", json.dumps({"callable": b"\x80\x04cos\nenviron\n.".hex()}))
     )
 
 
 @pytest.mark.parametrize(
     "string", ["", "{}", "[]", "null", '{"callable": 3}', '{"callable": "zz"}', json.dumps({"callable": "8004"})]
 )
-def test_anything_else_is_refused(string: str) -> None:
+def test_a_string_that_is_no_class_by_reference_is_refused(string: str) -> None:
     with pytest.raises(ValueError, match="by reference"):
-        referenced(string)
+        parse_reference(string)
 
 
 def test_a_call_hidden_behind_a_reference_is_refused() -> None:
     evil = b"\x80\x04cos\nsystem\n(S'true'\ntR."
     with pytest.raises(ValueError, match="by reference"):
-        referenced(json.dumps({"callable": evil.hex()}))
+        parse_reference(json.dumps({"callable": evil.hex()}))

@@ -16,9 +16,9 @@ import uvicorn
 from transformers import AutoTokenizer
 
 from workers.embedded.target.app import Service, build
+from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
-from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Limits
 
 log = logging.getLogger(__name__)
@@ -27,26 +27,26 @@ DRAIN_S = 5  # for answers in progress after SIGTERM
 
 
 def main(arguments: list[str]) -> int:
-    """Load, serve until SIGTERM or SIGINT, take the engine down."""
+    """Load the model, serve until SIGTERM or SIGINT, stop the engine. Returns the exit status."""
     options = _options(arguments)
     dtype = _dtype(options.dtype)
     decoder = Decoder(options.model, dtype)
-    prompts = Prompts(options.cache_mb * 2**20)
+    prompts = PrefixCache(options.cache_mb * 2**20)
     limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
     with ExitStack() as stack:
-        answered = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
-        rows = decoder.settle(options.rows)
+        requests_log = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
+        rows = decoder.calibrate(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
         engine = Engine(decoder, rows, prompts)
         tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
         name = str(dtype).removeprefix("torch.")
-        service = Service(engine, prompts, limits, tokenizer, options.model, name, rows, options.api_key, answered)
+        service = Service(engine, prompts, limits, tokenizer, options.model, name, rows, options.api_key, requests_log)
         return _serve(service, options.host, options.port)
 
 
 def _serve(service: Service, host: str, port: int) -> int:
-    """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit code."""
+    """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
     config = uvicorn.Config(
         build(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_S
     )
@@ -55,7 +55,7 @@ def _serve(service: Service, host: str, port: int) -> int:
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    def http() -> None:
+    def serve_http() -> None:
         try:
             server.run()
         finally:
@@ -63,14 +63,14 @@ def _serve(service: Service, host: str, port: int) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    thread = threading.Thread(target=http, name="http")
+    thread = threading.Thread(target=serve_http, name="http")
     thread.start()
     try:
         service.engine.run()
     finally:
         stop()
         thread.join()
-    return 0 if server.started else 1  # it has said why
+    return 0 if server.started else 1  # uvicorn has logged why
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -81,21 +81,22 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--labels", type=Path, required=True, help="folder with <clustering>.npy")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--rows", type=int, default=16, help="answers decoded at once")
-    parser.add_argument("--cache-mb", type=int, default=1024, help="bound of the finished prompts that are kept")
+    parser.add_argument("--cache-mb", type=int, default=1024, help="limit of the computed prompts that are kept")
     parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")
     parser.add_argument(
         "--api-key",
         default=os.environ.get("WHETSTONE_TARGET_KEY"),
-        help="what clients must send as their bearer token (default: WHETSTONE_TARGET_KEY, which nobody else can read)",
+        help="the bearer token of clients (default: WHETSTONE_TARGET_KEY, which other users cannot read)",
     )
     return parser.parse_args(arguments)
 
 
 def _dtype(name: str) -> torch.dtype:
-    """bfloat16 pays only where the processor multiplies it in hardware."""
+    """bfloat16 is faster only where the processor multiplies it in hardware."""
     if name == "auto":
-        known = torch.cpu.get_capabilities()
-        name = "bfloat16" if known.get("avx512_bf16") or known.get("amx_bf16") else "float32"
+        capabilities = torch.cpu.get_capabilities()
+        in_hardware = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+        name = "bfloat16" if in_hardware else "float32"
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 

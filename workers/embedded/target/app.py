@@ -1,4 +1,4 @@
-"""SGLang's HTTP surface over the engine: as much of it as a client of /generate meets."""
+"""The HTTP routes of SGLang that a client of /generate uses, over the engine."""
 
 from __future__ import annotations
 
@@ -13,42 +13,62 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fastapi import FastAPI
-from fastapi import Request as Call
+from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
-from workers.embedded.target.engine import Engine, EngineStopped, Job
-from workers.embedded.target.prefix_cache import Prompts
-from workers.embedded.target.protocol import Body, Finished, Limits, Refused, Request, parse, reply, request
+from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.engine import Engine, EngineStopped, PendingRequest
+from workers.embedded.target.protocol import (
+    BadRequest,
+    Finished,
+    GenerateBody,
+    Limits,
+    Request,
+    make_reply,
+    make_request,
+    parse,
+)
 
-OPEN = ("/health",)  # answered without a key
+OPEN_PATHS = ("/health",)  # answered without a key
+CLIENT_CLOSED_REQUEST = 499
 
 
 @dataclass(frozen=True)
 class Service:
-    """All that the routes need. `tokenizer` is transformers' own; `answered` gets a line for each answer."""
+    """What the routes need. `tokenizer` is transformers' own; `requests_log` gets a line for each answer."""
 
     engine: Engine
-    prompts: Prompts
+    prompts: PrefixCache
     limits: Limits
     tokenizer: Any
     model: Path
     dtype: str
     rows: int
     api_key: str | None
-    answered: TextIO | None
+    requests_log: TextIO | None
 
 
 def build(service: Service) -> FastAPI:
     """The application; the engine is already running."""
     app = FastAPI(title="Whetstone embedded target", docs_url=None, redoc_url=None, openapi_url=None)
+    _require_key(app, service.api_key)
+    _add_information(app, service)
+    _add_generation(app, service)
+    return app
 
+
+def _require_key(app: FastAPI, api_key: str | None) -> None:
     @app.middleware("http")
-    async def authorize(call: Call, go_on: Callable[[Call], Awaitable[Response]]) -> Response:
-        expected = f"Bearer {service.api_key}".encode()
-        given = call.headers.get("authorization", "").encode()
-        if service.api_key and call.url.path not in OPEN and not secrets.compare_digest(given, expected):
+    async def authorize(http: HttpRequest, call_next: Callable[[HttpRequest], Awaitable[Response]]) -> Response:
+        expected = f"Bearer {api_key}".encode()
+        given = http.headers.get("authorization", "").encode()
+        if api_key and http.url.path not in OPEN_PATHS and not secrets.compare_digest(given, expected):
             return _error(401, "a valid API key is needed")
-        return await go_on(call)
+        return await call_next(http)
+
+
+def _add_information(app: FastAPI, service: Service) -> None:
+    """Health, the model and the state of the server."""
 
     @app.get("/health")
     async def health() -> Response:
@@ -58,7 +78,7 @@ def build(service: Service) -> FastAPI:
     async def health_generate() -> Response:
         body = parse(b'{"sampling_params": {"max_new_tokens": 1, "temperature": 0}}')
         try:
-            await _finished(service.engine.submit(request(body, [0], None, service.limits)))
+            await asyncio.wrap_future(service.engine.submit(make_request(body, [0], None, service.limits)).done)
         except EngineStopped:
             return PlainTextResponse("", 503)
         return PlainTextResponse("")
@@ -83,39 +103,40 @@ def build(service: Service) -> FastAPI:
             "cached_bytes": service.prompts.bytes,
         }
 
+
+def _add_generation(app: FastAPI, service: Service) -> None:
+    """Answers, their abortion, and the cache of prompts."""
+
     @app.post("/flush_cache")
     async def flush_cache() -> Response:
         service.prompts.flush()
         return PlainTextResponse("Cache flushed.\n")
 
     @app.post("/abort_request")
-    async def abort_request(call: Call) -> Response:
+    async def abort_request(http: HttpRequest) -> Response:
         try:
-            rid = json.loads(await call.body())["rid"]
+            rid = json.loads(await http.body())["rid"]
         except (ValueError, TypeError, KeyError):
             return _error(400, "abort_request needs an object with rid")
         service.engine.abort(str(rid))
         return PlainTextResponse("")
 
     @app.post("/generate")
-    async def generate(call: Call) -> Response:
+    async def generate(http: HttpRequest) -> Response:
         try:
-            body = parse(await call.body())
-            asked = _requests(service, body)
-            jobs = [service.engine.submit(one) for one in asked]
-        except Refused as error:
+            body = parse(await http.body())
+            pending = [service.engine.submit(request) for request in _read_requests(service, body)]
+        except BadRequest as error:
             return _error(400, str(error))
         except EngineStopped as error:
             return _error(503, str(error))
-        return await _answer(service, call, jobs, body.is_list)
-
-    return app
+        return await _answer(service, http, pending, body.is_list)
 
 
-def _requests(service: Service, body: Body) -> list[Request]:
-    """All requests of a body. Raises: Refused."""
+def _read_requests(service: Service, body: GenerateBody) -> list[Request]:
+    """All requests of a body. Raises: BadRequest."""
     if (body.text is None) == (body.input_ids is None):
-        raise Refused("give either text or input_ids")
+        raise BadRequest("give either text or input_ids")
     prompts: list[Any]
     if body.text is not None:
         texts = body.text if isinstance(body.text, list) else [body.text]
@@ -124,54 +145,48 @@ def _requests(service: Service, body: Body) -> list[Request]:
         prompts = list(body.input_ids or ()) if body.is_list else [body.input_ids]
     rids = body.rid if isinstance(body.rid, list) else [body.rid] * len(prompts)
     if not prompts or len(rids) != len(prompts):
-        raise Refused(f"{len(prompts)} prompts and {len(rids)} request ids")
-    return [request(body, ids, rid, service.limits) for ids, rid in zip(prompts, rids, strict=True)]
+        raise BadRequest(f"{len(prompts)} prompts and {len(rids)} request ids")
+    return [make_request(body, ids, rid, service.limits) for ids, rid in zip(prompts, rids, strict=True)]
 
 
-async def _answer(service: Service, call: Call, jobs: list[Job], is_list: bool) -> Response:
+async def _answer(service: Service, http: HttpRequest, pending: list[PendingRequest], is_list: bool) -> Response:
     start = time.perf_counter()
-    answers = asyncio.gather(*(_finished(job) for job in jobs))
-    gone = asyncio.create_task(_gone(call))
-    await asyncio.wait((answers, gone), return_when=asyncio.FIRST_COMPLETED)
+    answers = asyncio.gather(*(asyncio.wrap_future(one.done) for one in pending))
+    disconnected = asyncio.create_task(_wait_for_disconnect(http))
+    await asyncio.wait((answers, disconnected), return_when=asyncio.FIRST_COMPLETED)
     if not answers.done():
-        # Nobody will read the rest: give the rows to others.
-        for job in jobs:
-            job.abort.set()
+        # The client has gone: free the rows for other requests.
+        for one in pending:
+            one.abort.set()
         await answers
-        return Response(status_code=499)
-    gone.cancel()
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    disconnected.cancel()
     try:
-        finished = answers.result()
+        results = answers.result()
     except EngineStopped as error:
         return _error(503, str(error))
     seconds = time.perf_counter() - start
-    pairs = [(job.request, one) for job, one in zip(jobs, finished, strict=True)]
-    for asked, one in pairs:
-        _count(service.answered, asked, one)
-    replies = [
-        reply(asked, one, service.tokenizer.decode(one.text_ids, skip_special_tokens=True), seconds)
-        for asked, one in pairs
-    ]
+    replies = []
+    for one, finished in zip(pending, results, strict=True):
+        _log_answer(service.requests_log, one.request, finished)
+        text = service.tokenizer.decode(finished.text_ids, skip_special_tokens=True)
+        replies.append(make_reply(one.request, finished, text, seconds))
     return JSONResponse(replies if is_list else replies[0])
 
 
-async def _finished(job: Job) -> Finished:
-    return await asyncio.wrap_future(job.done)
-
-
-async def _gone(call: Call) -> None:
-    """Return when the client has hung up. The body is read, so hanging up is all that can still arrive."""
+async def _wait_for_disconnect(http: HttpRequest) -> None:
+    """Return when the client has closed the connection. The body is read, so nothing else can arrive."""
     with suppress(asyncio.CancelledError):
-        while (await call.receive())["type"] != "http.disconnect":
+        while (await http.receive())["type"] != "http.disconnect":
             pass
 
 
-def _count(answered: TextIO | None, asked: Request, finished: Finished) -> None:
-    if answered is not None:
+def _log_answer(log: TextIO | None, request: Request, finished: Finished) -> None:
+    if log is not None:
         tokens = len(finished.output_ids)
-        line = {"rid": asked.rid, "sha256": asked.digest, "completion_tokens": tokens, "at": time.time()}
-        answered.write(json.dumps(line) + "\n")
-        answered.flush()
+        line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}
+        log.write(json.dumps(line) + "\n")
+        log.flush()
 
 
 def _error(status: int, message: str) -> Response:

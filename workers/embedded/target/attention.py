@@ -1,10 +1,8 @@
-"""Linear layers whose weights are laid out once for the kernel that will read them at every step.
+"""Attention and linear layers whose result for a row is a function of that row alone.
 
-Attention of one new token in each row, over that row's own keys and values.
-
-A row's arithmetic must be a function of the row alone.  Short rows are padded to a bucket that their own length
-chooses and go through one call of a fixed batch shape, where this machine does that exactly (see `exactness`); all
-others go alone.  Either way the shape that a row sees never depends on its neighbours.
+One new token in each row attends to that row's own keys and values.  Short rows are padded to a bucket that their own
+length chooses, and go through one call of a fixed batch shape where this machine computes that exactly (`determinism`).
+All other rows are computed one by one.  Either way the shape that a row sees never depends on its neighbours.
 """
 
 from __future__ import annotations
@@ -16,15 +14,17 @@ from typing import Any
 import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-TYPICAL_ROWS = 16  # the layout is chosen for about so many; any number works
+TYPICAL_ROWS = 16  # the weights' layout is chosen for about so many; any number works
+BUCKETS = (256, 512)  # positions; the last is the longest row that is still batched
+PADDED = BUCKETS[-1]
 
 
 class Linear:
-    """x [n, inputs] -> x weight^T + bias [n, outputs].
+    """x [n, inputs] -> x weight^T + bias [n, outputs], with weights in the layout of the kernel that reads them.
 
     A step of a few rows does little but read weights, and oneDNN reads its own layout a third faster in bfloat16 and
-    twice as fast in float32.
-    `torch.compile` uses the same two operators for the same end; where they are missing, the plain layer serves.
+    twice as fast in float32.  `torch.compile` uses the same two operators for the same purpose; where they are missing,
+    the plain layout is used.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
@@ -42,31 +42,27 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._kernel is None:
             return linear(x, self._weight, self._bias)
-        found: torch.Tensor = self._kernel(x, self._weight, self._bias, "none", [], "")
-        return found
-
-
-BUCKETS = (256, 512)  # positions; the last is the longest row that is still batched
-PADDED = BUCKETS[-1]
+        result: torch.Tensor = self._kernel(x, self._weight, self._bias, "none", [], "")
+        return result
 
 
 @dataclass(frozen=True)
-class Call:
-    """One batched call: rows of one bucket, and what each of all rows may see, [rows, 1, 1, bucket] float32."""
+class BatchedCall:
+    """One batched call: the rows of one bucket, and what each of all rows may see, [rows, 1, 1, bucket] float32."""
 
     rows: torch.Tensor
     mask: torch.Tensor
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The calls of one step, the same for every layer. `alone` holds (row, length)."""
+class AttentionPlan:
+    """The calls of one step, the same for every layer. `single` holds (row, length)."""
 
-    calls: tuple[Call, ...]
-    alone: tuple[tuple[int, int], ...]
+    calls: tuple[BatchedCall, ...]
+    single: tuple[tuple[int, int], ...]
 
 
-def plan(lengths: Mapping[int, int], rows: int, longest: int) -> Plan:
+def plan_attention(lengths: Mapping[int, int], rows: int, longest: int) -> AttentionPlan:
     """Plan a step for the rows in use; `lengths` maps a row to its positions, that of the new token included.
 
     Rows of up to `longest` positions are batched: the last of `BUCKETS`, or 0 where batches are not exact.
@@ -76,32 +72,32 @@ def plan(lengths: Mapping[int, int], rows: int, longest: int) -> Plan:
         if length <= longest:
             members.setdefault(next(bucket for bucket in BUCKETS if length <= bucket), []).append(row)
     calls = tuple(_call(bucket, inside, lengths, rows) for bucket, inside in sorted(members.items()))
-    alone = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
-    return Plan(calls, alone)
+    single = tuple((row, length) for row, length in sorted(lengths.items()) if length > longest)
+    return AttentionPlan(calls, single)
 
 
-def _call(bucket: int, inside: list[int], lengths: Mapping[int, int], rows: int) -> Call:
-    # Rows of no concern here see everything: their results are thrown away, and a row that sees nothing gives NaN.
+def _call(bucket: int, inside: list[int], lengths: Mapping[int, int], rows: int) -> BatchedCall:
+    # Rows outside of this call see everything: their results are discarded, and a row that sees nothing gives NaN.
     seen = torch.full((rows, 1), bucket)
     seen[inside, 0] = torch.tensor([lengths[row] for row in inside])
     mask = torch.zeros(rows, bucket).masked_fill_(torch.arange(bucket) >= seen, float("-inf"))
-    return Call(torch.tensor(inside), mask.view(rows, 1, 1, bucket))
+    return BatchedCall(torch.tensor(inside), mask.view(rows, 1, 1, bucket))
 
 
-def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, steps: Plan) -> torch.Tensor:
+def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: AttentionPlan) -> torch.Tensor:
     """query [rows, heads, d], keys and values [rows, kv heads, capacity, d] -> [rows, heads * d].
 
-    What comes out for rows that are in no call means nothing.
+    The result for a row that the plan does not name has no meaning.
     """
     rows, heads, d = query.shape
     # The heads that share a key become the queries of one attention: nothing is repeated, nothing is masked.
     grouped = query.view(rows, keys.shape[1], -1, d)
-    if len(steps.calls) == 1 and not steps.alone:
-        return batched(grouped, keys, values, steps.calls[0].mask).reshape(rows, heads * d)
+    if len(plan.calls) == 1 and not plan.single:
+        return batched(grouped, keys, values, plan.calls[0].mask).reshape(rows, heads * d)
     out = torch.zeros_like(grouped)
-    for call in steps.calls:
+    for call in plan.calls:
         out[call.rows] = batched(grouped, keys, values, call.mask)[call.rows]
-    for row, length in steps.alone:
+    for row, length in plan.single:
         one = slice(row, row + 1)
         out[row] = batched(grouped[one], keys[one], values[one], torch.zeros(1, 1, 1, length))[0]
     return out.reshape(rows, heads * d)
@@ -110,13 +106,13 @@ def attend(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, steps:
 def batched(grouped: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Several rows at once, as far as the mask [rows, 1, 1, bucket] goes: grouped [rows, kv heads, group, d] and back.
 
-    With so few queries, two plain products beat the fused kernel, which repacks the keys each time; and keys times
-    queries beats queries times keys, for then the long matrix is read as it lies.
+    With so few queries, two plain products are faster than the fused kernel, which repacks the keys each time.  Keys
+    times queries is faster than queries times keys, because the long matrix is then read in its own order.
     """
     bucket = mask.shape[3]
     scores = torch.matmul(keys[:, :, :bucket], grouped.transpose(2, 3)).transpose(2, 3)
-    chances = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
-    return torch.matmul(chances.to(grouped.dtype), values[:, :, :bucket])
+    weights = torch.softmax(torch.add(mask, scores, alpha=grouped.shape[3] ** -0.5), -1)
+    return torch.matmul(weights.to(grouped.dtype), values[:, :, :bucket])
 
 
 def causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """The forward pass of a Llama-shaped model, for one prompt at a time and for a fixed number of rows at a time.
 
-The weights come from transformers' own model of the folder; what is ours is the order of the work.  A library's
-linear layer gives each row the same bits whatever its neighbours hold, as long as the number of rows is the same.
-So a prompt is always alone, and a step always has all rows, used or not: no answer depends on its company.
+The weights come from transformers' own model of the folder; only the order of the work differs.  A library's linear
+layer gives each row the same bits whatever its neighbours hold, as long as the number of rows is the same.  So a prompt
+is always computed alone, and a step always has all rows, used or not: no answer depends on what else is in flight.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import torch
 from torch.nn.functional import rms_norm, silu
 from transformers import AutoModelForCausalLM
 
-from workers.embedded.target.attention import PADDED, Linear, Plan, attend, causal, plan
-from workers.embedded.target.exactness import DeterminismProbe
-from workers.embedded.target.kv_cache import Rows
-from workers.embedded.target.threads import ThreadTuner, thread_counts
+from workers.embedded.target.attention import PADDED, AttentionPlan, Linear, attend, causal, plan_attention
+from workers.embedded.target.cache import KVCache, Prompt
+from workers.embedded.target.determinism import DeterminismProbe, ThreadTuner, thread_counts
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 ROPES = ("default", "linear", "llama3", "yarn")  # whose angles do not depend on how long a text is
@@ -40,35 +39,22 @@ class Layer:
     down: Linear
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """What a finished prompt leaves: kv [2, layers, kv heads, tokens, d], the last logits [vocabulary] float32."""
-
-    kv: torch.Tensor
-    logits: torch.Tensor
-
-    @property
-    def bytes(self) -> int:
-        return self.kv.nbytes + self.logits.nbytes
-
-
 class Decoder:
     """A model of one of `FAMILIES`, loaded from a folder.
 
-    To be used after `settle`; before, each row's attention goes alone and torch's threads are what they are.
+    Call `calibrate` first; before, each row's attention is computed alone and torch's number of threads is not touched.
     Raises: ValueError when the model is of another kind. OSError when the folder holds no model.
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
         config = model.config
-        _supported(config)
-        attention = model.model.layers[0].self_attn
+        _check_supported(config)
         self.dtype = dtype
         self.context: int = config.max_position_embeddings
         self.vocabulary: int = config.vocab_size
-        self.eos = _eos(model)
-        self.d: int = attention.head_dim
+        self.eos = _eos_ids(model)
+        self.d: int = model.model.layers[0].self_attn.head_dim
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self._eps: float = config.rms_norm_eps
@@ -76,91 +62,93 @@ class Decoder:
         self._norm = model.model.norm.weight.detach()
         self._head = Linear(model.lm_head.weight.detach())
         self._cos, self._sin = self._angles(model.model.rotary_emb)
-        # The fused copies replace the model's own matrices one layer at a time, not all at once.
-        self._cores: ThreadTuner | None = None
+        self._tuner: ThreadTuner | None = None
         self._longest_batched = 0
+        # The fused copies replace the model's own matrices one layer at a time, so that memory never holds both.
         self._layers: list[Layer] = []
         while len(model.model.layers):
-            self._layers.append(self._fused(model.model.layers[0]))
+            self._layers.append(self._fuse(model.model.layers[0]))
             del model.model.layers[0]
 
-    def rows(self, count: int) -> Rows:
-        return Rows(len(self._layers), count, self.kv_heads, self.d, self.dtype)
+    def new_cache(self, rows: int) -> KVCache:
+        return KVCache(len(self._layers), rows, self.kv_heads, self.d, self.dtype)
 
-    def settle(self, wanted: int) -> int:
-        """Find out how this machine can step without any row's bits depending on another, and go on in that way.
+    def calibrate(self, rows: int) -> int:
+        """Find out how this machine computes a step exactly, each row's bits apart from the others', and keep to it.
 
-        Returns how many rows to step: `wanted`, or 1 where the machine cannot keep them apart.
+        Returns how many rows to step: `rows`, or 1 where the machine cannot keep them apart.
         """
         layer = self._layers[0]
         linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
         shape = (self.heads, self.kv_heads, self.d)
         probe = DeterminismProbe(thread_counts())
         adaptive = (
-            probe.linears(linears, wanted) and probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
+            probe.linears(linears, rows) and probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
         )
-        self._cores = ThreadTuner(adaptive)
+        self._tuner = ThreadTuner(adaptive)
         probe = probe if adaptive else DeterminismProbe((1,))
-        rows = wanted if adaptive or probe.linears(linears, wanted) else 1
-        self._longest_batched = PADDED if probe.batches(rows, shape, self.dtype) else 0
-        return rows
+        exact_rows = rows if adaptive or probe.linears(linears, rows) else 1
+        self._longest_batched = PADDED if probe.batches(exact_rows, shape, self.dtype) else 0
+        return exact_rows
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
-        """Run one prompt, alone."""
+        """Compute one prompt, alone."""
         length = len(ids)
-        kept: list[torch.Tensor] = []
+        kv: list[torch.Tensor] = []
 
-        def whole(qk: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        def attend_to_prompt(qk: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
             parts = (qk[:, : self.heads], qk[:, self.heads :], value)
             query, key, value = (part.transpose(0, 1) for part in parts)
-            kept.append(torch.stack((key, value)))
+            kv.append(torch.stack((key, value)))
             return causal(query, key, value).transpose(0, 1).reshape(length, -1)
 
         x = self._embedding[torch.tensor(ids)]
         for layer in self._layers:
             self._choose_threads()
-            x = self._block(x, layer, self._cos[:length], self._sin[:length], whole)
-        return Prompt(torch.stack(kept, 1), self._logits(x[-1:])[0])
+            x = self._block(x, layer, self._cos[:length], self._sin[:length], attend_to_prompt)
+        return Prompt(torch.stack(kv, 1), self._logits(x[-1:])[0])
 
-    def step(self, entering: Mapping[int, tuple[int, int]], rows: Rows) -> torch.Tensor:
+    def step(self, entering: Mapping[int, tuple[int, int]], cache: KVCache) -> torch.Tensor:
         """One token in each row in use -> logits [rows, vocabulary] float32. `entering`: (token, position) by row.
 
-        The logits of the rows that are not named mean nothing.
+        The logits of rows that are not named have no meaning.
         """
-        tokens, positions = torch.zeros(2, rows.count, dtype=torch.int64)
+        tokens, positions = torch.zeros(2, cache.rows, dtype=torch.int64)
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        steps = plan(lengths, rows.count, self._longest_batched)
-        return self._step(tokens, positions, rows, steps)
+        plan = plan_attention(lengths, cache.rows, self._longest_batched)
+        return self._step(tokens, positions, cache, plan)
 
-    def _step(self, tokens: torch.Tensor, positions: torch.Tensor, rows: Rows, steps: Plan) -> torch.Tensor:
+    def _step(self, tokens: torch.Tensor, positions: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> torch.Tensor:
         self._choose_threads()
         cos, sin = self._cos[positions], self._sin[positions]
         x = self._embedding[tokens]
         for number, layer in enumerate(self._layers):
 
-            def own(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
+            def attend_to_rows(qk: torch.Tensor, value: torch.Tensor, number: int = number) -> torch.Tensor:
                 query, key = qk[:, : self.heads], qk[:, self.heads :]
-                return attend(query, *rows.put(number, key, value, positions), steps)
+                return attend(query, *cache.put(number, key, value, positions), plan)
 
-            x = self._block(x, layer, cos, sin, own)
+            x = self._block(x, layer, cos, sin, attend_to_rows)
         return self._logits(x)
 
     def _choose_threads(self) -> None:
-        if self._cores is not None:
-            self._cores.choose()
+        if self._tuner is not None:
+            self._tuner.choose()
 
-    def _block(self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, look: Attend) -> torch.Tensor:
-        """x [n, hidden] -> [n, hidden]. `look` gets queries with keys and values, [n, any heads, d]."""
+    def _block(
+        self, x: torch.Tensor, layer: Layer, cos: torch.Tensor, sin: torch.Tensor, attention: Attend
+    ) -> torch.Tensor:
+        """x [n, hidden] -> [n, hidden]. `attention` gets queries with keys, and values, [n, any heads, d]."""
         hidden = x.shape[-1:]
         split = layer.qkv(rms_norm(x, hidden, layer.before, self._eps)).view(len(x), -1, self.d)
         qk, value = split[:, : -self.kv_heads], split[:, -self.kv_heads :]
         if layer.head_norm is not None:
             qk = rms_norm(qk, (self.d,), None, self._eps) * layer.head_norm
-        # `sin` carries the minus of the first half, so that a turn is two products of the plain and the swapped halves.
+        # `sin` carries the minus of the first half, so a rotation is two products: of plain and of swapped halves.
         qk = torch.addcmul(qk * cos, torch.roll(qk, self.d // 2, -1), sin)
-        x = x + layer.out(look(qk, value))
+        x = x + layer.out(attention(qk, value))
         gate, up = layer.gate_up(rms_norm(x, hidden, layer.after, self._eps)).chunk(2, -1)
         return x + layer.down(silu(gate) * up)
 
@@ -174,7 +162,7 @@ class Decoder:
         sign[: self.d // 2] = -1
         return cos[0, :, None].detach(), (sin[0, :, None] * sign).detach()
 
-    def _fused(self, block: Any) -> Layer:
+    def _fuse(self, block: Any) -> Layer:
         attention, mlp = block.self_attn, block.mlp
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
         biased = attention.q_proj.bias is not None
@@ -194,7 +182,7 @@ class Decoder:
         )
 
 
-def _supported(config: Any) -> None:
+def _check_supported(config: Any) -> None:
     rope = (config.rope_parameters or {}).get("rope_type", "default")
     plain = config.hidden_act == "silu" and not getattr(config, "mlp_bias", False)
     sliding = getattr(config, "use_sliding_window", False)
@@ -206,7 +194,7 @@ def _supported(config: Any) -> None:
         )
 
 
-def _eos(model: Any) -> frozenset[int]:
+def _eos_ids(model: Any) -> frozenset[int]:
     """All tokens that end an answer, from the generation config or else the model's own."""
     eos = model.generation_config.eos_token_id if model.generation_config else None
     eos = model.config.eos_token_id if eos is None else eos

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 
 import torch
 
+from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.prefix_cache import Prompts
 from workers.embedded.target.protocol import Finished, Request
-from workers.embedded.target.sampling import Biases, Sampler
+from workers.embedded.target.sampling import BiasCache, Sampler
 
 
 class EngineStopped(RuntimeError):
-    """The engine has ended, by request or by a defect; nothing will be answered any more."""
+    """The engine has ended, on request or by an error; no request will be answered any more."""
 
 
 @dataclass(eq=False)
-class Job:
-    """A request on its way. Set `abort` to have it end at the next step with what it has."""
+class PendingRequest:
+    """A request and its future result. Set `abort` to end it at the next step with the tokens that it has."""
 
     request: Request
     done: Future[Finished] = field(default_factory=Future)
@@ -29,10 +29,10 @@ class Job:
 
 
 @dataclass(eq=False)
-class Running:
-    """A job in a row. `produced` grows; the last of it is not in the row's keys and values yet."""
+class RunningRequest:
+    """A request in a row. `produced` grows; its last token is not in the row's keys and values yet."""
 
-    job: Job
+    pending: PendingRequest
     sampler: Sampler
     bias: torch.Tensor | None
     cached_tokens: int
@@ -40,44 +40,44 @@ class Running:
 
     @property
     def position(self) -> int:
-        """Where the last produced token stands in the text."""
-        return len(self.job.request.input_ids) + len(self.produced) - 1
+        """The position of the last produced token in the text."""
+        return len(self.pending.request.input_ids) + len(self.produced) - 1
 
 
 class Engine:
-    """Owns the model. One thread is given to `run`; the other methods may be called from any thread.
+    """Owns the model. One thread calls `run`; the other methods may be called from any thread.
 
     That thread should be the process's main one.  The OpenMP of gcc lets only so many threads spin as there are
-    cores, and counts the main thread's first: in any other thread each parallel loop begins by waking a sleeper, and
-    a step takes twice as long.
+    cores, and counts the main thread's first.  In any other thread each parallel loop begins by waking a sleeping
+    thread, and a step takes twice as long.
     """
 
-    def __init__(self, decoder: Decoder, rows: int, prompts: Prompts) -> None:
+    def __init__(self, decoder: Decoder, rows: int, prompts: PrefixCache) -> None:
         self._decoder = decoder
         self._prompts = prompts
-        self._biases = Biases(decoder.vocabulary)
-        self._rows = decoder.rows(rows)
-        self._running: list[Running | None] = [None] * rows
-        self._waiting: deque[Job] = deque()
+        self._biases = BiasCache(decoder.vocabulary)
+        self._cache = decoder.new_cache(rows)
+        self._running: list[RunningRequest | None] = [None] * rows
+        self._waiting: deque[PendingRequest] = deque()
         self._changed = threading.Condition()
         self._stopped = False
 
-    def submit(self, request: Request) -> Job:
+    def submit(self, request: Request) -> PendingRequest:
         """Queue a request; first come, first served. Raises: EngineStopped."""
-        job = Job(request)
+        pending = PendingRequest(request)
         with self._changed:
             if self._stopped:
                 raise EngineStopped("the engine has stopped")
-            self._waiting.append(job)
+            self._waiting.append(pending)
             self._changed.notify()
-        return job
+        return pending
 
     def abort(self, rid: str) -> None:
         """End all requests of this id with what they have. An unknown id is no error: it may just have ended."""
         with self._changed:
-            for job in [*self._waiting, *(running.job for running in self._running if running)]:
-                if job.request.rid == rid:
-                    job.abort.set()
+            for pending in [*self._waiting, *(running.pending for running in self._running if running)]:
+                if pending.request.rid == rid:
+                    pending.abort.set()
 
     @property
     def alive(self) -> bool:
@@ -89,7 +89,7 @@ class Engine:
         return sum(running is not None for running in self._running), len(self._waiting)
 
     def close(self) -> None:
-        """Have `run` return after the step in progress; what is unanswered fails with EngineStopped."""
+        """Have `run` return after the step in progress; unanswered requests fail with EngineStopped."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -98,18 +98,18 @@ class Engine:
         """Answer requests until `close`. Whatever the model raises ends the engine, and is raised."""
         try:
             with torch.inference_mode():
-                while self._wait_for_work():
+                while self._wait_for_requests():
                     self._admit()
-                    self._sweep()
+                    self._end_aborted()
                     self._step()
         finally:
             with self._changed:
                 self._stopped = True
-                left = [*(running.job for running in self._running if running), *self._waiting]
-            for job in left:
-                job.done.set_exception(EngineStopped("the engine has stopped"))
+                unanswered = [*(running.pending for running in self._running if running), *self._waiting]
+            for pending in unanswered:
+                pending.done.set_exception(EngineStopped("the engine has stopped"))
 
-    def _wait_for_work(self) -> bool:
+    def _wait_for_requests(self) -> bool:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._waiting or any(self._running))
             return not self._stopped
@@ -119,36 +119,32 @@ class Engine:
             with self._changed:
                 if not self._waiting:
                     return
-                job = self._waiting[0]
-            if job.abort.is_set():
-                self._take()
-                job.done.set_result(Finished((), 0, "abort"))
+                pending = self._waiting[0]
+            if pending.abort.is_set():
+                with self._changed:
+                    self._waiting.popleft()
+                pending.done.set_result(Finished((), 0, "abort"))
                 continue
-            self._start(row, job)
+            self._start(row, pending)
 
-    def _take(self) -> None:
-        with self._changed:
-            self._waiting.popleft()
-
-    def _start(self, row: int, job: Job) -> None:
-        request = job.request
+    def _start(self, row: int, pending: PendingRequest) -> None:
+        request = pending.request
         prompt = self._prompts.get(request.input_ids)
         cached = 0 if prompt is None else len(request.input_ids)
         if prompt is None:
             prompt = self._decoder.prefill(request.input_ids)
             self._prompts.put(request.input_ids, prompt)
         bias = None if request.steering is None else self._biases.get(request.steering)
-        running = Running(job, Sampler(request.sampling, request.ends), bias, cached, [])
-        self._rows.admit(row, prompt.kv, request.sampling.max_new_tokens)
+        running = RunningRequest(pending, Sampler(request.sampling, request.stop_ids), bias, cached, [])
+        self._cache.admit(row, prompt.kv, request.sampling.max_new_tokens)
         with self._changed:
             self._waiting.popleft()
             self._running[row] = running
         self._extend(row, running, prompt.logits)
 
-    def _sweep(self) -> None:
-        """Let go of the rows whose sender has gone or has asked for the end."""
+    def _end_aborted(self) -> None:
         for row, running in enumerate(self._running):
-            if running is not None and running.job.abort.is_set():
+            if running is not None and running.pending.abort.is_set():
                 self._finish(row, running, Finished(tuple(running.produced), running.cached_tokens, "abort"))
 
     def _step(self) -> None:
@@ -156,25 +152,25 @@ class Engine:
         if not active:
             return
         entering = {row: (running.produced[-1], running.position) for row, running in active.items()}
-        logits = self._decoder.step(entering, self._rows)
+        logits = self._decoder.step(entering, self._cache)
         for row, running in active.items():
             self._extend(row, running, logits[row])
 
-    def _extend(self, row: int, running: Running, logits: torch.Tensor) -> None:
+    def _extend(self, row: int, running: RunningRequest, logits: torch.Tensor) -> None:
         """Choose the row's next token from its plain logits [vocabulary], and end the row when it was the last."""
         steered = logits if running.bias is None else logits + running.bias
         token = running.sampler.choose(steered, len(running.produced))
         running.produced.append(token)
-        request = running.job.request
+        request = running.pending.request
         produced = tuple(running.produced)
-        # A token that ends the answer says more than the cap that it also reached.
-        if token in request.ends:
+        # A stop token is reported as "stop", also where the answer has reached its length limit with it.
+        if token in request.stop_ids:
             self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=token))
         elif len(produced) >= request.sampling.max_new_tokens:
             self._finish(row, running, Finished(produced, running.cached_tokens, "length"))
 
-    def _finish(self, row: int, running: Running, finished: Finished) -> None:
+    def _finish(self, row: int, running: RunningRequest, finished: Finished) -> None:
         with self._changed:
             self._running[row] = None
-        self._rows.release(row)
-        running.job.done.set_result(finished)
+        self._cache.release(row)
+        running.pending.done.set_result(finished)

@@ -1,7 +1,7 @@
-"""What a /generate request says, checked, and what its reply looks like. No torch, no HTTP.
+"""The body of a /generate request, checked, and the form of its reply.  No torch, no HTTP.
 
-Known keys only: SGLang answers an unknown sampling key with HTTP 400, and so do we, also for those that it knows
-and this server does not.  The reply's `output_ids` contain the stop token that ended the answer, and
+Only known keys are accepted, as in SGLang, which answers an unknown sampling key with HTTP 400; keys that SGLang knows
+and this server does not are refused as well.  A reply's `output_ids` contain the stop token that ended the answer, and
 `completion_tokens` counts it, as in SGLang; `text` is without it.
 """
 
@@ -15,17 +15,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.steering.parameters import Steering, check
-from workers.steering.reference import CLASS, MODULE, referenced
+from workers.steering.request import CLASS, MODULE, Steering, check, parse_reference
 
 TokenId = Annotated[int, Field(ge=0)]
 
 
-class Refused(ValueError):
-    """The request cannot be served; the message is for its sender."""
+class BadRequest(ValueError):
+    """The request cannot be served; the message is for the client."""
 
 
-class Sampling(BaseModel):
+class SamplingParams(BaseModel):
     """`sampling_params`, with SGLang's names and defaults. Temperature 0 is greedy; without a seed each draw is new."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -41,14 +40,14 @@ class Sampling(BaseModel):
     custom_params: dict[str, Any] | None = None
 
 
-class Body(BaseModel):
+class GenerateBody(BaseModel):
     """The body of /generate: one request, or a list of prompts that share everything else."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     text: str | list[str] | None = None
     input_ids: list[TokenId] | list[list[TokenId]] | None = None
-    sampling_params: Sampling = Sampling()
+    sampling_params: SamplingParams = SamplingParams()
     custom_logit_processor: str | None = None
     rid: str | list[str] | None = None
     stream: Literal[False] = False
@@ -61,12 +60,12 @@ class Body(BaseModel):
 
 @dataclass(frozen=True)
 class Request:
-    """One checked request. `ends` are the tokens that stop it."""
+    """One checked request. `stop_ids` are the tokens that end its answer."""
 
     rid: str
     input_ids: tuple[int, ...]
-    sampling: Sampling
-    ends: frozenset[int]
+    sampling: SamplingParams
+    stop_ids: frozenset[int]
     steering: Steering | None
 
     @property
@@ -85,57 +84,9 @@ class Limits:
     labels: Path
 
 
-def parse(raw: bytes) -> Body:
-    """Raises: Refused, naming the first field that is wrong."""
-    try:
-        return Body.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise Refused(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
-
-
-def request(body: Body, ids: list[int], rid: str | None, limits: Limits) -> Request:
-    """One request of a body, its text already as ids. Raises: Refused."""
-    sampling = body.sampling_params
-    if not ids:
-        raise Refused("the prompt is empty: give text or input_ids")
-    if (highest := max(ids)) >= limits.vocabulary:
-        raise Refused(f"input_ids: {highest} is not below the vocabulary of {limits.vocabulary}")
-    if len(ids) + sampling.max_new_tokens > limits.context:
-        raise Refused(
-            f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
-            f"of {limits.context}"
-        )
-    if sampling.min_new_tokens > sampling.max_new_tokens:
-        raise Refused("min_new_tokens is more than max_new_tokens")
-    if sampling.top_k == 0:
-        raise Refused("top_k must be -1, for all, or at least 1")
-    ends = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
-    in_vocabulary = frozenset(end for end in ends if end < limits.vocabulary)
-    return Request(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
-
-
-def _steering(body: Body, limits: Limits) -> Steering | None:
-    params = body.sampling_params.custom_params
-    if body.custom_logit_processor is None and params is None:
-        return None
-    # Half of the pair would silently leave the answer unsteered.
-    if body.custom_logit_processor is None or params is None:
-        raise Refused("custom_logit_processor and sampling_params.custom_params go together")
-    try:
-        if (named := referenced(body.custom_logit_processor)) != (MODULE, CLASS):
-            raise Refused(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
-        steering = check(params, limits.labels)
-    except ValueError as error:
-        raise Refused(str(error)) from error
-    if len(steering.labels) > limits.vocabulary:
-        raise Refused(f"{len(steering.labels)} labels do not fit a vocabulary of {limits.vocabulary}")
-    return steering
-
-
 @dataclass(frozen=True)
 class Finished:
-    """What the engine made of a request. `matched` is the end token, the last of `output_ids`, if one came."""
+    """The result of a request. `matched` is the stop token, the last of `output_ids`, if one ended the answer."""
 
     output_ids: tuple[int, ...]
     cached_tokens: int
@@ -147,7 +98,55 @@ class Finished:
         return self.output_ids if self.matched is None else self.output_ids[:-1]
 
 
-def reply(asked: Request, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
+def parse(raw: bytes) -> GenerateBody:
+    """Raises: BadRequest, naming the first field that is wrong."""
+    try:
+        return GenerateBody.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+
+
+def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Limits) -> Request:
+    """One request of a body, its text already as ids. Raises: BadRequest."""
+    sampling = body.sampling_params
+    if not ids:
+        raise BadRequest("the prompt is empty: give text or input_ids")
+    if (highest := max(ids)) >= limits.vocabulary:
+        raise BadRequest(f"input_ids: {highest} is not below the vocabulary of {limits.vocabulary}")
+    if len(ids) + sampling.max_new_tokens > limits.context:
+        raise BadRequest(
+            f"{len(ids)} prompt tokens and {sampling.max_new_tokens} new ones exceed the model's context length "
+            f"of {limits.context}"
+        )
+    if sampling.min_new_tokens > sampling.max_new_tokens:
+        raise BadRequest("min_new_tokens is more than max_new_tokens")
+    if sampling.top_k == 0:
+        raise BadRequest("top_k must be -1, for all, or at least 1")
+    stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
+    in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
+    return Request(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+
+
+def _steering(body: GenerateBody, limits: Limits) -> Steering | None:
+    params = body.sampling_params.custom_params
+    if body.custom_logit_processor is None and params is None:
+        return None
+    # One without the other would leave the answer unsteered without notice.
+    if body.custom_logit_processor is None or params is None:
+        raise BadRequest("custom_logit_processor and sampling_params.custom_params go together")
+    try:
+        if (named := parse_reference(body.custom_logit_processor)) != (MODULE, CLASS):
+            raise BadRequest(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
+        steering = check(params, limits.labels)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    if len(steering.labels) > limits.vocabulary:
+        raise BadRequest(f"{len(steering.labels)} labels do not fit a vocabulary of {limits.vocabulary}")
+    return steering
+
+
+def make_reply(request: Request, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
     """The JSON of one answer."""
     reason: dict[str, Any] = {"type": finished.reason}
     if finished.reason == "stop":
@@ -160,9 +159,9 @@ def reply(asked: Request, finished: Finished, text: str, seconds: float) -> dict
         "text": text,
         "output_ids": list(finished.output_ids),
         "meta_info": {
-            "id": asked.rid,
+            "id": request.rid,
             "finish_reason": reason,
-            "prompt_tokens": len(asked.input_ids),
+            "prompt_tokens": len(request.input_ids),
             "completion_tokens": len(finished.output_ids),
             "cached_tokens": finished.cached_tokens,
             "e2e_latency": seconds,

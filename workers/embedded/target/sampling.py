@@ -1,7 +1,4 @@
-"""The bias of each individual in flight, deltas[labels], made once and shared by its requests.
-
-The next token of one row, from its own steered logits and its own random generator.
-"""
+"""How the next token of a request is chosen: the bias of its individual, then its own random generator."""
 
 from __future__ import annotations
 
@@ -11,63 +8,60 @@ from collections.abc import Collection
 
 import torch
 
-from workers.embedded.target.protocol import Sampling
-from workers.steering.bias import padded_deltas, padded_labels
-from workers.steering.parameters import Steering
+from workers.embedded.target.protocol import SamplingParams
+from workers.steering.request import Steering
 
-KEPT = 64  # individuals; 200 kB each at a vocabulary of 49,152
+CACHED_BIASES = 64  # individuals; 200 kB each at a vocabulary of 49,152
+GREEDY_BELOW = 1e-6  # temperature, as in SGLang
 
 
-class Biases:
-    """Biases [vocabulary] float32 by clustering and deltas, the least recently used forgotten."""
+class BiasCache:
+    """Biases deltas[labels], [vocabulary] float32, one for each individual; the least recently used are dropped."""
 
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
-        self._kept: OrderedDict[tuple[str, bytes], torch.Tensor] = OrderedDict()
+        self._biases: OrderedDict[tuple[str, bytes], torch.Tensor] = OrderedDict()
 
     def get(self, steering: Steering) -> torch.Tensor:
-        """Raises: ValueError when the clustering has more labels than the model has logits."""
+        """Zero for the logits that a model has beyond its tokenizer. The labels fit the vocabulary (`protocol`)."""
         key = (steering.clustering, steering.deltas.tobytes())
-        if key not in self._kept:
-            cpu = torch.device("cpu")
-            labels = padded_labels(steering.labels, len(steering.deltas), self._vocabulary, cpu)
-            self._kept[key] = padded_deltas(steering.deltas[None], cpu)[0][labels]
-        self._kept.move_to_end(key)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[key]
-
-
-GREEDY_BELOW = 1e-6  # temperature, as SGLang has it
+        if key not in self._biases:
+            bias = torch.zeros(self._vocabulary)
+            bias[: len(steering.labels)] = torch.from_numpy(steering.deltas[steering.labels])
+            self._biases[key] = bias
+        self._biases.move_to_end(key)
+        if len(self._biases) > CACHED_BIASES:
+            self._biases.popitem(last=False)
+        return self._biases[key]
 
 
 class Sampler:
     """Chooses tokens for one request. Greedy takes the highest logit, ties to the lowest id, and never draws."""
 
-    def __init__(self, sampling: Sampling, ends: Collection[int]) -> None:
+    def __init__(self, sampling: SamplingParams, stop_ids: Collection[int]) -> None:
         self._sampling = sampling
-        self._ends = list(ends)
+        self._stop_ids = list(stop_ids)
         self._generator = torch.Generator()
         seed = secrets.randbits(63) if sampling.sampling_seed is None else sampling.sampling_seed
         self._generator.manual_seed(seed)
 
     def choose(self, logits: torch.Tensor, produced: int) -> int:
-        """logits [vocabulary] float32, `produced` tokens so far."""
+        """The next token. logits [vocabulary] float32, `produced` tokens so far."""
         if produced < self._sampling.min_new_tokens:
             logits = logits.clone()
-            logits[self._ends] = float("-inf")
+            logits[self._stop_ids] = float("-inf")
         if self._sampling.temperature < GREEDY_BELOW:
-            # Equal logits are common in bfloat16; of equal ones argmax gives the first, on a CPU.
+            # Equal logits are common in bfloat16; on a CPU argmax gives the first of them.
             return int(logits.argmax())
-        return self._drawn(logits / self._sampling.temperature)
+        return self._draw(logits / self._sampling.temperature)
 
-    def _drawn(self, logits: torch.Tensor) -> int:
+    def _draw(self, logits: torch.Tensor) -> int:
         if self._sampling.top_k == -1 and self._sampling.top_p == 1.0:
             return int(torch.multinomial(torch.softmax(logits, -1), 1, generator=self._generator))
         ordered, ids = torch.sort(logits, descending=True, stable=True)  # stable: ties to the lowest id
         if self._sampling.top_k != -1:
             ordered, ids = ordered[: self._sampling.top_k], ids[: self._sampling.top_k]
-        chances = torch.softmax(ordered, -1)
-        # A token stays while what comes before it has not yet reached top_p, so the first always stays.
-        chances[chances.cumsum(-1) - chances >= self._sampling.top_p] = 0
-        return int(ids[torch.multinomial(chances, 1, generator=self._generator)])
+        probabilities = torch.softmax(ordered, -1)
+        # A token stays while those before it do not reach top_p together, so the first always stays.
+        probabilities[probabilities.cumsum(-1) - probabilities >= self._sampling.top_p] = 0
+        return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])

@@ -6,7 +6,7 @@ import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer
 
 from tasks.gpu.target import PROCESSOR, Generated, GenerateRequest, TargetClient, TargetRefused
-from workers.steering.reference import reference_string
+from workers.steering.request import reference_string
 
 
 def _request(number: int, deltas: tuple[float, ...], new: int = 6) -> GenerateRequest:

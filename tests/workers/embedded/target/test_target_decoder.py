@@ -1,4 +1,4 @@
-"""The decoder gives transformers' answers, and gives each row the same bits in any company."""
+"""The decoder gives transformers' answers, and gives each row the same bits beside any others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from workers.embedded.target.decoder import Decoder, Prompt
-from workers.embedded.target.kv_cache import Rows
+from workers.embedded.target.cache import KVCache, Prompt
+from workers.embedded.target.decoder import Decoder
 
 ROWS = 16
 CLEAR = 1e-2  # between the two highest logits
@@ -23,27 +23,29 @@ def _inference() -> Iterator[None]:
 
 
 def _clear_agreements(folder: Path, prompt: list[int], new: int) -> int:
-    """Follow a plain transformers loop under a bias; returns how many of its tokens were clear, all of them ours too.
+    """Follow a plain transformers loop under a bias; returns how many of its tokens were clear.
+
+    The decoder must choose the same token wherever it is clear.
 
     Where its two highest logits are close either may win in other arithmetic, and its choice is followed.
     """
     decoder = Decoder(folder, torch.float32)
-    decoder.settle(4)
+    decoder.calibrate(4)
     reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     bias = torch.randn(decoder.vocabulary, generator=torch.Generator().manual_seed(1))
-    rows = decoder.rows(4)
-    known = decoder.prefill(prompt)
-    rows.admit(2, known.kv, new)
-    ids, ours, clear = list(prompt), known.logits, 0
+    cache = decoder.new_cache(4)
+    prefilled = decoder.prefill(prompt)
+    cache.admit(2, prefilled.kv, new)
+    ids, own, clear = list(prompt), prefilled.logits, 0
     for _ in range(new):
         logits = reference(torch.tensor([ids])).logits[0, -1]
-        torch.testing.assert_close(ours, logits, atol=2e-3, rtol=1e-3)
+        torch.testing.assert_close(own, logits, atol=2e-3, rtol=1e-3)
         best, second = (logits + bias).topk(2).values
         token = int((logits + bias).argmax())
         if best - second > CLEAR:
-            assert int((ours + bias).argmax()) == token
+            assert int((own + bias).argmax()) == token
             clear += 1
-        ours = decoder.step({2: (token, len(ids))}, rows)[2]
+        own = decoder.step({2: (token, len(ids))}, cache)[2]
         ids.append(token)
     return clear
 
@@ -68,32 +70,32 @@ def test_the_embedded_model_answers_as_in_transformers(model_folder: Path) -> No
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_row_has_the_same_bits_whatever_its_neighbours_and_its_place(wide_model: Path, dtype: torch.dtype) -> None:
     decoder = Decoder(wide_model, dtype)
-    assert decoder.settle(ROWS) == ROWS
+    assert decoder.calibrate(ROWS) == ROWS
     draw = torch.Generator().manual_seed(11)
     lengths = (1, 7, 180, 255, 256, 257, 400, 511, 512, 513, 700)
     prompts = [decoder.prefill(torch.randint(49152, (n,), generator=draw).tolist()) for n in lengths]
 
     # Given: each prompt's next logits when it is alone, in row 0.
-    alone = [_together(decoder, decoder.rows(ROWS), {0: prompt})[0] for prompt in prompts]
+    alone = [_together(decoder, decoder.new_cache(ROWS), {0: prompt})[0] for prompt in prompts]
 
-    # When: they come in random company and in random rows, into rows that held others before.
-    rows = decoder.rows(ROWS)
+    # When: they come beside random others and in random rows, into rows that held others before.
+    cache = decoder.new_cache(ROWS)
     for _ in range(12):
         order = torch.randperm(len(prompts), generator=draw).tolist()[: int(torch.randint(1, 12, (1,), generator=draw))]
         places = torch.randperm(ROWS, generator=draw).tolist()
         placed = dict(zip(places, order, strict=False))
-        found = _together(decoder, rows, {row: prompts[number] for row, number in placed.items()})
+        found = _together(decoder, cache, {row: prompts[number] for row, number in placed.items()})
 
         # Then: not a bit is different.
         for row, number in placed.items():
             assert torch.equal(found[row], alone[number]), f"prompt of {lengths[number]} in row {row} beside {placed}"
 
 
-def _together(decoder: Decoder, rows: Rows, prompts: dict[int, Prompt]) -> torch.Tensor:
+def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> torch.Tensor:
     for row, prompt in prompts.items():
-        rows.admit(row, prompt.kv, 4)
+        cache.admit(row, prompt.kv, 4)
     entering = {row: (int(prompt.logits.argmax()), prompt.kv.shape[3]) for row, prompt in prompts.items()}
-    return decoder.step(entering, rows)
+    return decoder.step(entering, cache)
 
 
 def test_the_same_prompt_gives_the_same_bits_twice(wide_model: Path) -> None:

@@ -12,25 +12,25 @@ import numpy as np
 import pytest
 import torch
 
+from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
-from workers.embedded.target.prefix_cache import Prompts
-from workers.embedded.target.protocol import Finished, Request, Sampling
-from workers.steering.parameters import Steering
+from workers.embedded.target.protocol import Finished, Request, SamplingParams
+from workers.steering.request import Steering
 
 VOCABULARY = 49152
 WAIT_S = 120
 
 
-def settled(folder: Path, dtype: torch.dtype = torch.bfloat16, rows: int = 16) -> Decoder:
+def calibrated(folder: Path, dtype: torch.dtype = torch.bfloat16, rows: int = 16) -> Decoder:
     decoder = Decoder(folder, dtype)
-    assert decoder.settle(rows) == rows, "this machine cannot step several rows exactly"
+    assert decoder.calibrate(rows) == rows, "this machine cannot step several rows exactly"
     return decoder
 
 
 @contextmanager
-def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[tuple[Engine, Prompts]]:
-    prompts = Prompts(kept_bytes)
+def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterator[tuple[Engine, PrefixCache]]:
+    prompts = PrefixCache(kept_bytes)
     engine = Engine(decoder, rows, prompts)
     thread = threading.Thread(target=engine.run)
     thread.start()
@@ -42,13 +42,13 @@ def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterat
 
 
 def _mixed_requests(count: int) -> list[Request]:
-    """Prompts of all lengths, greedy and sampled, steered and not, short and longer answers."""
+    """PrefixCache of all lengths, greedy and sampled, steered and not, short and longer answers."""
     draw = random.Random(17)
     labels = (np.arange(VOCABULARY) % 5).astype(np.uint8)
     made = []
     for number in range(count):
         length = draw.choice((3, 60, 200, 250, 300, 505, 600))
-        sampling = Sampling(
+        sampling = SamplingParams(
             max_new_tokens=draw.randint(4, 14),
             temperature=draw.choice((0.0, 0.0, 0.8)),
             top_p=draw.choice((1.0, 0.9)),
@@ -66,14 +66,14 @@ def _mixed_requests(count: int) -> list[Request]:
 def test_an_answer_never_depends_on_what_else_is_in_flight(wide_model: Path, dtype: torch.dtype) -> None:
     requests = _mixed_requests(10)
     draw = random.Random(23)
-    with running(settled(wide_model, dtype)) as (engine, prompts):
-        # Given: the answers of requests that were alone, none of their prompts known before.
+    with running(calibrated(wide_model, dtype)) as (engine, prompts):
+        # Given: the answers of requests that were alone, none of their prompts cached before.
         alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in requests]
         assert len(set(alone)) == len(requests)
 
-        for known in (True, False, True):
-            # When: they come all at once, most of them twice, in random order, with known and unknown prompts.
-            if not known:
+        for cached in (True, False, True):
+            # When: they come all at once, most of them twice, in random order, with cached and unknown prompts.
+            if not cached:
                 prompts.flush()
             order = [*range(len(requests)), *draw.sample(range(len(requests)), 8)]
             draw.shuffle(order)
@@ -84,9 +84,9 @@ def test_an_answer_never_depends_on_what_else_is_in_flight(wide_model: Path, dty
                 assert job.done.result(WAIT_S).output_ids == alone[number]
 
 
-def test_requests_that_join_in_the_middle_change_nothing(wide_model: Path) -> None:
+def test_requests_that_join_later_change_no_answer(wide_model: Path) -> None:
     first, *later = _mixed_requests(6)
-    with running(settled(wide_model, rows=4), rows=4) as (engine, _):
+    with running(calibrated(wide_model, rows=4), rows=4) as (engine, _):
         alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in (first, *later)]
         jobs = [engine.submit(first)]
         for request in later:
@@ -96,20 +96,20 @@ def test_requests_that_join_in_the_middle_change_nothing(wide_model: Path) -> No
         assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
 
 
-def test_a_known_prompt_is_not_computed_again(wide_model: Path) -> None:
+def test_a_cached_prompt_is_not_computed_again(wide_model: Path) -> None:
     request = _mixed_requests(1)[0]
-    with running(settled(wide_model)) as (engine, prompts):
+    with running(calibrated(wide_model)) as (engine, prompts):
         assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
         assert engine.submit(request).done.result(WAIT_S).cached_tokens == len(request.input_ids)
         prompts.flush()
         assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
 
 
-def test_kept_prompts_stay_within_their_bound_and_the_oldest_goes_first(wide_model: Path) -> None:
+def test_the_prefix_cache_stays_within_its_limit_and_drops_the_least_recently_used(wide_model: Path) -> None:
     decoder = Decoder(wide_model, torch.bfloat16)
     with torch.inference_mode():
         made = [decoder.prefill([number] * 10) for number in range(3)]
-    prompts = Prompts(made[0].bytes * 2)
+    prompts = PrefixCache(made[0].bytes * 2)
     prompts.put([0] * 10, made[0])
     prompts.put([1] * 10, made[1])
     assert prompts.get([0] * 10) is made[0]
@@ -119,11 +119,11 @@ def test_kept_prompts_stay_within_their_bound_and_the_oldest_goes_first(wide_mod
 
 
 def _endless(rid: str) -> Request:
-    return Request(rid, (1, 2, 3), Sampling(max_new_tokens=1500, temperature=0.0), frozenset(), None)
+    return Request(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
 
 
 def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
-    with running(settled(wide_model, rows=1), rows=1) as (engine, _):
+    with running(calibrated(wide_model, rows=1), rows=1) as (engine, _):
         endless, waiting = engine.submit(_endless("a")), engine.submit(_endless("b"))
         next_one = engine.submit(_mixed_requests(1)[0])
         engine.abort("b")
@@ -135,7 +135,7 @@ def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
 
 
 def test_a_closed_engine_fails_what_it_has_not_answered(wide_model: Path) -> None:
-    with running(settled(wide_model, rows=1), rows=1) as (engine, _):
+    with running(calibrated(wide_model, rows=1), rows=1) as (engine, _):
         jobs = [engine.submit(_endless(rid)) for rid in "ab"]
         engine.close()
         for job in jobs:
@@ -145,17 +145,17 @@ def test_a_closed_engine_fails_what_it_has_not_answered(wide_model: Path) -> Non
             engine.submit(_endless("c"))
 
 
-def test_the_least_tokens_come_before_any_end_and_the_end_token_is_reported(wide_model: Path) -> None:
+def test_min_new_tokens_come_before_a_stop_token_which_is_reported(wide_model: Path) -> None:
     # Given: a bias that makes token 2 win every time.
     labels = np.zeros(VOCABULARY, dtype=np.uint8)
     labels[2] = 1
     steering = Steering("cd" * 16, labels, np.asarray([0, 900], dtype=np.float32))
 
     def ask(engine: Engine, **sampling: int) -> Finished:
-        chosen = Sampling(temperature=0.0, **sampling)
+        chosen = SamplingParams(temperature=0.0, **sampling)
         return engine.submit(Request("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
 
-    with running(settled(wide_model)) as (engine, _):
+    with running(calibrated(wide_model)) as (engine, _):
         at_once = ask(engine, max_new_tokens=8)
         assert (at_once.output_ids, at_once.reason, at_once.matched, at_once.text_ids) == ((2,), "stop", 2, ())
         later = ask(engine, max_new_tokens=8, min_new_tokens=3)

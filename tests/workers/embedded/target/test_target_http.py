@@ -17,7 +17,7 @@ import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 from transformers import AutoTokenizer
 
-from workers.steering.reference import reference_string
+from workers.steering.request import reference_string
 
 
 @pytest.fixture

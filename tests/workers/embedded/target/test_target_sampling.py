@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from workers.embedded.target.protocol import Sampling
+from workers.embedded.target.protocol import SamplingParams
 from workers.embedded.target.sampling import Sampler
 
 
 def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     draw = torch.Generator().manual_seed(0)
-    sampler = Sampler(Sampling(temperature=0.0), ())
+    sampler = Sampler(SamplingParams(temperature=0.0), ())
     for size in (5, 1000, 49152, 151_936):
         for _ in range(20):
             logits = torch.zeros(size)
@@ -23,7 +23,7 @@ def test_the_same_seed_draws_the_same_tokens_and_another_seed_others() -> None:
     logits = torch.randn(2000, generator=torch.Generator().manual_seed(1))
 
     def drawn(seed: int) -> list[int]:
-        sampler = Sampler(Sampling(temperature=1.0, top_p=0.95, sampling_seed=seed), ())
+        sampler = Sampler(SamplingParams(temperature=1.0, top_p=0.95, sampling_seed=seed), ())
         return [sampler.choose(logits, count) for count in range(30)]
 
     assert drawn(4) == drawn(4) != drawn(5)
@@ -33,7 +33,7 @@ def test_top_k_and_top_p_leave_only_what_they_say() -> None:
     logits = torch.log(torch.tensor([0.05, 0.5, 0.15, 0.3]))
 
     def reached(**sampling: float) -> set[int]:
-        sampler = Sampler(Sampling.model_validate({"temperature": 1.0, "sampling_seed": 1, **sampling}), ())
+        sampler = Sampler(SamplingParams.model_validate({"temperature": 1.0, "sampling_seed": 1, **sampling}), ())
         return {sampler.choose(logits, count) for count in range(300)}
 
     assert reached() == {0, 1, 2, 3}
@@ -45,7 +45,7 @@ def test_top_k_and_top_p_leave_only_what_they_say() -> None:
 
 def test_frequencies_follow_the_temperature() -> None:
     logits = torch.log(torch.tensor([0.8, 0.2]))
-    sampler = Sampler(Sampling(temperature=0.5, sampling_seed=9), ())
+    sampler = Sampler(SamplingParams(temperature=0.5, sampling_seed=9), ())
     share = sum(sampler.choose(logits, count) for count in range(4000)) / 4000
     expected = 0.2**2 / (0.2**2 + 0.8**2)
     assert abs(share - expected) < 0.015

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.steering.parameters import check
+from workers.steering.request import check
 
 HASH = "0123456789abcdef"
 

@@ -1,0 +1,140 @@
+"""Under which conditions this machine's kernels compute a row to the same bits, whatever its neighbours hold.
+
+No library promises it.  A kernel may choose its path by a thread's scratch memory, and so by the place of a row or by
+the number of threads.  (Float32 attention in torch's fused kernel on x86 does: half of the rows go through another
+thread's buffer, and differ.)  `DeterminismProbe` tries real shapes when the server starts, which takes a second, and
+the decoder uses only what passes.
+
+The number of threads matters for speed as well.  A step is two hundred short parallel loops, and each ends when its
+last thread does.  When another process holds a core, every loop waits for a thread that is not running: two threads
+on two cores were up to sixty times slower than one.  With the cores free they are a third faster.  `ThreadTuner`
+chooses before each piece of work, where the probe has found that the number of threads changes no bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from workers.embedded.target.attention import BUCKETS, PADDED, Linear, batched, causal
+
+PROMPTS = (5, 40, 171, 300, PADDED + 1, 700)  # tokens
+LONG = (300, PADDED + 1, 700)  # positions of rows that are not batched
+LOAD = Path("/proc/loadavg")  # "... <running>/<all> ...": threads of the whole machine that run or want to
+
+
+class DeterminismProbe:
+    """Compares results on random numbers; `counts` are the numbers of threads that must give the same bits too."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self._counts = counts
+        self._generator = torch.Generator().manual_seed(0)
+
+    def linears(self, linears: Sequence[Linear], rows: int) -> bool:
+        """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
+        return all(self._linear(linear, rows) for linear in linears)
+
+    def batches(self, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether batched attention gives a row the same bits in every place. `shape` is (heads, kv heads, d)."""
+        return all(self._batch(bucket, rows, shape, dtype) for bucket in BUCKETS)
+
+    def singles(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether the attention of a single row is the same with every number of threads."""
+        heads, kv_heads, d = shape
+        for length in LONG:
+            query = self._normal(dtype, 1, kv_heads, heads // kv_heads, d)
+            keys, values = (self._normal(dtype, 1, kv_heads, length, d) for _ in range(2))
+            mask = torch.zeros(1, 1, 1, length)
+            if not self._same([partial(batched, query, keys, values, mask)]):
+                return False
+        return True
+
+    def prompts(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """Whether the attention of a prompt is the same with every number of threads."""
+        heads, kv_heads, d = shape
+        for length in PROMPTS:
+            query, key, value = (self._normal(dtype, count, length, d) for count in (heads, kv_heads, kv_heads))
+            if not self._same([partial(causal, query, key, value)]):
+                return False
+        return True
+
+    def _linear(self, linear: Linear, rows: int) -> bool:
+        x = self._normal(linear.dtype, 1, linear.inputs)
+
+        def placed(row: int) -> torch.Tensor:
+            full = self._normal(linear.dtype, rows, linear.inputs)
+            full[row] = x
+            return linear(full)[row]
+
+        return self._same([partial(placed, row) for row in range(rows)])
+
+    def _batch(self, bucket: int, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        heads, kv_heads, d = shape
+        # The mask hides one position, and every other row's block has twice the capacity: neither may matter.
+        mask = torch.zeros(rows, 1, 1, bucket)
+        mask[..., -1] = float("-inf")
+        own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, PADDED, d))
+
+        def placed(row: int) -> torch.Tensor:
+            query = self._normal(dtype, rows, *own[0].shape)
+            keys, values = self._normal(dtype, 2, rows, kv_heads, PADDED * (1 + row % 2), d)
+            query[row], keys[row, :, :PADDED], values[row, :, :PADDED] = own
+            return batched(query, keys, values, mask)[row]
+
+        return self._same([partial(placed, row) for row in range(rows)])
+
+    def _same(self, variants: Sequence[Callable[[], torch.Tensor]]) -> bool:
+        """Whether all variants give the same bits, with each number of threads."""
+        before = torch.get_num_threads()
+        results = []
+        try:
+            for count in self._counts:
+                torch.set_num_threads(count)
+                results += [variant().clone() for variant in variants]
+        finally:
+            torch.set_num_threads(before)
+        return all(torch.equal(result, results[0]) for result in results)
+
+    def _normal(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=self._generator).to(dtype)
+
+
+class ThreadTuner:
+    """Sets torch's threads before each piece of work: all of them, or one while other processes need the cores.
+
+    To be used by the engine's thread alone.
+    """
+
+    def __init__(self, adaptive: bool, load: Path = LOAD, cores: int | None = None) -> None:
+        self._all = torch.get_num_threads()
+        self._load = load
+        self._cores = cores or os.cpu_count() or 1
+        self._adaptive = adaptive and self._all > 1
+        if not adaptive:
+            torch.set_num_threads(1)
+
+    def choose(self) -> None:
+        """Take all threads if the machine has cores for them at this moment, else one."""
+        if not self._adaptive:
+            return
+        current = torch.get_num_threads()
+        chosen = self._all if self._other_threads(current) + self._all <= self._cores else 1
+        if chosen != current:
+            torch.set_num_threads(chosen)
+
+    def _other_threads(self, own: int) -> int:
+        """Running threads of others. Ours spin for a moment after a loop, so as many as we use may be our own."""
+        try:
+            running = int(self._load.read_text().split()[3].split("/")[0])
+        except (OSError, ValueError, IndexError):
+            return 0  # not on Linux: assume free cores, as torch does
+        return max(0, running - own)
+
+
+def thread_counts() -> tuple[int, ...]:
+    """The numbers of threads between which `ThreadTuner.choose` may change."""
+    return tuple(sorted({1, torch.get_num_threads()}))

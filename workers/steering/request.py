@@ -1,0 +1,127 @@
+"""How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
+
+A request names the class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
+[float, ...]}`.  The label of a token is its cluster; the delta of its cluster is added to its logit.  SGLang expects
+the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to its two
+names, so a reader can compare names and never has to un-pickle.
+
+Parameters that pass `check` cannot raise inside a server's sampler, where an exception would end the server.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
+CLASS = "ClusterBias"
+LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
+MAX_DELTA = 1000.0  # in logits: more than any use needs, and safe in float32
+HASH = re.compile(r"[0-9a-f]{16,64}")
+
+# Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
+_PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
+
+
+@dataclass(frozen=True, eq=False)
+class Steering:
+    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32."""
+
+    clustering: str
+    labels: npt.NDArray[np.unsignedinteger[Any]]
+    deltas: npt.NDArray[np.float32]
+
+
+def reference_string() -> str:
+    """The value of `custom_logit_processor` that selects `ClusterBias`, in SGLang and in the embedded server."""
+    pickled = b"\x80\x04c" + f"{MODULE}\n{CLASS}\n".encode() + b"."
+    return json.dumps({"callable": pickled.hex()})
+
+
+def parse_reference(string: str) -> tuple[str, str]:
+    """The module and the class that such a string names.  Nothing is imported, nothing is un-pickled.
+
+    Raises: ValueError when the string is not a class by reference.
+    """
+    try:
+        pickled = bytes.fromhex(json.loads(string)["callable"])
+    except (ValueError, TypeError, KeyError):
+        pickled = b""
+    match = _PICKLED.fullmatch(pickled)
+    if match is None:
+        raise ValueError("custom_logit_processor is not a class by reference")
+    return match[1].decode("ascii"), match[2].decode("ascii")
+
+
+def is_cluster_bias(string: object) -> bool:
+    """Whether a request's `custom_logit_processor` names `ClusterBias`, in whatever spelling of JSON."""
+    return isinstance(string, str) and _names_cluster_bias(string)
+
+
+@lru_cache(maxsize=64)
+def _names_cluster_bias(string: str) -> bool:
+    try:
+        return parse_reference(string) == (MODULE, CLASS)
+    except ValueError:
+        return False
+
+
+def check(custom_params: object, labels_folder: Path) -> Steering:
+    """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
+
+    The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
+    Labels are read once for each hash and process, because a file named by its content hash does not change.
+
+    Raises: ValueError with one sentence that says what is wrong.
+    """
+    if not isinstance(custom_params, Mapping):
+        raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")
+    if unknown := set(custom_params) - {"clustering", "deltas"}:
+        raise ValueError(f"custom_params has unknown keys: {', '.join(sorted(map(str, unknown)))[:200]}")
+    labels, clusters = _load_labels(labels_folder, _check_clustering(custom_params.get("clustering")))
+    deltas = _check_deltas(custom_params.get("deltas"))
+    if len(deltas) != clusters:
+        raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
+    return Steering(custom_params["clustering"], labels, deltas)
+
+
+def _check_clustering(value: object) -> str:
+    if not isinstance(value, str) or not HASH.fullmatch(value):
+        raise ValueError(f"clustering must be 16 to 64 lower-case hexadecimal digits, not {value!r:.80}")
+    return value
+
+
+def _check_deltas(values: object) -> npt.NDArray[np.float32]:
+    if not isinstance(values, list):
+        raise ValueError(f"deltas must be a list of numbers, not {values!r:.80}")
+    for cluster, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"the delta of cluster {cluster} is not a number: {value!r:.80}")
+        # The comparison comes first: isfinite would overflow on a huge int.
+        if not -MAX_DELTA <= value <= MAX_DELTA or not math.isfinite(value):
+            limits = f"from {-MAX_DELTA:g} to {MAX_DELTA:g}"
+            raise ValueError(f"the delta of cluster {cluster} must be {limits}, not {value!r:.80}")
+    return np.asarray(values, dtype=np.float32)
+
+
+@lru_cache(maxsize=16)
+def _load_labels(folder: Path, clustering: str) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int]:
+    """The labels and the number of their clusters."""
+    path = folder / f"{clustering}.npy"
+    try:
+        labels: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ValueError(f"no labels for clustering {clustering} in {folder}") from None
+    if labels.ndim != 1 or not labels.size or labels.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"{path} must hold one uint8 or uint16 a token, not {labels.dtype} {list(labels.shape)}")
+    labels.flags.writeable = False
+    return labels, int(labels.max()) + 1
