@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import secrets
 import time
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from tasks.files import open_atomic, write_atomic
 from tasks.message import NUMBER, RunId, Shape, shape_error, wrong
 
 
@@ -61,37 +61,24 @@ class OutputNotWritable(OutputError):
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Around whatever writes `path`.  Raises: Unwritable for every OSError."""
+    """Around whatever writes `path`.  Raises: OutputNotWritable for every OSError."""
     try:
         yield
     except OSError as error:
         raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Replace a file whole: a reader, and a run killed at any moment, sees the old content or the new.
-
-    Raises: Unwritable; the old content is left, and nothing of the new.
-    """
-    with open_atomic(path) as out:
-        out.write(data.encode() if isinstance(data, str) else data)
+def write_output(path: Path, data: bytes | str) -> None:
+    """Replace a file whole (tasks/files.py).  Raises: OutputNotWritable; the old content is left."""
+    with writing(path):
+        write_atomic(path, data)
 
 
 @contextmanager
-def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """As `write_atomic`, for content that is written piece by piece; after any exception the old content is left."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as out:
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """As `write_output`, for content that is written piece by piece; after any exception the old content is left."""
+    with writing(path), open_atomic(path) as out:
+        yield out
 
 
 SCORED = {"node": str, "fitness": NUMBER, "shortness": NUMBER, "correctness": NUMBER, "mean_tokens": NUMBER}
@@ -162,7 +149,7 @@ class OutputFolder:
             return run_id_of(self.path)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
         run_id = f"{stem}-{secrets.token_hex(4)}"
-        write_atomic(path, json.dumps({"id": run_id}) + "\n")
+        write_output(path, json.dumps({"id": run_id}) + "\n")
         return run_id
 
     def rotate(self) -> Path | None:
@@ -176,10 +163,10 @@ class OutputFolder:
         return aside
 
     def write(self, name: str, data: bytes | str) -> None:
-        """Write one of the run's files.  Raises: OutputError for a name that is none, Unwritable."""
+        """Write one of the run's files.  Raises: OutputError for a name that is none, OutputNotWritable."""
         if not _NAME.fullmatch(name):
             raise OutputError(f"{name!a} is no name of a file in {self.path}")
-        write_atomic(self.path / name, data)
+        write_output(self.path / name, data)
 
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -21,7 +21,7 @@ from orchestrator.collect import build
 from orchestrator.collect.build import Split, split
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.settings import EMBEDDED, CollectSettings
-from orchestrator.output import OutputFolder, write_atomic
+from orchestrator.output import OutputFolder, write_output
 from orchestrator.settings.options import SettingsError
 from tasks import logs
 from tasks.code_version import code_version
@@ -91,7 +91,7 @@ def collect(settings: CollectSettings, options: build.FarmOptions, parts: Split,
     document = make_document(settings, parts, counted.gathered, counted.ids, counted.selection, created)
     validate(document)
     path = Path(settings.phase0.output_path)
-    write_atomic(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+    write_output(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     log.info("wrote %s, %s bytes", path, f"{path.stat().st_size:,}")
     return path
 

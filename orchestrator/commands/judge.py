@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orchestrator.commands import common
-from orchestrator.output import open_atomic
+from orchestrator.output import open_output
 from orchestrator.settings import judging_settings
 from orchestrator.signals import Terminated, raise_on_sigterm
 from tasks.dataset import DatasetError
@@ -141,7 +141,7 @@ def _open_output(path: Path | None) -> Iterator[BinaryIO]:
             out.seek(0)
             shutil.copyfileobj(out, sys.stdout.buffer)
         return
-    with open_atomic(path) as out:
+    with open_output(path) as out:
         yield out
 
 

@@ -20,7 +20,7 @@ from celery import Celery
 from orchestrator.dispatch.evaluator import POLL_S, Parked
 from orchestrator.dispatch.producer import pop_result, send
 from orchestrator.farm.connection import FarmConnection, open_farm
-from orchestrator.output import JsonFileError, read_json, write_atomic
+from orchestrator.output import JsonFileError, read_json, write_output
 from orchestrator.report.view import Snapshot, View
 from orchestrator.settings import Settings, SettingsError, make_run, select_indices
 from tasks.code_version import code_version
@@ -131,7 +131,7 @@ def describe_discovered(
             return
         descriptions = said["descriptions"]
         kept = {"model": settings.reflector_model, "descriptions": descriptions}
-        write_atomic(path, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+        write_output(path, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     farm.store.put_metadata(run_id, "descriptions", json.dumps(descriptions))
 
 

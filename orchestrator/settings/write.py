@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from orchestrator.settings.kconfig import Kconfig, typed
 from orchestrator.settings.options import Settings, options
 from orchestrator.settings.rules import Value
+from tasks.files import open_atomic
 
 _HEADER = "# Settings of Whetstone, complete.\n"
 
@@ -20,11 +20,8 @@ def write_config(settings: Settings, path: Path) -> None:
     kconfig = Kconfig()
     for option in options():
         kconfig.syms[option.name].set_value(typed_value(getattr(settings, option.field)))
-    beside = path.with_name(path.name + ".tmp")
-    kconfig.write_config(str(beside), header=_HEADER, save_old=False)
-    with beside.open("rb") as written:
-        os.fsync(written.fileno())
-    beside.replace(path)
+    with open_atomic(path) as out:
+        kconfig.write_config(out.name, header=_HEADER, save_old=False)  # it takes a name, and no open file
 
 
 def typed_value(value: Value) -> str:

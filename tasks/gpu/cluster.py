@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import uuid
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from celery import shared_task
 
 from tasks import context
+from tasks.files import write_atomic
 from tasks.gpu import host
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
@@ -48,10 +48,7 @@ def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
         raise ValueError(f"the clustering {reason}")
     path = folder / f"{clustering}.npy"
     if not path.exists():
-        # Several tasks of one worker may write the same labels at the same time.
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-        temporary.write_bytes(zlib.decompress(packed))
-        temporary.replace(path)
+        write_atomic(path, zlib.decompress(packed))  # several tasks of one worker may do so at the same time
     return path
 
 

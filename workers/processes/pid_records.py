@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from workers.atomic_file import write_text
+from tasks.files import write_atomic
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
@@ -87,7 +87,7 @@ class PidRecords:
             return [name for name, members in left.items() if members]
 
     def _write(self, records: list[PidRecord]) -> None:
-        write_text(self.path, json.dumps([asdict(record) for record in records], indent=1))
+        write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
 
 
 def end(processes: list[psutil.Process], grace_s: float) -> None:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks import die_with_parent
 from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end, start_time
 
-WRAPPER = Path(__file__).with_name("die_with_parent.py")
+WRAPPER = Path(die_with_parent.__file__)
 LOG_LINES = 12
 PROBE_PAUSE_S = 0.05
 

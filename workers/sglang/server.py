@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.files import write_atomic
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
 from tasks.models import Target
 from workers import steering
-from workers.atomic_file import write_text
 from workers.processes.local_http import free_port, is_healthy
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed
@@ -37,8 +37,8 @@ def make(folder: Path) -> Path:
     """
     metadata = folder / f"{steering.NAME}-{steering.VERSION}.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
-    write_text(metadata / "METADATA", f"Metadata-Version: 2.1\nName: {steering.NAME}\nVersion: {steering.VERSION}\n")
-    write_text(metadata / "entry_points.txt", f"[sglang.srt.plugins]\nwhetstone = {steering.PLUGIN}\n")
+    write_atomic(metadata / "METADATA", f"Metadata-Version: 2.1\nName: {steering.NAME}\nVersion: {steering.VERSION}\n")
+    write_atomic(metadata / "entry_points.txt", f"[sglang.srt.plugins]\nwhetstone = {steering.PLUGIN}\n")
     link, package = folder / steering.NAME, Path(steering.__file__).parent
     if not link.exists() or link.resolve() != package.resolve():
         temporary = folder / f".{steering.NAME}.{os.getpid()}"

@@ -6,7 +6,6 @@ Progress is {"stage", "done", "total"}; the last line is {"hash", "folder"}.  On
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import logging
 import os
@@ -21,14 +20,11 @@ from tasks.models import Clusters
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_PR_SET_PDEATHSIG = 1
 _QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
 def main() -> int:
     options = _options()
-    if options.die_with is not None:
-        _die_with(options.die_with)
     signal.signal(signal.SIGTERM, _leave)
     os.environ.update(_QUIET)
     logging.disable(logging.WARNING)  # an error is one line, and no library's remarks
@@ -89,17 +85,7 @@ def _options() -> argparse.Namespace:
         "--discovered", type=int, nargs="*", default=[], metavar="ID",
         help="fit on these tokens alone; every other token goes to the nearest centre",
     )  # fmt: skip
-    parser.add_argument("--die-with", type=int, help="the process id of the parent whose end is ours too (Linux)")
     return parser.parse_args()
-
-
-def _die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends, however the parent ends. Linux only."""
-    if not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we could ask
-        raise SystemExit(1)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

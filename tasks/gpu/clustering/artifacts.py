@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.files import folder_atomic, remove_unfinished
 from tasks.gpu.clustering.describe import Description
 from tasks.gpu.clustering.errors import ClusteringError
 
@@ -39,8 +36,7 @@ CENTRES = "kmeans_centres.npy"
 DESCRIPTIONS = "cluster_descriptions.json"
 MANIFEST = "manifest.json"
 
-_HALF_MADE = ".making-"
-_ABANDONED_S = 3600.0
+_ABANDONED_S = 3600.0  # a clustering is written in seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,23 +115,13 @@ def embedder_identity(embedder: str | Path) -> str:
 def save_clustering(root: Path, ingredients: ClusteringInputs, made: ClusteringOutput) -> Path:
     """Write the folder `<root>/<hash>` and return it. A clustering that is already there stays as it is.
 
-    It is written under another name and then renamed: a killed run leaves nothing under the final name, and of two runs
-    at once the first one counts.
+    A killed run leaves nothing under that name, and of two runs at once the first one counts.
     """
     root.mkdir(parents=True, exist_ok=True)
-    _clear_abandoned(root)
+    remove_unfinished(root, older_than_s=_ABANDONED_S)
     final = root / ingredients.hash()
-    work = Path(tempfile.mkdtemp(prefix=f"{_HALF_MADE}{final.name}-", dir=root))
-    try:
+    with folder_atomic(final) as work:
         _write(work, ingredients, made)
-        work.chmod(0o755)  # mkdtemp makes it private, but other workers read it too
-        try:
-            work.rename(final)
-        except OSError:
-            if not final.is_dir():
-                raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return final
 
 
@@ -195,9 +181,6 @@ def _write(folder: Path, ingredients: ClusteringInputs, made: ClusteringOutput) 
     files = {name: _sha256(folder / name) for name in (LABELS, EMBEDDINGS, PCA_FILE, CENTRES, DESCRIPTIONS)}
     made_from = {"hash": ingredients.hash(), "embedded": ingredients.embedded()}
     _write_json(folder / MANIFEST, {**made_from, **ingredients.summary(), "files": files})
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
 
 
 def _write_json(path: Path, value: object) -> None:
@@ -207,10 +190,3 @@ def _write_json(path: Path, value: object) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _clear_abandoned(root: Path) -> None:
-    """Remove what killed runs left. Writing takes seconds, so an hour old is nobody's."""
-    for left in root.glob(f"{_HALF_MADE}*"):
-        if time.time() - left.stat().st_mtime > _ABANDONED_S:
-            shutil.rmtree(left, ignore_errors=True)

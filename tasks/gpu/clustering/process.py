@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 import tasks
+from tasks import die_with_parent
 from tasks.gpu.clustering.errors import ClusteringError
 from tasks.models import Clusters
 
@@ -74,7 +76,6 @@ def _start(
         "seed": clusters.seed,
         "batch-size": clusters.batch_size,
         "device": clusters.device,
-        "die-with": os.getpid(),
     }
     # An argument each: one alone may not be longer than 128 kB.
     discovered = ["--discovered", *map(str, clusters.discovered)] if clusters.discovered else []
@@ -83,6 +84,7 @@ def _start(
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
     return subprocess.Popen(
         [
+            *(sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), str(int(signal.SIGKILL))),
             *(sys.executable, "-m", "tasks.gpu.clustering"),
             *(f"--{name}={value}" for name, value in options.items()),
             *discovered,

@@ -160,7 +160,7 @@ def test_a_damaged_clustering_is_refused(made: Clustering, tmp_path: Path, damag
 
 def test_what_a_killed_run_left_is_cleared(tmp_path: Path) -> None:
     # given the half-made folders of a run killed long ago and of one that is writing now
-    old, young = tmp_path / ".making-0123-old", tmp_path / ".making-0123-young"
+    old, young = tmp_path / ".0123.old.part", tmp_path / ".0123.young.part"
     for folder in (old, young):
         folder.mkdir()
         (folder / "embeddings.npy").write_bytes(b"half")

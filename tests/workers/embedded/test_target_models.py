@@ -55,10 +55,10 @@ def test_neither_cache_nor_index_is_said_plainly_and_leaves_nothing(tmp_path: Pa
 
 
 def test_what_a_killed_predecessor_left_is_cleared(tmp_path: Path, no_index: None) -> None:
-    (tmp_path / f"{FOLDER}.abc.part" / "model").mkdir(parents=True)
+    (tmp_path / f".{FOLDER}.abc.part" / "model").mkdir(parents=True)
     with pytest.raises(ModelUnavailable):
         embedded_model(tmp_path)
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_a_second_caller_waits_for_the_first(tmp_path: Path, model_folder: Path) -> None:

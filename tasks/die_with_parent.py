@@ -1,4 +1,4 @@
-"""Runs a command that the kernel signals when its parent dies: `python die_with_parent.py PARENT SIGNAL COMMAND...`.
+"""Run a command that the kernel signals when its parent dies: `python die_with_parent.py PARENT SIGNAL COMMAND...`.
 
 A program of its own, started by path, because Python code between fork and exec is not safe in a process that has
 threads.  The request outlives exec.  Where there is no prctl (not Linux) the command just runs.
@@ -23,4 +23,5 @@ def main() -> None:
         sys.exit(f"cannot run {command[0]}: {error.strerror}")
 
 
-main()
+if __name__ == "__main__":
+    main()

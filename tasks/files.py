@@ -1,0 +1,67 @@
+"""Files and folders that appear whole: a reader sees the old content or the new, also after a kill."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_UNFINISHED = ".part"
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Replace a file, and make its folder where there is none.  Raises: OSError; the old content is then left."""
+    with open_atomic(path) as out:
+        out.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """As `write_atomic`, for content that is written piece by piece; after any exception the old content is left."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_UNFINISHED}")
+    try:
+        with temporary.open("wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def folder_atomic(path: Path) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` when the block ends; a folder that is already there stays.
+
+    Its parent must exist.  Of two processes that make the same folder the first one counts.  Raises: OSError.
+    """
+    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent))
+    try:
+        yield work
+        for file in work.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
+        work.chmod(0o755)  # mkdtemp makes it private, but other workers read it too
+        try:
+            work.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def remove_unfinished(folder: Path, older_than_s: float = 0.0) -> None:
+    """Remove the unfinished folders that killed processes left in `folder`."""
+    for unfinished in folder.glob(f".*{_UNFINISHED}"):
+        if time.time() - unfinished.stat().st_mtime >= older_than_s:
+            shutil.rmtree(unfinished, ignore_errors=True)
