@@ -23,7 +23,7 @@ DESCRIPTION = """\
 Collect what Phase 1 needs: sample verbose answers of the target, have the reflector compress them, keep the pairs whose
 compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
 
-Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/phase0.md)."""
+Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md)."""
 
 EPILOG = """\
 exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 something broke while running, and
