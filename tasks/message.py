@@ -20,6 +20,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from celery.exceptions import Ignore
 
+from tasks.escape import quote
+
 log = logging.getLogger(__name__)
 
 
@@ -78,12 +80,6 @@ def wrong(hint: Any, value: Any) -> str | None:
     return checker(hint)(value)
 
 
-def shown(value: Any) -> str:
-    """A value as an error message may show it: short, on one line, and nothing that acts on a terminal."""
-    text = ascii(value) if not isinstance(value, list | dict) else f"a {type(value).__name__} of {len(value)}"
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 SCALARS: Mapping[Any, tuple[str, tuple[type, ...]]] = {
     str: ("text", (str,)),
     bool: ("true or false", (bool,)),
@@ -105,7 +101,7 @@ def checker(hint: Any) -> Checker:
         return lambda value: next((reason for check in checkers if (reason := check(value))), None)
     if origin is Literal:
         return lambda value: (
-            None if type(value) is str and value in parts else f"is {shown(value)}, none of {list(parts)}"
+            None if type(value) is str and value in parts else f"is {quote(value)}, none of {list(parts)}"
         )
     if origin in (Union, types.UnionType):
         choices = [checker(part) for part in parts]
@@ -120,11 +116,11 @@ def _scalarchecker(hint: Any) -> Checker:
 
     def check(value: Any) -> str | None:
         if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-            return f"is {shown(value)}, not {what}"
+            return f"is {quote(value)}, not {what}"
         if isinstance(value, float) and not math.isfinite(value):
-            return f"is {shown(value)}, not {what}"
+            return f"is {quote(value)}, not {what}"
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            return f"is {shown(value)}, which is too long"
+            return f"is {quote(value)}, which is too long"
         return None
 
     return check
@@ -135,11 +131,11 @@ def _list_checker(parts: Sequence[Any], any_length: bool) -> Checker:
 
     def check(value: Any) -> str | None:
         if not isinstance(value, list):
-            return f"is {shown(value)}, not a list"
+            return f"is {quote(value)}, not a list"
         if len(value) > LONGEST_LIST:
-            return f"is {shown(value)}, which is too long"
+            return f"is {quote(value)}, which is too long"
         if not any_length and len(value) != len(items):
-            return f"is {shown(value)}, not a list of {len(items)}"
+            return f"is {quote(value)}, not a list of {len(items)}"
         checks = items * len(value) if any_length else items
         reasons = ((place, check(item)) for place, (check, item) in enumerate(zip(checks, value, strict=True)))
         return next((f"[{place}] {reason}" for place, reason in reasons if reason), None)
@@ -150,10 +146,10 @@ def _list_checker(parts: Sequence[Any], any_length: bool) -> Checker:
 def _rule(rule: Any) -> Checker:
     if isinstance(rule, Pattern):
         matches = re.compile(rule.pattern).fullmatch
-        return lambda value: None if matches(value) else f"is {shown(value)}, which is not {rule.pattern}"
+        return lambda value: None if matches(value) else f"is {quote(value)}, which is not {rule.pattern}"
     if isinstance(rule, Range):
         told = f"not between {rule.low:g} and {rule.high:g}"
-        return lambda value: None if rule.low <= value <= rule.high else f"is {shown(value)}, {told}"
+        return lambda value: None if rule.low <= value <= rule.high else f"is {quote(value)}, {told}"
     return lambda value: None
 
 
@@ -183,16 +179,16 @@ def shape_error(shape: Shape, value: Any, place: str = "it") -> str | None:
     """The first place where a value has another shape; None where it has this one."""
     if isinstance(shape, Mapping):
         if not isinstance(value, dict):
-            return f"{place} is {shown(value)}, not an object"
+            return f"{place} is {quote(value)}, not an object"
         missing = [f"{place} has no {name}" for name in shape if name not in value]
         wrong = (shape_error(part, value[name], f"{place}.{name}") for name, part in shape.items() if name in value)
         return next((reason for reason in (*missing, *wrong) if reason), None)
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return f"{place} is {shown(value)}, not a list"
+            return f"{place} is {quote(value)}, not a list"
         reasons = (shape_error(shape[0], item, f"{place}[{number}]") for number, item in enumerate(value))
         return next((reason for reason in reasons if reason), None)
     kinds: Sequence[type] = shape if isinstance(shape, tuple) else (shape,)
     if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
-        return f"{place} is {shown(value)}, not {' or '.join(dict.fromkeys(NAMES[kind] for kind in kinds))}"
+        return f"{place} is {quote(value)}, not {' or '.join(dict.fromkeys(NAMES[kind] for kind in kinds))}"
     return None

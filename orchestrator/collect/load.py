@@ -12,7 +12,7 @@ import yaml
 
 from orchestrator.collect.settings import CollectSettings, broken_rules
 from orchestrator.settings.options import SettingsError
-from tasks.message import shown
+from tasks.escape import quote
 
 KINDS: Mapping[type, str] = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -98,12 +98,12 @@ def _section_problems(kind: Any, values: Mapping[str, Any], key: str, name: str)
         # Whoever left a whole section out wants to know all that belongs there.
         yield from ((leaf, "is missing") for leaf in key_names(kind, f"{name}."))
     else:
-        yield name, f"{shown(section)} is not a section with keys of its own"
+        yield name, f"{quote(section)} is not a section with keys of its own"
 
 
 def _named(key: Any) -> str:
     """A key as it stands in the file, if it is a word."""
-    return key if isinstance(key, str) and len(key) < 80 and key.isidentifier() else shown(key)
+    return key if isinstance(key, str) and len(key) < 80 and key.isidentifier() else quote(key)
 
 
 def _unfit(value: Any, kind: type) -> str | None:
@@ -117,7 +117,7 @@ def _unfit(value: Any, kind: type) -> str | None:
     if fits:
         return None
     hint = " (YAML reads 1e-3 as text and 1.0e-3 as a number)" if kind is float and isinstance(value, str) else ""
-    return f"{shown(value)} is not {KINDS[kind]}{hint}"
+    return f"{quote(value)} is not {KINDS[kind]}{hint}"
 
 
 def _is_finite(value: int | float) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from orchestrator.output import OutputError
 from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.terminal_text import EscapingParser, escape_control
+from orchestrator.terminal_text import EscapingParser
+from tasks.escape import escape_control
 from tasks.secret import SecretError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)

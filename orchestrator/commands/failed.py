@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace) -> int:
     from orchestrator.report.layout import clip
     from orchestrator.runs.status import failed_of, find_runs
-    from orchestrator.terminal_text import escape_control
+    from tasks.escape import escape_control
 
     folders = [arguments.run] if arguments.run else find_runs(Path("outputs"))
     found = {folder: failed_of(folder) for folder in folders}

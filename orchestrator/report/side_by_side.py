@@ -7,7 +7,7 @@ from typing import Literal
 
 from orchestrator.report.layout import clip, pad, wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.terminal_text import escape_control
+from tasks.escape import escape_control
 
 Only = Literal["all", "changed", "lost", "gained"]
 NARROW = 72  # cells; below, the two answers are printed one under the other

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orchestrator.report.formatting import format_cost, format_duration, format_score
 from orchestrator.report.layout import clip, pad
 from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
-from orchestrator.terminal_text import escape_control
+from tasks.escape import escape_control
 
 BAR = 9  # cells on each side of zero
 EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -22,7 +22,7 @@ from orchestrator.report.view import (
     steps,
     steps_done,
 )
-from orchestrator.terminal_text import escape_control
+from tasks.escape import escape_control
 
 NARROW = 76  # columns below which the stages have no room
 WIDE = 110  # columns from which the stages have room for their names

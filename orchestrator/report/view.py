@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TextIO
 
 from orchestrator.report.formatting import format_cost, format_duration, format_score
-from orchestrator.terminal_text import escape_control
+from tasks.escape import escape_control
 
 Stage = Literal["waiting", "merge", "answer", "judge", "score", "reflect", "done", "failed"]
 Phase = Literal["pre", "mut"]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from celery import shared_task
 
 from tasks import context
+from tasks.escape import shorten
 from tasks.gpu.cluster import unpack_labels
 from tasks.message import Delta, RunId
 from tasks.store.store import Store
@@ -165,19 +166,18 @@ def _entries(deltas: Mapping[str, float], count: int, descriptions: Sequence[Map
     words = {str(described["id"]): str(described["description"]) for described in descriptions}
     lines: list[str] = []
     for cluster in map(str, range(count)):
-        comment = textwrap.wrap(_harmless(words.get(cluster, "")), width=110)
+        comment = textwrap.wrap(_comment_text(words.get(cluster, "")), width=110)
         lines += [f"    # {line}" for line in comment]
         lines.append(f'    "{cluster}": {float(deltas[cluster])!r},')
     return lines
 
 
-def _harmless(text: str) -> str:
+def _comment_text(text: str) -> str:
     """Text that cannot leave a comment: whatever could end a line, or reverse its direction, becomes a point.
 
     Python's `isprintable` is false for control, format, separator and surrogate characters, except the space.
     """
-    short = text if len(text) <= _LONGEST_COMMENT else text[: _LONGEST_COMMENT - 3] + "..."
-    return "".join(character if character.isprintable() else "·" for character in short)
+    return "".join(character if character.isprintable() else "·" for character in shorten(text, _LONGEST_COMMENT))
 
 
 def _packed(labels: NDArray[np.integer[Any]], width: int) -> str:

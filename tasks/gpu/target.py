@@ -15,8 +15,9 @@ from typing import Any, Literal
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from tasks.escape import quote
 from tasks.gpu.connections import CONNECTIONS, SERVER_STATS
-from tasks.message import Shape, shape_error, shown
+from tasks.message import Shape, shape_error
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
@@ -183,7 +184,7 @@ def read_reply(base_url: str, text: str) -> dict[str, Any]:
         reply: dict[str, Any] = json.loads(text)
         reason = shape_error(REPLY, reply)
     except (ValueError, RecursionError) as error:
-        reason = f"it is not JSON: {shown(str(error))}"
+        reason = f"it is not JSON: {quote(str(error))}"
     if reason:
         raise TargetRefused(f"{base_url} does not answer as /generate does: {reason}")
     return reply

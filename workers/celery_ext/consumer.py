@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as CeleryConsumer
 
-from tasks.message import Pattern, Range, Refused, check_arguments, checker, shown
+from tasks.escape import quote
+from tasks.message import Pattern, Range, Refused, check_arguments, checker
 
 logger = get_logger(__name__)
 
@@ -64,7 +65,7 @@ class Consumer(CeleryConsumer):
         return check_and_take
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        refuse(message, f"it cannot be read: {shown(str(exc))}")
+        refuse(message, f"it cannot be read: {quote(str(exc))}")
 
 
 def refuse(message: Any, reason: str) -> None:
@@ -77,7 +78,7 @@ def check(message: Any, tasks: Mapping[str, Any]) -> None:
     """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
     name = message.headers.get("task")
     if IS_NAME(name) or name not in tasks or name.startswith("celery."):
-        raise Refused(f"this worker has no task {shown(name)}")
+        raise Refused(f"this worker has no task {quote(name)}")
     try:
         check_headers(message.headers)
         args, kwargs, embedded = read_body(message)
@@ -100,11 +101,11 @@ def check_headers(headers: Mapping[str, Any]) -> None:
 def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """The arguments of a message, and what is to be sent after it.  Raises: Refused."""
     if message.content_type != "application/json":
-        raise Refused(f"its content is {shown(message.content_type)}, not JSON")
+        raise Refused(f"its content is {quote(message.content_type)}, not JSON")
     try:
         body = message.payload
     except Exception as error:  # whatever a codec or a decoder of kombu's raises
-        raise Refused(f"its body cannot be read: {shown(str(error))}") from None
+        raise Refused(f"its body cannot be read: {quote(str(error))}") from None
     kinds = (list, dict, dict)
     if not isinstance(body, list) or len(body) != 3 or not all(map(isinstance, body, kinds)):
         raise Refused("its body is not a list of arguments, keyword arguments and callbacks")
@@ -118,7 +119,7 @@ def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
     for signature in value if isinstance(value, list) and when != "chord" else [value]:
         sound = isinstance(signature, dict) and all(isinstance(signature.get(k), kind) for k, kind in SIGNATURE.items())
         if not sound or (when != "chord" and signature.get("immutable") is not True):
-            raise Refused(f"its {shown(when)} is {shown(value)}, and no task with arguments of its own")
+            raise Refused(f"its {quote(when)} is {quote(value)}, and no task with arguments of its own")
         if signature.get("immutable") is True and signature["task"] in tasks:
             check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
 
@@ -127,6 +128,6 @@ def _check_eta(eta: Any) -> None:
     try:
         at = datetime.fromisoformat(eta)
     except (TypeError, ValueError):
-        raise Refused(f"its eta is {shown(eta)}, which is no time") from None
+        raise Refused(f"its eta is {quote(eta)}, which is no time") from None
     if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=PUT_OFF_S):
-        raise Refused(f"its eta is {shown(eta)}, which is too far away")
+        raise Refused(f"its eta is {quote(eta)}, which is too far away")

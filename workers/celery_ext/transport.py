@@ -16,7 +16,7 @@ from celery.utils.log import get_logger
 from kombu.transport import redis
 from redis.exceptions import ConnectionError
 
-from tasks.message import shown
+from tasks.escape import quote
 
 logger = get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Channel(redis.Channel):
             read = self.connection.delivered > delivered  # and it is whoever takes it that has failed
             if read or isinstance(error, (*self.connection_errors, Empty)):
                 raise
-            logger.error("refused a message: it is not JSON as Celery writes it: %s", shown(str(error)))
+            logger.error("refused a message: it is not JSON as Celery writes it: %s", quote(str(error)))
             return True
 
     def basic_publish(self, *args: Any, **options: Any) -> Any:
@@ -63,7 +63,7 @@ class Transport(redis.Transport):
 def not_a_message(message: Any) -> str | None:
     """Why this is nothing that kombu could take, acknowledge and give back; None when it is."""
     if not isinstance(message, dict):
-        return f"it is {shown(message)}, not an object"
+        return f"it is {quote(message)}, not an object"
     properties, headers = message.get("properties"), message.get("headers")
     if not isinstance(properties, dict) or not isinstance(headers, dict | None):
         return "it has no properties, or headers that are no object"
@@ -71,7 +71,7 @@ def not_a_message(message: Any) -> str | None:
         return "it is compressed, which we never do"
     info, tag = properties.get("delivery_info"), properties.get("delivery_tag")
     if not isinstance(tag, str) or not tag:
-        return f"its delivery tag is {shown(tag)}"
+        return f"its delivery tag is {quote(tag)}"
     if not isinstance(info, dict) or not all(isinstance(info.get(key), str) for key in ("exchange", "routing_key")):
         return "it does not say by which exchange and routing key it came"
     return _unreadable_body(message.get("body"), properties.get("body_encoding"))
@@ -79,7 +79,7 @@ def not_a_message(message: Any) -> str | None:
 
 def _unreadable_body(body: Any, encoding: Any) -> str | None:
     if not isinstance(body, str) or encoding not in ("base64", None):
-        return f"its body is {shown(body)} in the encoding {shown(encoding)}"
+        return f"its body is {quote(body)} in the encoding {quote(encoding)}"
     try:
         base64.b64decode(body if encoding else "")
     except (binascii.Error, ValueError) as error:

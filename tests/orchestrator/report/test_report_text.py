@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from orchestrator.report.layout import clip, pad, wrap
-from orchestrator.terminal_text import escape_control
+from tasks.escape import escape_control
 
 
 @settings(deadline=None)

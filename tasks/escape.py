@@ -1,0 +1,42 @@
+"""Untrusted text that is displayed or logged: nothing in it can act on a terminal, and none of it is long.
+
+What differs because a format demands it stays with that format: a comment of a generated module
+(tasks/gpu/processor.py) and a label of a figure (tasks/cpu/plots/wasted.py).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+LONGEST_QUOTE = 80  # characters of a value in an error message
+_ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories
+
+
+def escape_control(text: str, keep_lines: bool = False) -> str:
+    """`text` with a Python escape, as in `\\x1b[31m`, for each character that could act on a terminal.
+
+    These are control characters, direction overrides, zero-width characters and lone surrogates.  Tabs become spaces.
+    Line ends stay when `keep_lines` is true and become spaces otherwise.
+    """
+    line_end = "\n" if keep_lines else " "
+    text = text.replace("\r\n", "\n").replace("\n", line_end).replace("\t", "    ")
+    return "".join(
+        character
+        if character == line_end or unicodedata.category(character) not in _ACTING
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
+def shorten(text: str, longest: int = LONGEST_QUOTE) -> str:
+    """`text`, or its beginning and three points where it has more than `longest` characters."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def quote(value: object) -> str:
+    """A value in an error message: as Python writes it, on one line, cut to `LONGEST_QUOTE` characters."""
+    if isinstance(value, str):
+        return repr(shorten(value))
+    if isinstance(value, list | tuple | dict):
+        return f"a {'dict' if isinstance(value, dict) else 'list'} of {len(value)}"
+    return shorten(escape_control(repr(value)))
