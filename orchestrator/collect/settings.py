@@ -1,221 +1,168 @@
-"""What a collection is told to do: every key of phase0_collect.md section 3, as frozen dataclasses.
+"""The settings of a collection: every key of its YAML file, as frozen dataclasses.
 
-The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.  None has a default.
-
-What values of the right type must still keep: ranges, choices, placeholders, and a sum that is 1.
+The names of the fields are the keys, so that `dataclasses.asdict` gives the file back.  No key has a default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from orchestrator.settings.rules import short
-from tasks.template import missing_placeholders
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
+
+from orchestrator.settings.checks import http_address, placeholders
+from orchestrator.settings.documents import Document, Text, make_document, read_document
+from tasks.escape import quote
+
+EMBEDDED = "embedded"
+RATIO_TOLERANCE = 1e-6
+RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))
+
+Count = Annotated[StrictInt, Field(ge=1)]
+Natural = Annotated[StrictInt, Field(ge=0)]
+Temperature = Annotated[StrictFloat, Field(ge=0)]
+Share = Annotated[StrictFloat, Field(gt=0, le=1)]
+Ratio = Annotated[StrictFloat, Field(ge=0, le=1)]
+
+
+def _http_or_embedded(url: str) -> str:
+    return url if url == EMBEDDED else http_address(url)
+
+
+EndpointAddress = Annotated[Text, AfterValidator(_http_or_embedded)]
 
 
 @dataclass(frozen=True)
-class Sglang:
-    """The server of the target. `timeout_s` bounds one request, `max_retries` counts the tries after the first."""
+class Sglang(Document):
+    """The server of the target. `timeout_s` limits one request, `max_retries` counts the tries after the first."""
 
-    base_url: str
-    timeout_s: float
-    max_retries: int
+    base_url: Annotated[Text, AfterValidator(http_address)]
+    timeout_s: Annotated[StrictFloat, Field(gt=0)]
+    max_retries: Natural
 
 
 @dataclass(frozen=True)
-class Target:
-    """The model that answers (section 3.1). `prompt_template` has {context} and {query}; sample j uses seed + j."""
+class Target(Document):
+    """The model that answers. `prompt_template` has {context} and {query}; sample j uses seed + j."""
 
-    model_id: str
+    model_id: Text
     sglang: Sglang
-    temperature: float
-    top_p: float
-    max_new_tokens: int
-    seed: int
-    prompt_template: str
+    temperature: Temperature
+    top_p: Share
+    max_new_tokens: Count
+    seed: Natural
+    prompt_template: Annotated[Text, placeholders("context", "query")]
 
 
 @dataclass(frozen=True)
-class Reflector:
-    """The model that compresses (section 3.2). `compress_prompt_template` has {query} and {prev_answer}."""
+class Reflector(Document):
+    """The model that compresses answers. `compress_prompt_template` has {query} and {prev_answer}."""
 
-    model_id: str
-    api: str
-    temperature: float
-    top_p: float
-    max_new_tokens: int
-    seed: int
-    compress_prompt_template: str
-    api_base: str
-    api_key_env: str
+    model_id: Text
+    api: Literal["openai_chat_completions"]
+    temperature: Temperature
+    top_p: Share
+    max_new_tokens: Count
+    seed: StrictInt
+    compress_prompt_template: Annotated[Text, placeholders("query", "prev_answer")]
+    api_base: EndpointAddress
+    api_key_env: Text
 
 
 @dataclass(frozen=True)
-class SplitRatios:
+class SplitRatios(Document):
     """Parts of the questions; they add up to 1."""
 
-    train: float
-    val: float
-    test: float
+    train: Ratio
+    val: Ratio
+    test: Ratio
 
 
 @dataclass(frozen=True)
-class Data:
-    financebench_path: str
+class Data(Document):
+    financebench_path: Text
     split_ratios: SplitRatios
 
 
 @dataclass(frozen=True)
-class FilterSwitches:
-    """Which tokens are no candidates (section 4.10)."""
+class FilterSwitches(Document):
+    """Tokens that are not candidates."""
 
-    drop_special_tokens: bool
-    drop_whitespace_only: bool
-    drop_digit_only: bool
-
-
-@dataclass(frozen=True)
-class Correctness:
-    """The judge (section 6). `tolerance` is a relative error; a pair is kept when its score reaches `threshold`."""
-
-    metric: str
-    threshold: float
-    tolerance: float
-    evaluator_model: str
-    evaluator_api_base: str
-    evaluator_api_key_env: str
-    qualitative_forgiving: bool
-    evaluator_temperature: float
-    evaluator_top_p: float
-    evaluator_max_new_tokens: int
-    evaluator_seed: int
+    drop_special_tokens: StrictBool
+    drop_whitespace_only: StrictBool
+    drop_digit_only: StrictBool
 
 
 @dataclass(frozen=True)
-class Phase0:
-    """`verbose_num_samples` answers a question, `k` tokens to find; concurrencies are calls in flight on the farm."""
+class Correctness(Document):
+    """The judge. `tolerance` is a relative error; a pair is kept when its score reaches `threshold`."""
 
-    verbose_num_samples: int
-    k: int
+    metric: Literal["remote_verdict"]
+    threshold: Share  # above 0, or a wrong answer, whose score is 0, would be kept
+    tolerance: Annotated[StrictFloat, Field(ge=0)]
+    evaluator_model: Text
+    evaluator_api_base: EndpointAddress
+    evaluator_api_key_env: Text
+    qualitative_forgiving: StrictBool
+    evaluator_temperature: Temperature
+    evaluator_top_p: Share
+    evaluator_max_new_tokens: Count
+    evaluator_seed: StrictInt
+
+
+@dataclass(frozen=True)
+class Phase0(Document):
+    """`verbose_num_samples` answers to a question, `k` tokens to select; concurrencies are calls in flight."""
+
+    verbose_num_samples: Count
+    k: Count
     filters: FilterSwitches
-    output_path: str
+    output_path: Text
     correctness: Correctness
-    target_concurrency: int
-    reflector_concurrency: int
-    judge_concurrency: int
+    target_concurrency: Count
+    reflector_concurrency: Count
+    judge_concurrency: Count
 
 
 @dataclass(frozen=True)
-class CollectSettings:
+class CollectSettings(Document):
     """The whole file."""
 
-    seed: int
-    device: str
-    output_dir: str
-    log_level: str
+    seed: StrictInt
+    device: Text
+    output_dir: Text
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
     target: Target
     reflector: Reflector
     data: Data
     phase0: Phase0
 
 
-EMBEDDED = "embedded"
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-RATIO_TOLERANCE = 1e-6
-RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))
-
-Check = Callable[[Any], str | None]
+def read_settings(path: Path) -> CollectSettings:
+    """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
+    return read_document(path, CollectSettings, CROSS_CHECKS)
 
 
-def broken_rules(flat: Mapping[str, Any]) -> dict[str, str]:
-    """For each key that breaks a rule, why.  `flat` has the keys whose types are right, by dotted name."""
-    broken = {name: reason for name, check in RULES.items() if name in flat and (reason := check(flat[name]))}
-    if all(name in flat and name not in broken for name in RATIOS):
-        total = sum(flat[name] for name in RATIOS)
+def settings_from(values: Mapping[str, Any]) -> CollectSettings:
+    """The settings of a mapping.  Raises: SettingsError, as `read_settings`."""
+    return make_document(values, CollectSettings, CROSS_CHECKS)
+
+
+def _check_ratios(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if all(name in values for name in RATIOS):
+        total = sum(values[name] for name in RATIOS)
         if abs(total - 1.0) > RATIO_TOLERANCE:
-            broken["data.split_ratios"] = f"train, val and test add up to {total:g}, not to 1"
-    bases = [flat.get("reflector.api_base"), flat.get("phase0.correctness.evaluator_api_base")]
-    if None not in bases and (bases[0] == EMBEDDED) != (bases[1] == EMBEDDED):
-        # The workers of an embedded endpoint have its key in place of the real one.
-        broken["phase0.correctness.evaluator_api_base"] = (
-            f"{short(str(bases[1]))} beside {short(str(bases[0]))} in reflector.api_base: "
-            'both are "embedded" or neither'
-        )
-    return broken
+            yield "data.split_ratios", f"train, val and test add up to {total:g}, not to 1"
 
 
-def _at_least(least: float) -> Check:
-    return lambda value: None if value >= least else f"{value} is less than {least:g}"
+def _check_embedded(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The workers of an embedded endpoint have its key in place of a real one, so both calls go to it or neither."""
+    reflector, judge = values.get("reflector.api_base"), values.get("phase0.correctness.evaluator_api_base")
+    if reflector and judge and (reflector == EMBEDDED) != (judge == EMBEDDED):
+        reason = f'{quote(judge)} beside {quote(reflector)} in reflector.api_base: both are "embedded" or neither'
+        yield "phase0.correctness.evaluator_api_base", reason
 
 
-def _above_zero(value: float) -> str | None:
-    return None if value > 0 else f"{value} is not more than 0"
-
-
-def _share(value: float) -> str | None:
-    return None if 0 < value <= 1 else f"{value} is not more than 0 and at most 1"
-
-
-def _ratio(value: float) -> str | None:
-    return None if 0 <= value <= 1 else f"{value} is not between 0 and 1"
-
-
-def _one_of(*allowed: str) -> Check:
-    return lambda value: None if value in allowed else f"{short(value)} is not {' or '.join(allowed)}"
-
-
-def _with_places(*places: str) -> Check:
-    def check(value: str) -> str | None:
-        missing = missing_placeholders(value, places)
-        return f"has no place for {' and '.join(missing)}" if missing else None
-
-    return check
-
-
-def _http(value: str) -> str | None:
-    try:
-        parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        good = False
-    return None if good else f"{short(value)} is not an address that begins with http:// or https://"
-
-
-def _http_or_embedded(value: str) -> str | None:
-    return None if value == EMBEDDED else _http(value)
-
-
-RULES: Mapping[str, Check] = {
-    "log_level": _one_of(*LOG_LEVELS),
-    "target.sglang.base_url": _http,
-    "target.sglang.timeout_s": _above_zero,
-    "target.sglang.max_retries": _at_least(0),
-    "target.temperature": _at_least(0),
-    "target.top_p": _share,
-    "target.max_new_tokens": _at_least(1),
-    "target.seed": _at_least(0),
-    "target.prompt_template": _with_places("context", "query"),
-    "reflector.api": _one_of("openai_chat_completions"),
-    "reflector.temperature": _at_least(0),
-    "reflector.top_p": _share,
-    "reflector.max_new_tokens": _at_least(1),
-    "reflector.compress_prompt_template": _with_places("query", "prev_answer"),
-    "reflector.api_base": _http_or_embedded,
-    **dict.fromkeys(RATIOS, _ratio),
-    "phase0.verbose_num_samples": _at_least(1),
-    "phase0.k": _at_least(1),
-    "phase0.correctness.metric": _one_of("remote_verdict"),
-    # Above 0, or a wrong answer, whose score is 0, would be kept.
-    "phase0.correctness.threshold": _share,
-    "phase0.correctness.tolerance": _at_least(0),
-    "phase0.correctness.evaluator_api_base": _http_or_embedded,
-    "phase0.correctness.evaluator_temperature": _at_least(0),
-    "phase0.correctness.evaluator_top_p": _share,
-    "phase0.correctness.evaluator_max_new_tokens": _at_least(1),
-    "phase0.target_concurrency": _at_least(1),
-    "phase0.reflector_concurrency": _at_least(1),
-    "phase0.judge_concurrency": _at_least(1),
-}
+CROSS_CHECKS = (_check_ratios, _check_embedded)

@@ -53,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.collect.load import read_settings
+        from orchestrator.collect.settings import read_settings
 
         settings = read_settings(arguments.config)
         options = FarmOptions(arguments.farm, arguments.redis_url, arguments.farm_dir,

@@ -1,9 +1,9 @@
-"""Settings: Kconfig's options, read from a `.config` into one frozen dataclass, checked before anything starts.
+"""Settings: the options of Kconfig, read from a `.config` into a frozen dataclass and checked before a run starts.
 
-Importing this package needs kconfiglib and nothing heavier.
+Importing this package needs kconfiglib and pydantic, and nothing heavier.
 """
 
-from orchestrator.settings.load import load_settings
+from orchestrator.settings.load import load_settings, write_config
 from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
 from orchestrator.settings.references import (
     cluster_ids,
@@ -13,7 +13,6 @@ from orchestrator.settings.references import (
     select_indices,
 )
 from orchestrator.settings.run import judging_settings, make_run
-from orchestrator.settings.write import write_config
 
 __all__ = [
     "RESUMABLE",

@@ -1,24 +1,25 @@
-"""`python -m orchestrator.settings`: Kconfig's tools on this project's options, and the page that documents them."""
+"""`python -m orchestrator.settings`: Kconfig's tools for this project's options, and the page docs/settings.md."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import kconfiglib
 
-from orchestrator.settings.docs import document
-from orchestrator.settings.kconfig import Kconfig
+from orchestrator.settings.kconfig import PREFIX, Kconfig
+from orchestrator.settings.options import Option, options
 
-HELP_COLUMNS = 100  # what a line of Kconfig's help may have
+HELP_COLUMNS = 100  # the longest line of a help text in Kconfig
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it worked, 1 with one line on stderr when it could not."""
+    """Run one command.  Returns 0, or 1 with one line on stderr when it failed."""
     given = _parser().parse_args(arguments)
     # menuconfig and guiconfig take the file from the environment only.
     os.environ["KCONFIG_CONFIG"] = str(given.config)
@@ -32,11 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Unavailable(Exception):
-    """What the command needs is not there."""
+    """Something that the command needs is missing."""
 
 
 def menuconfig(_: argparse.Namespace) -> None:
-    """Walk the options in a terminal."""
+    """Edit the options in a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Unavailable("needs a terminal; edit the file by hand, then run olddefconfig")
     try:
@@ -52,7 +53,7 @@ def menuconfig(_: argparse.Namespace) -> None:
 
 
 def guiconfig(_: argparse.Namespace) -> None:
-    """Walk the options in a window."""
+    """Edit the options in a window."""
     try:
         import tkinter
 
@@ -67,18 +68,18 @@ def guiconfig(_: argparse.Namespace) -> None:
 
 
 def _wide_root(root: Any) -> Any:
-    """Makes a window in which help is not cut off: kconfiglib's own has 80 columns and does not wrap."""
+    """A Tk class whose windows do not cut off help texts: kconfiglib's own have 80 columns and do not wrap."""
 
     def make() -> Any:
-        made = root()
-        made.option_add("*Text.width", HELP_COLUMNS)
-        return made
+        window = root()
+        window.option_add("*Text.width", HELP_COLUMNS)
+        return window
 
     return make
 
 
 def olddefconfig(given: argparse.Namespace) -> None:
-    """Give new options their defaults and drop those that are gone."""
+    """Add new options with their defaults and drop options that no longer exist."""
     kconfig = _load(given.config)
     print(kconfig.write_config(str(given.config)))
 
@@ -91,22 +92,84 @@ def savedefconfig(given: argparse.Namespace) -> None:
 
 
 def page(given: argparse.Namespace) -> None:
-    """Write the page of all settings."""
-    given.out.write_text(document(), "utf-8")
+    """Write the page that documents all settings."""
+    given.out.write_text(settings_page(), "utf-8")
     print(f"Settings documented in '{given.out}'")
 
 
 def _load(config: Path) -> Kconfig:
-    """The options as `config` has them; what Kconfig drops or replaces is told on stderr."""
+    """The options with the values of `config`; warnings about values that Kconfig drops or replaces go to stderr."""
     kconfig = Kconfig(warn=True)
     kconfig.warn_to_stderr = False
     kconfig.warn_assign_undef = True
     print(kconfig.load_config(str(config) if config.exists() else None))
     for symbol in kconfig.unique_defined_syms:
-        _ = symbol.str_value  # what is out of range shows only when it is asked for
+        _ = symbol.str_value  # Kconfig warns of a value out of range only when it is read
     for warning in kconfig.warnings:
         print(" ".join(warning.split()), file=sys.stderr)
     return kconfig
+
+
+_PAGE_HEAD = r"""# Settings
+
+Every option of Whetstone, as `make menuconfig` shows it. This page is written from `Kconfig` by
+`python -m orchestrator.settings document`; change it there.
+
+A `.config` has one `CONFIG_NAME=VALUE` on each line. Whole numbers are written without quotes. Switches are `y` or `n`
+(or `# CONFIG_NAME is not set`). All other values are in double quotes, also numbers with a fraction. In a string, `\n`
+is a new line, and so is `\\n`, which menuconfig writes; `\\\\` is a backslash. If an option occurs twice, the last line
+counts. `--set NAME=VALUE` replaces the value of one option; VALUE is written without the quotes. Relative paths start
+at the working directory. An option that is not in the file has its default; an option without a default must be set.
+All errors are reported before a run starts, one line for each option.
+"""
+
+
+def settings_page() -> str:
+    """docs/settings.md, in Markdown."""
+    kconfig = Kconfig()
+    known = {option.name: option for option in options()}
+    parts = [_PAGE_HEAD]
+    for node in kconfig.node_iter():
+        if node.item is kconfiglib.MENU:
+            parts.append(f"{'#' * (1 + _depth(node))} {node.prompt[0]}\n")
+        elif node.item is kconfiglib.COMMENT:
+            parts.append(node.prompt[0] + "\n")
+        else:
+            parts.append(_describe(node, known[node.item.name]))
+    return "\n".join(parts)
+
+
+def _depth(node: kconfiglib.MenuNode) -> int:
+    return 0 if node.parent is None else 1 + _depth(node.parent)
+
+
+def _describe(node: kconfiglib.MenuNode, option: Option) -> str:
+    facts = [_kind(option)]
+    if bounds := option.rule.bounds():
+        facts.append(bounds)
+    facts.append(_default(node.item, option))
+    text = inspect.cleandoc(node.help).replace("  ", " ")
+    return f"**`{PREFIX}{option.name}`** — {node.prompt[0]}\n({'; '.join(facts)})\n\n{_escape(text)}\n"
+
+
+def _kind(option: Option) -> str:
+    if get_origin(option.kind) is Literal:
+        return " or ".join(f'`"{word}"`' for word in get_args(option.kind))
+    return {bool: "switch", int: "whole number", float: "number", str: "string"}.get(option.kind, "path")
+
+
+def _default(symbol: kconfiglib.Symbol, option: Option) -> str:
+    if option.rule.sentinel is not None:
+        when = option.rule.needed_when
+        return "no default, must be set" + (f' when `{PREFIX}{when[0].upper()}` is `"{when[1]}"`' if when else "")
+    shown = symbol.str_value
+    bare = option.kind in (int, bool)
+    return f"default `{shown if bare else chr(34) + shown + chr(34)}`"
+
+
+def _escape(text: str) -> str:
+    """Plain text as Markdown, with every mark escaped."""
+    return "".join("\\" + character if character in "\\`*_<>" else character for character in text)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,37 +1,125 @@
-"""What options must be to one another.
+"""Checks of the value of one option, and of options that depend on each other.
 
-Each check gets the values that are sound by themselves (some may be missing) and yields an option's name and what is
-wrong with it.  Only `check_questions`, `check_deltas` and `check_discovered` read files.
+The check of a value returns its argument, or raises ValueError with a message that continues the option's name.
+A cross-field check gets the values that are sound by themselves (some may be missing), and yields the names of options
+and what is wrong with them.  Only `check_questions`, `check_deltas` and `check_discovered` read files.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator
+
 from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered_tokens, select_indices
-from orchestrator.settings.rules import short
+from tasks.escape import quote
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
-from workers.embedded.endpoint.faults import parse_faults
-from workers.embedded.endpoint.rules import all_rules
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
-_PLACES = ("context", "query")
-_REDIS_SCHEMES = ("redis", "rediss", "unix")
-_OUR_ARGUMENTS = {
+OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
-    "--host": "is Whetstone's own: a server that a worker starts listens on 127.0.0.1",
-    "--port": "is Whetstone's own: a server that a worker starts takes a free one",
-    "--api-key": "is Whetstone's own: a server that a worker starts gets a key that nobody else knows",
-    "--config": "is Whetstone's own: write what the file says as arguments",
-    "--speculative-algorithm": "samples where no delta reaches",
+    "--host": "is set by Whetstone: a server that a worker starts listens on 127.0.0.1",
+    "--port": "is set by Whetstone: a server that a worker starts takes a free port",
+    "--api-key": "is set by Whetstone: a server that a worker starts gets a key of its own",
+    "--config": "is set by Whetstone: write the contents of the file as arguments",
+    "--speculative-algorithm": "samples without the deltas",
 }
+
+
+def placeholders(*names: str) -> AfterValidator:
+    """A template that has `{name}` for each of `names`."""
+
+    def check(template: str) -> str:
+        if missing := missing_placeholders(template, names):
+            raise ValueError(f"has no place for {' and '.join(missing)}")
+        return template
+
+    return AfterValidator(check)
+
+
+def http_address(url: str) -> str:
+    if not _has_form(url, ("http", "https")):
+        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form http://HOST:PORT")
+    return url
+
+
+def redis_address(url: str) -> str:
+    if not _has_form(url, ("redis", "rediss", "unix")):
+        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form redis://HOST:PORT/DATABASE")
+    return url
+
+
+def optional(check: Callable[[str], str]) -> AfterValidator:
+    """`check`, for texts that are not empty."""
+    return AfterValidator(lambda text: check(text) if text else text)
+
+
+def no_password(instead: str) -> AfterValidator:
+    """An address without a password; `instead` is where the password belongs."""
+
+    def check(url: str) -> str:
+        if password_in(url):
+            raise ValueError(f"holds a password, and a settings file is read by many; put it into {instead}")
+        return url
+
+    return AfterValidator(check)
+
+
+def variable_name(name: str) -> str:
+    """The name of an environment variable; the error does not repeat what may be a secret."""
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError("is not the name of an environment variable (put the key into the environment, its name here)")
+    return name
+
+
+def model_name(model: str) -> str:
+    """A model's id, or a folder that exists when the text is plainly a path."""
+    if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
+        raise ValueError(f"{quote(model)} is not a folder")
+    return model
+
+
+def server_arguments(text: str) -> str:
+    """A command or arguments for SGLang: can be split as a shell would, without arguments that Whetstone adds."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"cannot be split as a shell would: {error}") from None
+    for word in words:
+        if (name := word.partition("=")[0]) in OWN_ARGUMENTS:
+            raise ValueError(f"{name} {OWN_ARGUMENTS[name]}")
+    return text
+
+
+def faults(text: str) -> str:
+    """Faults that the embedded endpoint can make."""
+    # Here, since the endpoint's rules take 50 ms to import.
+    from workers.embedded.endpoint.faults import parse_faults
+    from workers.embedded.endpoint.rules import all_rules
+
+    parse_faults(text, all_rules())
+    return text
+
+
+def _has_form(url: str, schemes: Sequence[str]) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in schemes and bool(parts.hostname or (parts.path and "http" not in parts.scheme))
+
+
+def _hide_password(url: str) -> str:
+    before, at, host = url.rpartition("@")
+    return before.partition("://")[0] + "://***@" + host if at else url
 
 
 def check_selection(values: Values) -> Findings:
@@ -53,68 +141,6 @@ def check_selection(values: Values) -> Findings:
         yield needed.upper(), f"{size} is more than POPULATION_SIZE ({population})"
 
 
-def check_template(values: Values) -> Findings:
-    """The prompt template has a place for the pages and one for the question."""
-    template = values.get("target_prompt_template")
-    if template is not None and (missing := missing_placeholders(template, _PLACES)):
-        yield "TARGET_PROMPT_TEMPLATE", f"has no place for {' and '.join(missing)}"
-
-
-def check_addresses(values: Values) -> Findings:
-    """Addresses have the form that their servers need."""
-    redis = values.get("redis_url", "")
-    if redis and urlsplit_or_none(redis, _REDIS_SCHEMES) is None:
-        yield "REDIS_URL", f"{short(_hide_password(redis))} is not an address of the form redis://HOST:PORT/DATABASE"
-    for option in ("sglang_url", "openai_base_url"):
-        url = values.get(option, "")
-        if url and urlsplit_or_none(url, ("http", "https")) is None:
-            yield option.upper(), f"{short(_hide_password(url))} is not an address of the form http://HOST:PORT"
-    if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
-        yield (
-            "SGLANG_LIFECYCLE",
-            "'restart' cannot restart the running server at SGLANG_URL; empty one, or use 'resident'",
-        )
-
-
-def check_commands(values: Values) -> Findings:
-    """Commands and their arguments can be split as a shell would, and leave to Whetstone what it adds itself."""
-    for option in ("sglang_command", "sglang_args"):
-        try:
-            words = shlex.split(values.get(option, ""))
-        except ValueError as error:
-            yield option.upper(), f"cannot be split as a shell would: {error}"
-            continue
-        names = [word.partition("=")[0] for word in words]
-        if taken := next((name for name in names if name in _OUR_ARGUMENTS), None):
-            yield option.upper(), f"{taken} {_OUR_ARGUMENTS[taken]}"
-
-
-def check_secrets(values: Values) -> Findings:
-    """Where a secret is wanted, its name stands and not the secret."""
-    for option in ("sglang_api_key_env", "openai_api_key_env"):
-        name = values.get(option, "NAME")
-        if not (name.isascii() and name.isidentifier()):
-            yield (
-                option.upper(),
-                "is not the name of an environment variable (put the key into the environment, its name here)",
-            )
-    for option, instead in (
-        ("redis_url", "WHETSTONE_REDIS_PASSWORD"),
-        ("sglang_url", "the variable that SGLANG_API_KEY_ENV names"),
-        ("openai_base_url", "the variable that OPENAI_API_KEY_ENV names"),
-    ):
-        if password_in(values.get(option, "")):
-            yield option.upper(), f"holds a password, and a settings file is read by many; put it into {instead}"
-
-
-def check_models(values: Values) -> Findings:
-    """A model that is plainly a folder is there."""
-    for option in ("target_model", "embedder_model"):
-        model = values.get(option, "")
-        if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
-            yield option.upper(), f"{short(model)} is not a folder"
-
-
 def check_limits(values: Values) -> Findings:
     """A single call fits the tokens a minute, or it would wait for ever."""
     limit = values.get("openai_tokens_per_minute")
@@ -126,17 +152,6 @@ def check_limits(values: Values) -> Findings:
                 f"{limit} is less than {option.upper()} ({longest}): no call could ever be made",
             )
             return
-
-
-def check_faults(values: Values) -> Findings:
-    """The embedded endpoint understands the faults that it is told to make."""
-    faults = values.get("embedded_faults", "")
-    if not faults:
-        return  # the rules take 50 ms to import
-    try:
-        parse_faults(faults, all_rules())
-    except ValueError as error:
-        yield "EMBEDDED_FAULTS", str(error)
 
 
 def check_questions(values: Values) -> Findings:
@@ -154,7 +169,7 @@ def check_questions(values: Values) -> Findings:
         except ValueError as error:
             yield option.upper(), str(error)
     if count == 0:
-        yield "FINANCEBENCH_PATH", f"{short(str(path))} holds no question"
+        yield "FINANCEBENCH_PATH", f"{quote(str(path))} holds no question"
     if len(sound) == 2 and (common := overlap(*sound.values())):
         yield "VALIDATION_INDICES", f"has question {common[0]} in common with FINANCEBENCH_POOL_INDICES"
 
@@ -187,36 +202,16 @@ def check_discovered(values: Values) -> Findings:
         )
 
 
-CHECKS = (
-    check_selection,
-    check_template,
-    check_addresses,
-    check_commands,
-    check_secrets,
-    check_models,
-    check_limits,
-    check_faults,
-    check_questions,
-    check_deltas,
-    check_discovered,
-)
+def check_lifecycle(values: Values) -> Findings:
+    """A server that is not ours is never restarted."""
+    if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
+        yield (
+            "SGLANG_LIFECYCLE",
+            "'restart' cannot restart the running server at SGLANG_URL; empty one, or use 'resident'",
+        )
 
 
-def urlsplit_or_none(url: str, schemes: tuple[str, ...]) -> object | None:
-    """The parts of `url`, or None when it has another scheme, no place to go, or cannot be split."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return None
-    return (
-        parts if parts.scheme in schemes and (parts.hostname or (parts.path and "http" not in parts.scheme)) else None
-    )
-
-
-def _hide_password(url: str) -> str:
-    before, at, host = url.rpartition("@")
-    return before.partition("://")[0] + "://***@" + host if at else url
+CROSS_CHECKS = (check_selection, check_lifecycle, check_limits, check_questions, check_deltas, check_discovered)
 
 
 def _count_lines(path: Path) -> int | None:

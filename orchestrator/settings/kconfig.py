@@ -1,41 +1,57 @@
-"""How the text of an option stands in a `.config`, so that a prompt never loses a newline (spec/README.md, ruling 10).
+r"""The `.config` file: how an option is spelled in it, how it is read, and how it is written.
 
-Three spellings of one string:
+A string has three spellings:
 
-- meant: what the program works with; a newline is a newline.
-- typed: what a person types into menuconfig, or behind `--set NAME=`; a newline is ``\n``, a backslash ``\\``.
-- quoted: what stands in the file.  Kconfig puts the typed text into double quotes and a backslash before each quote
-  and backslash, so its own tools write ``\\n``.  A person writes ``\n``, which those tools would read as ``n``;
-  here every backslash that stands before neither a quote nor a backslash counts as one that was typed.
-
-Kconfig's own parser, kept from turning a hand-written ``\n`` into an ``n``.
+- decoded: what the program uses; a newline is a newline.
+- typed, or escaped: what a person types into menuconfig or after `--set NAME=`; a newline is ``\n``, a backslash
+  ``\\``.
+- quoted: what is in the file.  Kconfig puts the typed text into double quotes, and a backslash before each quote and
+  backslash, so that its own tools write ``\\n``.  A person writes ``\n``, which those tools would read as ``n``; here,
+  a backslash that is followed by neither a quote nor a backslash counts as typed.  So no prompt loses its newlines.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tempfile
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import kconfiglib
 
-_TYPED_TO_MEANT = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-_MEANT_TO_TYPED = {meant: "\\" + typed for typed, meant in _TYPED_TO_MEANT.items()}
+from tasks.escape import quote
+
+PREFIX = "CONFIG_"
+
+_TYPED_TO_DECODED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+_DECODED_TO_TYPED = {decoded: "\\" + typed for typed, decoded in _TYPED_TO_DECODED.items()}
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^\\"]|\\.)*)"')
 _STRING_ASSIGNMENT = re.compile(r'^(CONFIG_\w+=)"(.*)"[ \t]*$', re.MULTILINE)
+_ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
+_NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
+
+NAMED_LINES = 3  # lines that are no assignments, in an error message
+
+Assignments = dict[str, str]
+"""The typed text of options, by name without CONFIG_."""
+
+Problems = dict[str, str]
+"""What is wrong, by option or line."""
 
 
-def meant(typed: str) -> str:
-    r"""The string that a person meant by `typed`; an unknown escape such as ``\d`` stays as it is."""
-    return _ESCAPE.sub(lambda match: _TYPED_TO_MEANT.get(match[1], match[0]), typed)
+def decoded(typed: str) -> str:
+    r"""The string that `typed` stands for; an unknown escape such as ``\d`` stays as it is."""
+    return _ESCAPE.sub(lambda match: _TYPED_TO_DECODED.get(match[1], match[0]), typed)
 
 
-def typed(meant: str) -> str:
-    """What a person would type for `meant`: the exact inverse of `meant`, on one line."""
-    return "".join(_MEANT_TO_TYPED.get(character, character) for character in meant)
+def escaped(string: str) -> str:
+    """The typed spelling of a string, on one line; the exact inverse of `decoded`."""
+    return "".join(_DECODED_TO_TYPED.get(character, character) for character in string)
 
 
 def typed_from_quoted(quoted: str) -> str | None:
@@ -53,23 +69,20 @@ def _double_lone_backslashes(quoted: str) -> str:
     return _ESCAPE.sub(lambda match: match[0] if match[1] in '\\"' else "\\" + match[0], quoted)
 
 
-PREFIX = "CONFIG_"
-
-
 def kconfig_file() -> Path:
-    """Where Kconfig lies: the root of a checkout, or this folder when installed from a wheel."""
-    beside = Path(__file__).parent / "Kconfig"
-    return beside if beside.is_file() else Path(__file__).parents[2] / "Kconfig"
+    """The path of Kconfig: at the root of a checkout, or in this folder when installed from a wheel."""
+    installed = Path(__file__).parent / "Kconfig"
+    return installed if installed.is_file() else Path(__file__).parents[2] / "Kconfig"
 
 
 class Kconfig(kconfiglib.Kconfig):  # type: ignore[misc]  # kconfiglib has no types
-    """`kconfiglib.Kconfig` over this project's options; reads both ``\n`` and ``\\n`` in a string as ``\n``."""
+    r"""`kconfiglib.Kconfig` over this project's options; reads both ``\n`` and ``\\n`` in a string as ``\n``."""
 
     def __init__(self, warn: bool = False) -> None:
         super().__init__(str(kconfig_file()), warn=warn)
 
     def load_config(self, filename: str | None = None, replace: bool = True, verbose: object = None) -> str:
-        """As in kconfiglib; also where menuconfig's own dialogue loads a file.
+        """As in kconfiglib, and also where menuconfig's own dialogue loads a file.
 
         Raises: OSError when the file cannot be read, kconfiglib.KconfigError when it is not UTF-8.
         """
@@ -84,3 +97,85 @@ class Kconfig(kconfiglib.Kconfig):  # type: ignore[misc]  # kconfiglib has no ty
             copy = os.path.join(folder, path.name)
             Path(copy).write_text(as_kconfig_writes(written), "utf-8")
             return str(super().load_config(copy, replace)).replace(copy, str(path))
+
+    def text(self, header: str) -> str:
+        """The complete `.config` with the current values."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config"
+            self.write_config(str(path), header=header, save_old=False)
+            return path.read_text("utf-8")
+
+
+def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments, Problems]:
+    """The assignments of a `.config`, before Kconfig replaces values that it does not accept by defaults.
+
+    `kinds` has the type of each option.  Of several assignments to one option the last counts, as in Kconfig.
+    """
+    found: Assignments = {}
+    problems: Problems = {}
+    other: Problems = {}
+    for number, line in enumerate(config.split("\n"), start=1):
+        stripped = line.rstrip()
+        match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
+        if match is None:
+            if stripped and not stripped.lstrip().startswith("#"):
+                other[f"line {number}"] = f"{quote(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
+            continue
+        name, written = match[1], match[2] if match.re is _ASSIGNED else None
+        problems.pop(PREFIX + name, None)
+        found.pop(name, None)
+        try:
+            found[name] = _typed(name, written, kinds)
+        except ValueError as error:
+            problems[PREFIX + name] = str(error)
+    return found, _first(other) | problems
+
+
+def read_overrides(
+    overrides: Mapping[str, str] | Sequence[str], kinds: Mapping[str, Any]
+) -> tuple[Assignments, Problems]:
+    """The assignments of `NAME=VALUE` overrides, with or without CONFIG_; VALUE is typed text."""
+    pairs = list(overrides.items()) if isinstance(overrides, Mapping) else [_split(one) for one in overrides]
+    found: Assignments = {}
+    problems: Problems = {}
+    for given, value in pairs:
+        name = given.strip().removeprefix(PREFIX)
+        if value is None:
+            problems[PREFIX + name] = "has no value; write NAME=VALUE"
+        elif name not in kinds:
+            problems[PREFIX + name] = _unknown(name, kinds)
+        else:
+            found[name] = value
+    return found, problems
+
+
+def _typed(name: str, written: str | None, kinds: Mapping[str, Any]) -> str:
+    if name not in kinds:
+        raise ValueError(_unknown(name, kinds))
+    if kinds[name] is bool:
+        return "n" if written is None else written
+    if written is None:
+        raise ValueError('cannot be "not set"; give it a value')
+    if kinds[name] is int:
+        return written
+    typed = typed_from_quoted(written)
+    if typed is None:
+        raise ValueError(f'{quote(written)} must stand in double quotes, as in {PREFIX}{name}="..."')
+    return typed
+
+
+def _first(other: Problems) -> Problems:
+    """The first lines that are no assignments, and how many more there are: most likely it is another file."""
+    named = dict(list(other.items())[:NAMED_LINES])
+    more = len(other) - len(named)
+    return named | ({f"{more} more lines": "are no assignments either; is this a .config?"} if more else {})
+
+
+def _unknown(name: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(name.upper(), names, n=1)
+    return "there is no such option" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
+
+
+def _split(override: str) -> tuple[str, str | None]:
+    name, equals, value = override.partition("=")
+    return name, value if equals else None

@@ -1,52 +1,56 @@
-"""Deltas in a file: one finite number for each cluster, "0" to KMEANS_CLUSTERS + 1.
+"""What settings refer to: a file of deltas, a file of discovered tokens, and lines of the data set.
 
-The discovered tokens in what `orchestrator collect` wrote (phase0_collect.md section 5).
-
-Which lines of a data set are meant: "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
+Deltas are one finite number for each cluster, "0" to KMEANS_CLUSTERS + 1.  Discovered tokens are in the output of
+`orchestrator collect`.  Lines are "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.settings.rules import short
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
+from tasks.escape import quote
+
+_DELTAS = TypeAdapter(dict[str, FiniteFloat])
 
 
 def cluster_ids(kmeans_clusters: int) -> tuple[str, ...]:
-    """The ids of all clusters, k-means or not, in the canonical order of genetic_evolution_plan.md section 1."""
+    """The ids of all clusters in numerical order: 0 and 1, and then those of k-means."""
     return tuple(str(cluster) for cluster in range(kmeans_clusters + 2))
 
 
 def read_deltas(path: Path, kmeans_clusters: int) -> dict[str, float]:
-    """The deltas in the JSON file at `path`, in canonical order.
+    """The deltas in the JSON file at `path`, in the order of `cluster_ids`.
 
-    Raises: ValueError, saying in one line what is wrong, when the file cannot be read, is not a JSON object, has other
-    keys than the clusters, or a value that is not a finite number.
+    Raises: ValueError with a message of one line when the file cannot be read, is not a JSON object, has other keys
+    than the clusters, or has a value that is not a finite number.
     """
     try:
         pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=_Pairs)
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{short(str(path))} cannot be read as JSON: {error}") from error
+        raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
     if not isinstance(pairs, _Pairs):
-        raise ValueError(f"{short(str(path))} is not a JSON object of cluster ids and numbers")
+        raise ValueError(f"{quote(str(path))} is not a JSON object of cluster ids and numbers")
     _check_keys(path, [key for key, _ in pairs], cluster_ids(kmeans_clusters))
-    values = dict(pairs)
-    for key, value in pairs:
-        if not _is_finite_number(value):
-            raise ValueError(
-                f"{short(str(path))} has {short(str(value))} for cluster {key}, which is not a finite number"
-            )
-    return {key: float(values[key]) for key in cluster_ids(kmeans_clusters)}
+    try:
+        values = _DELTAS.validate_python(dict(pairs), strict=True)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        value, cluster = quote(str(detail["input"])), detail["loc"][0]
+        raise ValueError(
+            f"{quote(str(path))} has {value} for cluster {cluster}, which is not a finite number"
+        ) from None
+    return {key: values[key] for key in cluster_ids(kmeans_clusters)}
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object as they stand in the file, repeated keys included."""
+    """The members of a JSON object, repeated keys included."""
 
 
 def _check_keys(path: Path, keys: list[str], clusters: tuple[str, ...]) -> None:
@@ -56,42 +60,35 @@ def _check_keys(path: Path, keys: list[str], clusters: tuple[str, ...]) -> None:
         ("repeats", sorted({key for key in keys if keys.count(key) > 1})),
     ]
     found = [
-        f"{verb} {', '.join(short(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some
+        f"{verb} {', '.join(quote(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some
     ]
     if found:
         clusters_are = f"the clusters are '0' to '{clusters[-1]}', KMEANS_CLUSTERS + 1"
-        raise ValueError(f"{short(str(path))} {' and '.join(found)} ({clusters_are})")
-
-
-def _is_finite_number(value: object) -> bool:
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:
-        return False
+        raise ValueError(f"{quote(str(path))} {' and '.join(found)} ({clusters_are})")
 
 
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     """`token_selection.v_steer_token_ids` of the JSON file at `path`: token ids, the most wasted first.
 
-    Raises: ValueError, saying in one line what is wrong, when the file cannot be read, holds no such list, or the list
-    is empty or has anything but different whole numbers from 0.
+    Raises: ValueError with a message of one line when the file cannot be read, has no such list, or when the list is
+    empty or has anything but distinct whole numbers from 0.
     """
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{short(str(path))} cannot be read as JSON: {error}") from error
+        raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
     selection = data.get("token_selection") if isinstance(data, dict) else None
     ids = selection.get("v_steer_token_ids") if isinstance(selection, dict) else None
     if not isinstance(ids, list):
-        raise ValueError(f"{short(str(path))} has no list token_selection.v_steer_token_ids: is it Phase 0's output?")
+        raise ValueError(f"{quote(str(path))} has no list token_selection.v_steer_token_ids: is it Phase 0's output?")
     if not ids:
-        raise ValueError(f"{short(str(path))} names no discovered token")
+        raise ValueError(f"{quote(str(path))} names no discovered token")
     if wrong := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
         raise ValueError(
-            f"{short(str(path))} has {short(repr(wrong[0]))} among its discovered tokens, which is no token id"
+            f"{quote(str(path))} has {quote(repr(wrong[0]))} among its discovered tokens, which is no token id"
         )
     if len(set(ids)) < len(ids):
-        raise ValueError(f"{short(str(path))} names a discovered token twice")
+        raise ValueError(f"{quote(str(path))} names a discovered token twice")
     return tuple(ids)
 
 
@@ -103,7 +100,7 @@ _ITEM = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", re.ASCII)
 def parse_indices(text: str) -> tuple[range, ...]:
     """The ranges that `text` names, in its order; none for an empty text and `ALL` for "all".
 
-    Raises: ValueError, saying what is wrong, for another syntax, a range that runs backwards, or an index named twice.
+    Raises: ValueError for another syntax, a range that runs backwards, or an index that is named twice.
     """
     if text.strip() == "all":
         return ALL
@@ -119,7 +116,7 @@ def parse_indices(text: str) -> tuple[range, ...]:
 def select_indices(text: str, count: int) -> tuple[int, ...]:
     """The indices that `text` names in a data set of `count` lines, in its order.
 
-    Raises: ValueError, saying what is wrong, as `parse_indices` does, or when an index lies outside the data set.
+    Raises: ValueError as `parse_indices`, and when an index is not in the data set.
     """
     ranges = parse_indices(text)
     if ranges == ALL:

@@ -1,7 +1,4 @@
-"""From `Settings` to the `Run` that workers read.
-
-What a command that only judges must know: judge and endpoint, from a `.config` or from Kconfig's defaults.
-"""
+"""From `Settings` to the `Run` that workers read, and to the judge and endpoint of `orchestrator judge`."""
 
 from __future__ import annotations
 
@@ -9,18 +6,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+from orchestrator.settings.fields import read_value
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import read_discovered_tokens
-from orchestrator.settings.rules import read_value
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 
 
 def make_run(settings: Settings, run_id: str) -> Run:
-    """The part of `settings` that a task must know, under the id of the run.
+    """The part of `settings` that tasks need, under the id of the run.
 
-    Raises: SettingsError when the discovered tokens cannot be read any more.
+    Raises: SettingsError when the file of discovered tokens cannot be read.
     """
     s = settings
     return Run(
@@ -114,19 +111,19 @@ _PARTS = ("judge_", "openai_", "budget_")
 
 
 def judging_settings(config: Path | None) -> tuple[Judge, Endpoint]:
-    """The judge and the endpoint of the file `config`, or those of nobody's choosing.
+    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one.
 
-    Raises: SettingsError for a file that does not load.
+    Raises: SettingsError when the file is wrong.
     """
     settings = load_settings(config) if config is not None else _defaults()
     return judge_of(settings), endpoint_of(settings)
 
 
 def _defaults() -> Settings:
-    """Kconfig's defaults of the options that matter here; others, some of which have none, are not there."""
+    """Kconfig's defaults of the options of judge and endpoint.  The other options, some without default, are absent."""
     kconfig = Kconfig()
     values = {
-        option.field: read_value(option.kind, option.rule, kconfig.syms[option.name].str_value)
+        option.field: read_value(option.annotation, option.rule, kconfig.syms[option.name].str_value)
         for option in options()
         if option.field.startswith(_PARTS)
     }

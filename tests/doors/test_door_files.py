@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.collect.load import read_settings
+from orchestrator.collect.settings import read_settings
 from orchestrator.evolution.lineage import SHAPE as TREE
 from orchestrator.evolution.lineage import Lineage
 from orchestrator.evolution.params import Params

@@ -14,7 +14,7 @@ from tasks.template import fill
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
 
 
-# selection (genetic_evolution_plan.md section 2)
+# selection
 
 
 @pytest.mark.parametrize("name", ["TOURNAMENT_SIZE", "TRUNCATION_TOP_K"])

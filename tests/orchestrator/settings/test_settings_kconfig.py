@@ -83,7 +83,6 @@ def test_a_prompt_names_the_words_to_choose_from(option: Option) -> None:
 
 
 def test_the_genetic_evolution_and_nothing_else_is_without_defaults() -> None:
-    """spec/README.md, ruling 9."""
     kconfig = Kconfig()
     menu = next(node for node in kconfig.node_iter() if node.prompt and node.prompt[0] == "Genetic evolution")
     genetic = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.settings import load_settings
-from orchestrator.settings.docs import document
+from orchestrator.settings.__main__ import settings_page
 from orchestrator.settings.options import options
 
 ROOT = Path(__file__).parents[3]
@@ -54,13 +54,13 @@ def test_the_zero_deltas_are_zero_for_the_default_clusters() -> None:
 
 
 def test_the_page_of_all_settings_is_current() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text("utf-8") == document(), (
+    assert (ROOT / "docs" / "settings.md").read_text("utf-8") == settings_page(), (
         "run: python -m orchestrator.settings document"
     )
 
 
 def test_the_page_describes_every_option_once() -> None:
-    page = document()
+    page = settings_page()
 
     assert {option.name: page.count(f"**`CONFIG_{option.name}`**") for option in options()} == {
         option.name: 1 for option in options()

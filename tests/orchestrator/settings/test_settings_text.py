@@ -1,4 +1,4 @@
-"""A prompt never loses a newline, whoever wrote the file (spec/README.md, ruling 10)."""
+"""A prompt never loses a newline, whoever wrote the file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.settings import load_settings, write_config
-from orchestrator.settings.kconfig import Kconfig, as_kconfig_writes, meant, typed, typed_from_quoted
+from orchestrator.settings.kconfig import Kconfig, as_kconfig_writes, decoded, escaped, typed_from_quoted
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n\r\tn'), st.characters(exclude_categories=["Cs"])))
 
 
 @given(TEXTS)
 def test_typed_text_is_one_line_and_means_what_was_meant(string: str) -> None:
-    assert "\n" not in typed(string)
-    assert meant(typed(string)) == string
+    assert "\n" not in escaped(string)
+    assert decoded(escaped(string)) == string
 
 
 @given(TEXTS)

@@ -10,10 +10,20 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from orchestrator.settings import RESUMABLE, Settings, changed_options, load_settings, make_run, write_config
+from orchestrator.settings.fields import read_value
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import Option, options
-from orchestrator.settings.rules import read_value
 from tasks.models import Run
+
+OTHERS = {
+    "REDIS_URL": "redis://elsewhere:1/2",
+    "SGLANG_URL": "http://elsewhere:1",
+    "OPENAI_BASE_URL": "http://elsewhere:2/v1",
+    "SGLANG_API_KEY_ENV": "ANOTHER_KEY",
+    "OPENAI_API_KEY_ENV": "ANOTHER_KEY",
+    "EMBEDDED_FAULTS": "*:500:1",
+}
+"""Values of options that do not take any text."""
 
 
 def another(option: Option, value: Any) -> Any:
@@ -25,8 +35,8 @@ def another(option: Option, value: Any) -> Any:
     if option.kind in (int, float):
         return option.kind(next(one for one in (option.rule.high, option.rule.high / 2) if one != value))
     if option.kind is str:
-        return value + ' "x" \\ \n'
-    return Path("somewhere/else")
+        return OTHERS.get(option.name, value + ' "x" \\ \n')
+    return Path(__file__)  # a file that exists
 
 
 def test_written_settings_read_back_equal_and_complete(sound: Any, tmp_path: Path) -> None:
@@ -49,9 +59,7 @@ def test_each_option_is_written_as_it_is_and_named_when_it_changes(shared_sound:
     kconfig = Kconfig()
     kconfig.load_config(str(tmp_path / "config"))
     for option in options():
-        read = read_value(
-            option.kind, dataclasses.replace(option.rule, is_file=False), kconfig.syms[option.name].str_value
-        )
+        read = read_value(option.annotation, option.rule, kconfig.syms[option.name].str_value)
         assert read == others[option.field]
         assert changed_options(settings, dataclasses.replace(settings, **{option.field: read})) == [option.name]
 

@@ -1,0 +1,196 @@
+"""From a YAML or JSON file to frozen dataclasses, or to a list of everything that is wrong in it.
+
+A document is a frozen dataclass whose fields are values or other documents; pydantic checks it.  Use pydantic's strict
+types for its values (`StrictInt`, `StrictFloat`, `StrictBool`) and `Text` for its texts, so that `"3"` is no number.
+Every key of the file must be a field, and every field without a default must be a key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import yaml
+from pydantic import ConfigDict, StrictStr, StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from orchestrator.settings.options import SettingsError
+from tasks.escape import quote
+
+T = TypeVar("T", bound="Document")
+
+CrossCheck = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
+"""Gets the sound values by dotted name (some may be missing) and yields names and what is wrong with them."""
+
+Text = Annotated[StrictStr, StringConstraints(pattern=r"\S")]
+"""A string that is not blank."""
+
+# What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
+REASONS: Mapping[str, str] = {
+    "missing": "is missing",
+    "unexpected_keyword_argument": "is not a key of this file",
+    "string_type": "{value} is not text",
+    "int_type": "{value} is not a whole number",
+    "float_type": "{value} is not a number",
+    "finite_number": "{value} is not a number",
+    "bool_type": "{value} is not true or false",
+    "dataclass_type": "{value} is not a section with keys of its own",
+    "literal_error": "{value} is not {expected}",
+    "greater_than": "{value} must be greater than {gt:g}",
+    "greater_than_equal": "{value} must be at least {ge:g}",
+    "less_than": "{value} must be less than {lt:g}",
+    "less_than_equal": "{value} must be at most {le:g}",
+    "value_error": "{error}",
+}
+YAML_NUMBER = " (YAML reads 1e-3 as text and 1.0e-3 as a number)"
+
+
+class Document:
+    """Base of all documents."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Mapped(dict[Any, Any]):
+    """A mapping of the file, and the keys that occur in it more than once."""
+
+    repeated: Sequence[Any] = ()
+
+
+def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
+    """The document in a file, which is JSON when its name ends in .json and YAML otherwise.
+
+    Raises: SettingsError with one line for each key that is wrong, in the order of the fields.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
+    except OSError as error:
+        raise SettingsError([f"{path}: {error.strerror}"]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        language = "JSON" if path.suffix == ".json" else "YAML"
+        raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
+    if not isinstance(values, dict):
+        raise SettingsError([f"{path}: not a mapping of keys to values"])
+    return make_document(values, kind, cross_checks)
+
+
+def make_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
+    """The document that a mapping describes.  Raises: SettingsError, as `read_document`."""
+    named = _with_text_keys(values)
+    found: T | None = None
+    problems = dict.fromkeys(_repeated(values, ""), "is there twice")
+    try:
+        found = TypeAdapter(kind).validate_python(named)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            for name in _names(detail, kind):
+                problems.setdefault(name, _reason(detail))
+    sound = {name: value for name, value in flatten(named).items() if name not in problems}
+    for check in cross_checks:
+        for name, reason in check(sound):
+            problems.setdefault(name, reason)
+    if problems or found is None:
+        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(problems, key_names(kind))])
+    return found
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values that are no sections, by dotted name."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def key_names(kind: Any, prefix: str = "") -> list[str]:
+    """The dotted name of every key of a document, in the order of the fields."""
+    names: list[str] = []
+    for key, hint in get_type_hints(kind).items():
+        name = f"{prefix}{key}"
+        names += key_names(hint, f"{name}.") if dataclasses.is_dataclass(hint) else [name]
+    return names
+
+
+def _names(detail: ErrorDetails, kind: Any) -> list[str]:
+    """The keys that an error is about: of a section that was left out, every key."""
+    name = ".".join(map(str, detail["loc"]))
+    if detail["type"] == "missing" or detail["input"] is None:
+        return [key for key in key_names(kind) if key.startswith(f"{name}.")] or [name]
+    return [name]
+
+
+def _reason(detail: ErrorDetails) -> str:
+    kind, value = detail["type"], detail["input"]
+    if kind == "dataclass_type" and value is None:
+        return REASONS["missing"]
+    if kind not in ("missing", "unexpected_keyword_argument"):
+        if value is None:
+            return "is null"
+        if isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value):
+            return "is empty"
+    if kind not in REASONS:
+        return f"{quote(value)}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+    hint = YAML_NUMBER if kind == "float_type" and isinstance(value, str) else ""
+    return REASONS[kind].format(value=quote(value), **detail.get("ctx", {})) + hint
+
+
+def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
+    """Names in the order of the keys; an unknown key comes after the known ones of its section."""
+
+    def place(name: str) -> float:
+        section = name.rpartition(".")[0]
+        inside = [number for number, key in enumerate(keys) if key == name or key.startswith(f"{name}.")]
+        beside = [number + 0.5 for number, key in enumerate(keys) if section and key.startswith(f"{section}.")]
+        return min(inside, default=max(beside, default=len(keys)))
+
+    return sorted(names, key=place)
+
+
+def _repeated(values: Mapping[Any, Any], prefix: str) -> Iterator[str]:
+    """The dotted names of keys that occur more than once; the parsers would silently take the last value."""
+    for key in getattr(values, "repeated", ()):
+        yield f"{prefix}{_text_key(key)}"
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _repeated(value, f"{prefix}{_text_key(key)}.")
+
+
+def _with_text_keys(values: Mapping[Any, Any]) -> dict[str, Any]:
+    return {_text_key(k): _with_text_keys(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+
+
+def _text_key(key: Any) -> str:
+    """A key as in the file if it is a word, quoted otherwise."""
+    return key if isinstance(key, str) and len(key) < 80 and key.isidentifier() else quote(key)
+
+
+def _mapped(pairs: Sequence[tuple[Any, Any]], keys: Iterable[Any]) -> Mapped:
+    mapped = Mapped(pairs)
+    mapped.repeated = [key for key, times in Counter(keys).items() if times > 1]
+    return mapped
+
+
+def _parse_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=lambda pairs: _mapped(pairs, [key for key, _ in pairs]))
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """PyYAML's safe loader, with mappings that know which of their keys occur twice."""
+
+
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> Mapped:
+    keys = [key.value for key, _ in node.value]
+    loader.flatten_mapping(node)
+    try:
+        return _mapped(loader.construct_pairs(node, deep=True), map(str, keys))
+    except TypeError as error:
+        raise yaml.constructor.ConstructorError("", node.start_mark, f"a key is a collection ({error})") from None
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
