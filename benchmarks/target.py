@@ -30,7 +30,7 @@ from figures import table, write
 from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from workers.embedded.models import embedded_model
-from workers.queues import WAITING
+from workers.queues import OPENMP_ENV
 
 WANTED = 2.0
 PROMPTS = 16
@@ -62,7 +62,7 @@ def server(model: Path) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as labels:
         np.save(Path(labels) / f"{CLUSTERING}.npy", (np.arange(49152) % CLUSTERS).astype(np.uint8))
         command = [sys.executable, "-m", "workers.embedded.target", "--model", str(model), "--port", str(port)]
-        environment = {**os.environ, **WAITING}  # as a worker starts it
+        environment = {**os.environ, **OPENMP_ENV}  # as a worker starts it
         process = subprocess.Popen([*command, "--labels", labels], stderr=subprocess.DEVNULL, env=environment)
         try:
             url = f"http://127.0.0.1:{port}"

@@ -19,12 +19,12 @@ from collections.abc import Callable
 
 from figures import table, write
 
-from workers.queues import WAITING
+from workers.queues import OPENMP_ENV
 
 WAYS = {
     "spin (the default)": {},
     "sleep": {"OMP_WAIT_POLICY": "PASSIVE"},
-    "spin a little, then sleep (ours)": WAITING,
+    "spin a little, then sleep (workers)": OPENMP_ENV,
 }
 ROWS, PROMPT = 16, 160
 LAYERS, INPUTS, OUTPUTS = 60, 576, 1536
@@ -62,7 +62,7 @@ def median_ms(work: Callable[[int], object], times: int) -> float:
 
 def elsewhere(way: dict[str, str], steps: int, busy: bool) -> dict[str, float]:
     """The same in a process that waits in this way, beside a busy one or none."""
-    environment = {name: value for name, value in os.environ.items() if name not in WAITING} | way
+    environment = {name: value for name, value in os.environ.items() if name not in OPENMP_ENV} | way
     command = [sys.executable, __file__, "--steps", str(steps), "--here"]
     neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
     try:
@@ -93,9 +93,9 @@ def main() -> None:
         for name, ways in found.items()
     ]
     print(table(head, rows))
-    sleeping, ours = (found[name]["free"]["step"] for name in list(WAYS)[1:])
-    print(f"ratio {sleeping / ours:.2f}: a step of threads that sleep at once against ours, on a free machine")
-    write("threads", {"steps": options.steps, "ms": found, "ratio": sleeping / ours})
+    sleeping, chosen = (found[name]["free"]["step"] for name in list(WAYS)[1:])
+    print(f"ratio {sleeping / chosen:.2f}: a step with threads that sleep at once against the workers' setting")
+    write("threads", {"steps": options.steps, "ms": found, "ratio": sleeping / chosen})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How a task's arguments are shown to a person: run, generation, child, phase; never a text, a key or a list.
 
-The sender writes this line beside the arguments (`workers/celery_ext/messages.py`); every monitor shows it:
+The sender writes this line beside the arguments (`workers/celery_ext/broker.py`); every monitor shows it:
 
     run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
 """

@@ -26,7 +26,7 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
 
     Celery counts the deaths of a pool's process.  When the whole worker dies its messages come back by themselves, and
     nobody would count: so a task that comes back is counted when it begins, and taken off when a worker that leaves in
-    order gives it back (`workers/celery_ext/lease.py`).
+    order gives it back (`workers/celery_ext/broker.py`).
     """
 
     abstract = True

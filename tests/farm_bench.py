@@ -1,4 +1,4 @@
-"""A workbench for the farm's tests: a real Valkey, real worker processes, and words to say what is waited for."""
+"""A bench for tests of workers: a real Valkey, real worker processes, and functions that wait for events."""
 
 import os
 import threading
@@ -17,20 +17,20 @@ from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command
 from workers.queues import worker_command
 
-HERE = Path(__file__).parent / "workers" / "farm"  # where the modules of the tests' tasks lie
+MODULES_FOLDER = Path(__file__).parent  # of farm_tasks.py, which workers import
 VISIBILITY_S = 2.0
 
 
 def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
-    """Wait for an event. Raises: AssertionError when it has not come in time."""
+    """Wait until `condition()` is true. Raises: AssertionError when it is not in time."""
     pause, deadline = threading.Event(), time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain"
+        assert time.monotonic() < deadline, f"the condition did not hold within {limit_s:g} s"
         pause.wait(0.02)
 
 
 class Bench:
-    """A Valkey, an application that sends to it, and the workers that a test wants."""
+    """A Valkey, an application that sends to it, and the workers that a test starts."""
 
     def __init__(self, folder: Path, visibility_s: float = VISIBILITY_S, **environment: str) -> None:
         self.folder = folder
@@ -49,13 +49,13 @@ class Bench:
         self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
 
     def start_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
-        """A worker that answers; its name is its queue's unless it is given one."""
+        """A worker that answers a ping; its default name is its queue's."""
         worker = self.launch_worker(queue, concurrency, name, **environment)
         worker.wait_ready(lambda: worker_answers(self.url, name or queue), 30)
         return worker
 
     def launch_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
-        """A worker that has just been started."""
+        """A worker that has just been started and may not answer yet."""
         name = name or queue
         argv = tuple(worker_command(queue, name, concurrency))
         worker = ChildProcess(Command(name, argv, self.log(name), {**self.environment, **environment}))

@@ -1,7 +1,7 @@
 """One worker process: `python -m workers QUEUE [--name NAME] [--concurrency N] [--gpu N] [--log-level LEVEL]`.
 
-It is `celery worker` with the pool, the names and the environment of its queue, and it ends when it is told to: Python
-would still wait for threads whose tasks were given back, or are over their time limit.
+It is `celery worker` with the pool, the name and the environment of its queue.  At the end it exits without waiting for
+threads: Python would wait for those whose tasks were returned to the queue or are over their time limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workers.sglang.gpus import GPU_VARIABLE
 
 def main() -> None:
     arguments = parse(sys.argv[1:])
-    # Celery reads some of this when it is imported, so the imports come after it.
+    # Celery reads some variables when it is imported, so its imports come after this line.
     os.environ.update(worker_environment(arguments.queue))
     if arguments.gpu is not None:
         os.environ[GPU_VARIABLE] = arguments.gpu
@@ -27,13 +27,13 @@ def main() -> None:
         from tasks import logs
         from workers.app import app
 
-        options = ["--quiet"] if logs.are_json() else []  # the banner is no JSON
-    except ValueError as error:  # of an address, a secret or a format that is of no use
+        options = ["--quiet"] if logs.are_json() else []  # Celery's banner is not JSON
+    except ValueError as error:  # a wrong address, secret or log format
         sys.exit(f"workers: {error}")
 
     from workers.celery_ext.logs import connect
 
-    # Until Celery has logs of its own: it warns of the superuser, for one.
+    # For lines that come before Celery sets up its logs, such as its warning about the superuser.
     logs.always(worker=arguments.name)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.captureWarnings(True)
@@ -51,12 +51,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("queue", choices=list(QUEUES))
     parser.add_argument(
         "--name",
-        help="unique on its host among the workers of one broker (default: QUEUE, or QUEUE-PID where that is taken)",
+        help="unique on its host among the workers of one broker (default: QUEUE, or QUEUE-PID where that is in use)",
     )
     parser.add_argument("--concurrency", type=int, default=1, help="tasks at once (default 1)")
     parser.add_argument(
         "--gpu",
-        help=f"of a gpu worker: the number of its GPU, or shared (default: {GPU_VARIABLE}, or the first free one)",
+        help=f"for a gpu worker: the number of its GPU, or shared (default: {GPU_VARIABLE}, or the first free one)",
     )
     parser.add_argument("--log-level", default="INFO")
     arguments = parser.parse_args(argv)

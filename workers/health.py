@@ -1,10 +1,9 @@
-"""A name for a worker that was given none: its queue's, unless another worker on this host goes by it.
+"""Whether workers are alive, in two ways: by the heartbeat in the store, and by a ping through the broker.
 
-`python -m workers.health NAME`: exit 0 when the worker of this name on this host takes messages, for containers.
-
-It asks the worker's own heartbeat, which is gone within seconds when the loop of the worker stands still.
-
-Whether workers are there: a worker that answers a ping has its consumer running and takes tasks.
+A heartbeat expires within seconds when a worker's loop stands still.  `python -m workers.health NAME` reads it, for the
+health checks of containers: exit 0 when the worker of this name on this host has one.  `free_name` reads all of them,
+to name a new worker.  A worker that answers a ping has its consumer running; the embedded farm waits for that when it
+starts.
 """
 
 from __future__ import annotations
@@ -23,45 +22,30 @@ from tasks.store.address import broker_url, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
 
-PATIENCE_S = 2.0
-
-
-def free_name(queue: str, environment: Mapping[str, str]) -> str:
-    """The part of the node name before the @.  A broker that is away, which a worker waits for, knows of nobody."""
-    try:
-        client = connect(store_url(redis_url_of(environment)), retries=0, timeout_s=PATIENCE_S)
-        reports = WorkerRegistry(client).workers()
-    except (redis.RedisError, OSError, ValueError):
-        return queue
-    taken = [int(report["pid"]) for report in reports if report["worker"] == f"{queue}@{socket.gethostname()}"]
-    return f"{queue}-{os.getpid()}" if any(map(_is_another_worker, taken)) else queue
-
-
-def _is_another_worker(pid: int) -> bool:
-    """A killed worker's report outlives it; one that was started anew in its container even has the same pid."""
-    try:
-        return pid != os.getpid() and "workers" in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
-
-
-ANSWER_TIMEOUT_S = 3.0
+TIMEOUT_S = 3.0  # of the store
+PING_S = 0.25
 
 
 def main() -> None:
     node = f"{sys.argv[1]}@{socket.gethostname()}"
     try:
-        client = connect(store_url(redis_url_of(os.environ)), retries=0, timeout_s=ANSWER_TIMEOUT_S)
-        found = WorkerRegistry(client).is_alive(node)
+        is_alive = _registry(os.environ).is_alive(node)
     except (redis.RedisError, OSError, ValueError) as error:
         sys.exit(f"{node}: {error}")
-    sys.exit(0 if found else f"{node} has told nothing lately")
+    sys.exit(0 if is_alive else f"{node} has no recent heartbeat")
 
 
-if __name__ == "__main__":
-    main()
+def free_name(queue: str, environment: Mapping[str, str]) -> str:
+    """A name for a worker that was given none: its queue's, or QUEUE-PID where another worker of this host has that.
 
-PING_S = 0.25
+    The name is the part of a Celery node name before the @.  When the store does not answer, it is the queue's.
+    """
+    try:
+        reports = _registry(environment).workers()
+    except (redis.RedisError, OSError, ValueError):
+        return queue
+    pids = [int(report["pid"]) for report in reports if report["worker"] == f"{queue}@{socket.gethostname()}"]
+    return f"{queue}-{os.getpid()}" if any(map(_is_other_worker, pids)) else queue
 
 
 def missing_workers(redis_url: str, names: Sequence[str]) -> list[str]:
@@ -78,5 +62,21 @@ def missing_workers(redis_url: str, names: Sequence[str]) -> list[str]:
 
 
 def worker_answers(redis_url: str, name: str) -> bool:
-    """Whether this one does."""
+    """Whether the worker of this name answers a ping."""
     return not missing_workers(redis_url, [name])
+
+
+def _registry(environment: Mapping[str, str]) -> WorkerRegistry:
+    return WorkerRegistry(connect(store_url(redis_url_of(environment)), retries=0, timeout_s=TIMEOUT_S))
+
+
+def _is_other_worker(pid: int) -> bool:
+    """A killed worker's report outlives it, and a worker that restarted in its container has the same pid again."""
+    try:
+        return pid != os.getpid() and "workers" in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+
+
+if __name__ == "__main__":
+    main()

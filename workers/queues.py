@@ -15,10 +15,11 @@ MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the queue's modules, separate
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "openai": "threads", "cpu": "prefork"}
 
-# How the threads of a parallel loop wait for each other (benchmarks/threads.py).  Those that spin starve the ones they
-# wait for as soon as anybody else wants a core; those that sleep at once are woken five hundred times in a step of the
-# embedded target, which takes twice as long then.  So, where OpenMP is gcc's, they spin for some microseconds first.
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+# How the threads of a parallel loop wait for each other (benchmarks/threads.py).  Threads that spin starve those that
+# they wait for as soon as another process needs a core.  Threads that sleep at once are woken five hundred times in a
+# step of the embedded target, which then takes twice as long.  So, where OpenMP is gcc's, they spin for a few
+# microseconds and then sleep.
+OPENMP_ENV = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
 
 ROUTES = {f"{name}.*": {"queue": name} for name in QUEUES}
 
@@ -49,7 +50,7 @@ def celery_arguments(queue: QueueName, name: str, concurrency: int, log_level: s
         *("worker", "--queues", queue, "--hostname", f"{name}@%h"),
         *("--pool", "custom" if POOLS[queue] == "threads" else "prefork", "--concurrency", str(concurrency)),
         *("--loglevel", log_level.upper()),
-        # Nobody here asks the neighbours for their clocks or revocations; without these a worker is ready sooner.
+        # Workers need no clocks or revocations of other workers, and are ready sooner without asking for them.
         *("--without-mingle", "--without-gossip"),
     ]
 
@@ -59,7 +60,7 @@ def worker_environment(queue: QueueName) -> dict[str, str]:
     return {
         QUEUE_VARIABLE: queue,
         "CELERY_CUSTOM_WORKER_POOL": "workers.celery_ext.threads:ThreadPool",
-        "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM: finish what ends within the soft limit and give the rest back
+        "REMAP_SIGTERM": "SIGQUIT",  # SIGTERM is a soft shutdown: tasks that do not end in time are returned
         "TOKENIZERS_PARALLELISM": "false",
-        **{name: os.environ.get(name, value) for name, value in WAITING.items()},
+        **{name: os.environ.get(name, value) for name, value in OPENMP_ENV.items()},
     }

@@ -83,7 +83,7 @@ def at_work(report: Mapping[str, Any], now: float | None = None) -> list[str]:
 def _look(farm: FarmConnection, name: str) -> dict[str, str]:
     """Have all workers look at what is paused; the states of those that `name` concerns."""
     there = {report["worker"]: report["queue"] for report in WorkerRegistry(farm.store.redis).workers()}
-    answers = ask(farm, "whetstone_look", len(there)) if there else {}
+    answers = ask(farm, "whetstone_check_paused", len(there)) if there else {}
     concerned = [worker for worker, queue in sorted(there.items()) if name in (worker, queue)]
     return {worker: answers.get(worker, {}).get("state", "silent") for worker in concerned}
 

@@ -1,1 +1,1 @@
-"""What Whetstone adds to Celery's workers: admission, lease, heartbeat, pools and logs."""
+"""What Whetstone adds to Celery's workers: admission, the lease on messages, the heartbeat, a thread pool and logs."""

@@ -1,10 +1,11 @@
-"""Whether a worker may do a run's work: what the run wants against what the worker is.  Pure.
+"""Admission control: which messages a worker accepts, which it returns to the queue, and when it consumes none.
 
-The gate: what a worker takes from its queue, what it leaves for others, and when it takes nothing at all.
+A message is accepted when its run wants the code and the model that this worker has (`decide`).  Otherwise it goes back
+to the end of its queue, behind the messages that the worker can process.  When the same message arrives again, the
+worker stops consuming for a while, so that other workers can take the message and it does not circulate without
+pause.  Messages of a cancelled run are discarded.
 
-A queue or a worker can be paused; that is remembered in the store, so a worker that starts later keeps to it.  Work
-that the worker cannot do goes back to the end of its queue, behind what it can do.  When the same message comes round
-again the gate stays closed for a while: others have the time to take it, and it does not go round and round.
+A queue or a worker can be paused.  The store remembers it, so a worker that starts later does not consume either.
 """
 
 from __future__ import annotations
@@ -28,179 +29,179 @@ from workers.celery_ext import heartbeat
 from workers.celery_ext.heartbeat import PeriodicStep
 from workers.queues import QUEUE_VARIABLE
 
-MODEL_VARIABLE = "WHETSTONE_TARGET_MODEL"  # the one model that a gpu worker may serve; unset: whatever a run wants
+MODEL_VARIABLE = "WHETSTONE_TARGET_MODEL"  # the only model that a gpu worker may serve; unset: the model of the run
+CHECK_EVERY_S = 5.0  # for what is paused
+CLOSED_S = 2.0  # without consuming, after a message that came back
+METADATA_S = 1.0  # how long a run's metadata is cached
+REFUSAL_S = 30.0  # how long a refusal is part of the worker's report
+MAX_RUNS = 100  # in the cache of metadata
 
-Facts = Mapping[str, str | None]
+logger = get_logger(__name__)
+
+Metadata = Mapping[str, str | None]
+Strategy = Callable[..., Any]  # Celery's name for the function that turns a message into a request for the pool
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a worker is: its code, and the model that it is pinned to, or ""."""
+    """A worker's code version, and the model that it is restricted to, or ""."""
 
     code: str
     model: str
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`take` does the work, `leave` gives it back for other workers, `drop` throws it away; and why."""
+class Decision:
+    """`accept` runs the task, `requeue` returns the message for other workers, `discard` drops it; and why."""
 
-    action: Literal["take", "leave", "drop"]
+    action: Literal["accept", "requeue", "discard"]
     reason: str = ""
 
 
-TAKE = Verdict("take")
+ACCEPT = Decision("accept")
 
 
-def judge(run: str, facts: Facts, ability: Capabilities) -> Verdict:
-    """What to do with a message of a run of which these facts are known; nothing known is nothing wanted."""
-    if facts.get(CANCELLED):
-        return Verdict("drop", f"run {run} was cancelled")
-    code, model = facts.get(CODE), facts.get(MODEL)
-    if code and code != ability.code:
-        return Verdict(
-            "leave",
-            f"run {run} was started with code {code} and this worker has {ability.code}: "
+def decide(run: str, metadata: Metadata, capabilities: Capabilities) -> Decision:
+    """What to do with a message of a run with this metadata. A run without metadata has no requirements. Pure."""
+    if metadata.get(CANCELLED):
+        return Decision("discard", f"run {run} was cancelled")
+    code, model = metadata.get(CODE), metadata.get(MODEL)
+    if code and code != capabilities.code:
+        return Decision(
+            "requeue",
+            f"run {run} was started with code {code} and this worker has {capabilities.code}: "
             "install the same Whetstone on both, and restart the older one",
         )
-    if model and ability.model and model != ability.model:
-        return Verdict(
-            "leave",
-            f"run {run} wants the model {model} and this worker serves only {ability.model} ({MODEL_VARIABLE}): "
+    if model and capabilities.model and model != capabilities.model:
+        return Decision(
+            "requeue",
+            f"run {run} wants the model {model} and this worker serves only {capabilities.model} ({MODEL_VARIABLE}): "
             "start one for that model, or unset the variable",
         )
-    return TAKE
-
-
-logger = get_logger(__name__)
-
-LOOK_EVERY_S = 5.0
-CLOSED_S = 2.0  # after work that it could not do
-FACTS_S = 1.0  # how long what is known of a run is believed
-REMEMBERED_S = 30.0  # a refusal, in the worker's report
-
-Strategy = Callable[..., Any]
+    return ACCEPT
 
 
 class AdmissionControl(PeriodicStep):
-    """Stands between the worker's queue and its tasks."""
+    """Wraps the strategies of the worker's consumer, and adds and removes its queue."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def __init__(self, consumer: Any, **options: Any) -> None:
-        self.is_open = True
-        self.paused = ""
+        self.is_consuming = True
+        self.paused = ""  # the queue's or the worker's name, where one of them is paused
         self.closed_until = 0.0
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
-        self.seen: set[str] = set()  # messages that went back since the gate was opened
-        self.facts: dict[str, tuple[float, Facts]] = {}
+        self.requeued: set[str] = set()  # ids of messages that went back since the worker last paused consuming
+        self.metadata: dict[str, tuple[float, Metadata]] = {}  # by run: when it was read, and the metadata
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
         self.consumer = consumer
-        consumer.whetstone_gate = self
+        consumer.whetstone_admission = self
         self.queue = os.environ.get(QUEUE_VARIABLE, "")
-        self.ability = Capabilities(code_version(), os.environ.get(MODEL_VARIABLE, "") if self.queue == "gpu" else "")
+        model = os.environ.get(MODEL_VARIABLE, "") if self.queue == "gpu" else ""
+        self.capabilities = Capabilities(code_version(), model)
         self.redis = heartbeat.client(redis_url_of(os.environ))
         for name, strategy in list(consumer.strategies.items()):
-            consumer.strategies[name] = self.guarding(strategy)
-        heartbeat.contribute("state", lambda: self.state()[0])
-        heartbeat.contribute("why", lambda: self.state()[1])
-        heartbeat.contribute("serves_only", lambda: self.ability.model)
-        self.repeat(consumer, LOOK_EVERY_S, self.look)
+            consumer.strategies[name] = self.wrap(strategy)
+        heartbeat.register_field("state", lambda: self.state()[0])
+        heartbeat.register_field("why", lambda: self.state()[1])
+        heartbeat.register_field("serves_only", lambda: self.capabilities.model)
+        self.repeat(consumer, CHECK_EVERY_S, self.check_paused)
 
-    def guarding(self, strategy: Strategy) -> Strategy:
-        """The strategy for messages that may be taken; the others never reach it."""
+    def wrap(self, strategy: Strategy) -> Strategy:
+        """The strategy for accepted messages only."""
 
         def handle(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
-            verdict = self.verdict(message)
-            if verdict.action == "take":
+            decision = self.decide(message)
+            if decision.action == "accept":
                 return strategy(message, body, ack, reject, callbacks, **more)
-            if verdict.action == "leave":
+            if decision.action == "requeue":
                 message.requeue()
-                self.left(str(message.headers.get("id")))
+                self.note_requeued(str(message.headers.get("id")))
             else:
-                logger.info("dropped %s: %s", message.headers.get("id"), verdict.reason)
+                logger.info("discarded %s: %s", message.headers.get("id"), decision.reason)
                 message.ack_log_error(logger, self.consumer.connection_errors)
             return None
 
         return handle
 
-    def verdict(self, message: Any) -> Verdict:
+    def decide(self, message: Any) -> Decision:
         try:
             run = message.payload[0][0]
         except (LookupError, TypeError):
-            return Verdict("take")  # whatever it is, it is not for us to say
+            return ACCEPT  # a task without arguments belongs to no run
         if not isinstance(run, str):
-            return Verdict("take")
-        verdict = judge(run, self.known(run), self.ability)
-        if verdict.action == "leave":
-            self.note(run, verdict.reason)
-        return verdict
+            return ACCEPT
+        decision = decide(run, self.metadata_of(run), self.capabilities)
+        if decision.action == "requeue":
+            self.note_refusal(run, decision.reason)
+        return decision
 
-    def known(self, run: str) -> Facts:
-        """What the store knows of a run; nothing when it does not answer, for the task will say so better."""
-        at, facts = self.facts.get(run, (0.0, {}))
-        # A run that was cancelled may go on at any moment, and what is dropped does not come back.
-        if time.monotonic() - at < FACTS_S and not facts.get(CANCELLED):
-            return facts
+    def metadata_of(self, run: str) -> Metadata:
+        """The run's metadata; empty when the store does not answer, as the task itself gives a better error."""
+        at, metadata = self.metadata.get(run, (0.0, {}))
+        # "Cancelled" is never taken from the cache: a run may be continued, and a discarded message is lost.
+        if time.monotonic() - at < METADATA_S and not metadata.get(CANCELLED):
+            return metadata
         try:
-            facts = Store(self.redis).metadata_values(run, (CANCELLED, CODE, MODEL))
+            metadata = Store(self.redis).metadata_values(run, (CANCELLED, CODE, MODEL))
         except (redis.RedisError, OSError):
             return {}
-        self.facts = {run: (time.monotonic(), facts)} if len(self.facts) > 100 else self.facts
-        self.facts[run] = (time.monotonic(), facts)
-        return facts
+        if len(self.metadata) > MAX_RUNS:
+            self.metadata.clear()
+        self.metadata[run] = (time.monotonic(), metadata)
+        return metadata
 
-    def note(self, run: str, reason: str) -> None:
-        """Remember a refusal, and tell the log when it is news."""
+    def note_refusal(self, run: str, reason: str) -> None:
+        """Remember a refusal, and log it when it is new."""
         if self.refusals.get(run, (0.0, ""))[1] != reason:
-            logger.warning("left for others: %s", reason)
+            logger.warning("requeued for other workers: %s", reason)
         self.refusals[run] = (time.monotonic(), reason)
 
-    def left(self, message_id: str) -> None:
-        """A message went back; one that has come round closes the gate."""
-        if message_id not in self.seen:
-            self.seen.add(message_id)
+    def note_requeued(self, message_id: str) -> None:
+        """Remember a message that went back; stop consuming for a while when it had gone back before."""
+        if message_id not in self.requeued:
+            self.requeued.add(message_id)
             return
-        self.seen.clear()
+        self.requeued.clear()
         self.closed_until = time.monotonic() + CLOSED_S
-        self.consumer.timer.call_after(CLOSED_S, self.settle)
-        self.settle()
+        self.consumer.timer.call_after(CLOSED_S, self.update_consuming)
+        self.update_consuming()
 
-    def look(self) -> None:
-        """See what is paused, and open or close accordingly."""
+    def check_paused(self) -> None:
+        """Read from the store what is paused, and start or stop consuming."""
         node = self.consumer.hostname
         try:
             paused = WorkerRegistry(self.redis).paused()
         except (redis.RedisError, OSError) as error:
-            logger.warning("whether this worker is paused could not be seen: %s", error)
+            logger.warning("cannot read whether this worker is paused: %s", error)
             return
         self.paused = next((name for name in (self.queue, node, node.partition("@")[0]) if name in paused), "")
-        self.settle()
+        self.update_consuming()
 
-    def settle(self) -> None:
-        wanted = not self.paused and time.monotonic() >= self.closed_until
-        if wanted == self.is_open or self.consumer.task_consumer is None:
+    def update_consuming(self) -> None:
+        consume = not self.paused and time.monotonic() >= self.closed_until
+        if consume == self.is_consuming or self.consumer.task_consumer is None:
             return
-        self.is_open = wanted
-        if wanted:
+        self.is_consuming = consume
+        if consume:
             self.consumer.add_task_queue(self.queue)
         else:
             self.consumer.cancel_task_queue(self.queue)
 
     def state(self) -> tuple[str, str]:
-        """In a word, and why."""
+        """The state ("ready", "paused" or "refusing"), and the reason."""
         if self.paused:
             return "paused", f"{self.paused} is paused"
-        recent = [why for at, why in self.refusals.values() if time.monotonic() - at < REMEMBERED_S]
+        recent = [reason for at, reason in self.refusals.values() if time.monotonic() - at < REFUSAL_S]
         return ("refusing", "; ".join(recent)) if recent else ("ready", "")
 
 
 @control_command()
-def whetstone_look(state: Any) -> dict[str, str]:
-    """Look at once at what is paused; replies with the worker's state."""
-    gate: AdmissionControl = state.consumer.whetstone_gate
-    gate.look()
-    word, why = gate.state()
-    return {"state": word, "why": why}
+def whetstone_check_paused(state: Any) -> dict[str, str]:
+    """Read at once what is paused; replies with the worker's state."""
+    admission: AdmissionControl = state.consumer.whetstone_admission
+    admission.check_paused()
+    word, reason = admission.state()
+    return {"state": word, "why": reason}

@@ -1,14 +1,14 @@
-"""What a worker says about itself, every few seconds, for `orchestrator workers` and `orchestrator doctor`.
+"""A worker's report about itself, written to the store every few seconds, for `orchestrator workers` and `doctor`.
 
-The report lies in the store under the worker's name for a little longer than the time to the next one.  It is told
-from the loop that takes messages, so a worker that takes none any more tells nothing either.  `inspect` of the
-command `whetstone_report` asks for it at once.
+The report is kept under the worker's name for a little longer than the time to the next one.  It is written from the
+loop that consumes messages, so a worker whose loop stands still has no report.  `inspect` of the command
+`whetstone_report` returns it at once.
 
-A part of the worker that has something to add registers it here, once:
+A part of the worker adds a field of its own to the report by registering a function once:
 
-    report.contribute("target", host.describe)     # the report then has "target": host.describe()
+    heartbeat.register_field("target", host.describe)     # the report then has "target": host.describe()
 
-What is registered is called in the worker's loop: it must answer at once, from what it knows.
+The function is called in the worker's loop, so it must return at once.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from workers.queues import QUEUE_VARIABLE
 logger = get_logger(__name__)
 
 EVERY_S = 5.0
-KEPT_S = 15
-PATIENCE_S = 1.0  # with a store that does not answer: the loop has messages to take
+EXPIRES_S = 15
+TIMEOUT_S = 1.0  # of the store: the loop has messages to consume
 
-Say = Callable[[], Any]
-_parts: dict[str, Say] = {}
+Field = Callable[[], Any]  # returns JSON
+_fields: dict[str, Field] = {}
 _started = time.time()
 
 
-def contribute(part: str, say: Say | None) -> None:
-    """Have `say()` (JSON) in every report under `part`; None takes it out again."""
-    if say is None:
-        _parts.pop(part, None)
+def register_field(name: str, field: Field | None) -> None:
+    """Have `field()` in every report under `name`; None removes it."""
+    if field is None:
+        _fields.pop(name, None)
     else:
-        _parts[part] = say
+        _fields[name] = field
 
 
 def make_report(worker: str, queue: str, slots: int) -> dict[str, Any]:
@@ -63,28 +63,28 @@ def make_report(worker: str, queue: str, slots: int) -> dict[str, Any]:
         "slots": slots,
         "started": _started,
         "time": time.time(),
-        "tasks": [describe(request) for request in tuple(state.active_requests)],
+        "tasks": [describe_request(request) for request in tuple(state.active_requests)],
         "disk_free": shutil.disk_usage(".").free,
-        **{part: _said(part, say) for part, say in tuple(_parts.items())},
+        **{name: _value(name, field) for name, field in tuple(_fields.items())},
     }
 
 
-def describe(request: Any) -> dict[str, Any]:
-    """A task in hand. Every task of ours begins its arguments with the id of its run."""
+def describe_request(request: Any) -> dict[str, Any]:
+    """A task in progress. The first argument of every task is the id of its run."""
     arguments = list(request.args or ())
     return {"id": request.id, "name": request.name, "arguments": arguments, "since": request.time_start}
 
 
-def endpoint() -> dict[str, Any]:
-    """What an openai worker would call: whether it has a key, never which, and the address, "" for OpenAI's."""
+def describe_endpoint() -> dict[str, Any]:
+    """The endpoint of an openai worker: whether it has a key (never the key), and its address, "" for OpenAI's."""
     return {"key": bool(secret("OPENAI_API_KEY")), "base_url": redacted(os.environ.get("OPENAI_BASE_URL", ""))}
 
 
-def _said(part: str, say: Say) -> Any:
+def _value(name: str, field: Field) -> Any:
     try:
-        return say()
-    except Exception as error:  # whatever goes wrong in one part, the worker still says that it lives
-        logger.warning("the report has no %s: %s: %s", part, type(error).__name__, error)
+        return field()
+    except Exception as error:  # an error in one field must not suppress the heartbeat
+        logger.warning("the report has no %s: %s: %s", name, type(error).__name__, error)
         return None
 
 
@@ -96,7 +96,7 @@ class PeriodicStep(bootsteps.StartStopStep):
         super().__init__(consumer, **options)
 
     def repeat(self, consumer: Any, seconds: float, function: Callable[..., None], *args: Any) -> None:
-        """Call `function` now and then every so many seconds, from the loop that takes messages."""
+        """Call `function` now and every so many seconds, from the loop that consumes messages."""
         self._timer_entry = consumer.timer.call_repeatedly(seconds, function, args, priority=10)
         function(*args)
 
@@ -109,52 +109,51 @@ class PeriodicStep(bootsteps.StartStopStep):
         self.stop(consumer)
 
 
-class ReportStep(PeriodicStep):
-    """Tells the report as long as the worker takes messages, and takes it away when the worker leaves."""
+class Heartbeat(PeriodicStep):
+    """Publishes the report while the worker consumes messages, and removes it when the worker shuts down."""
 
-    requires = (
-        "workers.celery_ext.admission:AdmissionControl",
-    )  # what it says of the worker's state is in the first report already
+    # The first report already has the state that admission control registers.
+    requires = ("workers.celery_ext.admission:AdmissionControl",)
 
     def start(self, consumer: Any) -> None:
-        consumer.whetstone_report = self
+        consumer.whetstone_heartbeat = self
         self.consumer = consumer
         if os.environ.get(QUEUE_VARIABLE) == "openai":
-            contribute("endpoint", endpoint)
-        self.roster = WorkerRegistry(client(redis_url_of(os.environ)))
-        self.repeat(consumer, EVERY_S, self.tell)
+            register_field("endpoint", describe_endpoint)
+        self.registry = WorkerRegistry(client(redis_url_of(os.environ)))
+        self.repeat(consumer, EVERY_S, self.publish)
 
     def shutdown(self, consumer: Any) -> None:
         super().shutdown(consumer)
         try:
-            self.roster.forget(consumer.hostname)
+            self.registry.forget(consumer.hostname)
         except (redis.RedisError, OSError) as error:
-            logger.warning("the report is left to expire: %s", error)
+            logger.warning("the report was not removed and will expire: %s", error)
 
     def make(self) -> dict[str, Any]:
         """This worker's report, now."""
         queue = os.environ.get(QUEUE_VARIABLE, "")
         return make_report(self.consumer.hostname, queue, self.consumer.controller.concurrency)
 
-    def tell(self) -> None:
-        """Put the report into the store. A store that is away is the event loop's concern, not ours."""
+    def publish(self) -> None:
+        """Write the report to the store. A store that is away is handled by the worker's event loop."""
         try:
-            seconds, microseconds = self.roster.redis.time()
+            seconds, microseconds = self.registry.redis.time()
             report = self.make()
             # Leases are times of the workers' clocks, so a clock that is wrong breaks them.
             report["clock_offset_s"] = round(report["time"] - seconds - microseconds / 1e6, 3)
-            self.roster.put(self.consumer.hostname, report, KEPT_S)
+            self.registry.put(self.consumer.hostname, report, EXPIRES_S)
         except (redis.RedisError, OSError) as error:
-            logger.warning("the report was not told: %s", error)
+            logger.warning("the report was not written: %s", error)
 
 
 @inspect_command()
 def whetstone_report(state: Any) -> dict[str, Any]:
-    """What this worker says about itself, as in the store."""
-    report: dict[str, Any] = state.consumer.whetstone_report.make()
+    """This worker's report, as in the store."""
+    report: dict[str, Any] = state.consumer.whetstone_heartbeat.make()
     return report
 
 
 def client(url: str) -> redis.Redis:
-    """A client of the store for the worker's loop: it soon gives up."""
-    return connect(store_url(url), retries=0, timeout_s=PATIENCE_S)
+    """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
+    return connect(store_url(url), retries=0, timeout_s=TIMEOUT_S)

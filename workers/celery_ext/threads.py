@@ -1,17 +1,15 @@
-"""A worker that was asked to go is gone in time, also when its broker is not there to be told.
+"""A pool of threads with hard time limits, for workers whose tasks wait for servers; and a time limit on shutdown.
 
-Celery's heart announces a worker's leaving, and tries for ever to reach a broker that has died: a worker whose farm is
-gone would never end.
+Celery's own thread pool ignores time limits, and waits for every running task in any kind of shutdown.  A thread
+cannot be killed, so a task over its limit is abandoned: its failure is recorded, its message acknowledged and its
+slot freed at once, as for a killed process.  An exception is raised in its thread, which notices it when its current
+call returns; a late result is discarded.
 
-A pool of threads that keeps hard time limits, and that a cold shutdown does not wait for.
+On a cold shutdown the threads are abandoned and the consumer returns their messages; `python -m workers` then ends the
+process.  A warm shutdown waits for the tasks.
 
-Celery's own ignores time limits, and waits for every running task, whatever the shutdown.  A thread cannot be ended;
-it can only be asked.  So a task that is over its limit is told off at once, as a killed process would be: its failure
-is on record, its message acknowledged, its place free.  Its thread gets an exception raised in it, which it meets
-when it comes back from whatever it waits for; what it still says is not listened to.
-
-On a cold shutdown the threads are left behind and the consumer gives their messages back; `python -m workers` then
-ends the process.  A warm shutdown waits.
+Celery's heartbeat announces the end of a worker, and tries without end to reach a broker that has died.  So every
+shutdown has a limit, after which the process exits.
 """
 
 from __future__ import annotations
@@ -31,44 +29,43 @@ from celery.exceptions import Ignore
 from celery.utils.log import get_logger
 from celery.worker import state
 
-SHUTDOWN_S = 30.0  # soft shutdown and the end of a target server, and as much again
-EXIT_STATUS = 70  # as sysexits.h has it for an end that was not in order
+SHUTDOWN_S = 30.0  # twice what a soft shutdown and the end of a target server take
+EXIT_STATUS = 70  # EX_SOFTWARE of sysexits.h
+CHECK_EVERY_S = 0.5
+
+logger = get_logger(__name__)
 
 
-def set_deadline(**_: Any) -> None:
+def start_shutdown_timer(**_: Any) -> None:
     """From now on the process has `SHUTDOWN_S` seconds."""
     timer = threading.Timer(SHUTDOWN_S, os._exit, (EXIT_STATUS,))
     timer.daemon = True
     timer.start()
 
 
-def install() -> None:
-    """Set the deadline whenever a worker of this process is asked to shut down, in whatever way."""
-    signals.worker_shutting_down.connect(set_deadline, weak=False, dispatch_uid="whetstone-deadline")
-
-
-logger = get_logger(__name__)
-
-LOOK_EVERY_S = 0.5
+def limit_shutdown() -> None:
+    """Start the timer whenever a worker of this process is asked to shut down, in any way."""
+    signals.worker_shutting_down.connect(start_shutdown_timer, weak=False, dispatch_uid="whetstone-shutdown-timer")
 
 
 class TaskTimeout(Ignore):
-    """Raised in the thread of a task that is over its limit; the worker has told of its failure already."""
+    """Raised in the thread of a task that is over its limit; its failure is on record already."""
 
 
-class Job:
-    """One task in a thread. `over` is called when it is not done `limit_s` seconds after it began; None is no limit."""
+class ThreadTask:
+    """One task in a thread. `on_timeout` is called when it is not done `limit_s` seconds after it began, if not
+    None."""
 
-    def __init__(self, limit_s: float | None, over: Callable[[bool, float], None] | None) -> None:
+    def __init__(self, limit_s: float | None, on_timeout: Callable[[bool, float], None] | None) -> None:
         self.future: Future[None]
         self.abandoned = False
-        self._limit_s, self._over = limit_s, over
+        self._limit_s, self._on_timeout = limit_s, on_timeout
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._deadline: float | None = None
 
     def run(self, target: Callable[..., Any], args: Any, kwargs: Any, callback: Any, accept: Any) -> None:
-        """The task, in its thread."""
+        """Run the task, in its thread."""
         with self._lock:
             self._thread = threading.get_ident()
             self._deadline = None if self._limit_s is None else time.monotonic() + self._limit_s
@@ -79,15 +76,15 @@ class Job:
             return self._thread is not None and self._deadline is not None and now > self._deadline
 
     def abandon(self) -> None:
-        """Tell of its failure, and have its thread meet an exception; nothing for a task that has just ended."""
+        """Report its failure and raise an exception in its thread; nothing for a task that has just ended."""
         with self._lock:
             if self._thread is None:
                 return
             self.abandoned = True
             raise_in(self._thread, TaskTimeout)
             self._thread = None
-        if self._over is not None and self._limit_s is not None:
-            self._over(False, self._limit_s)
+        if self._on_timeout is not None and self._limit_s is not None:
+            self._on_timeout(False, self._limit_s)
 
     def _end(self, callback: Callable[[Any], None], result: Any) -> None:
         with self._lock:
@@ -103,10 +100,10 @@ class ThreadPool(TaskPool):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.jobs: set[Job] = set()
+        self.tasks: set[ThreadTask] = set()
 
     def register_with_event_loop(self, hub: Any) -> None:
-        hub.call_repeatedly(LOOK_EVERY_S, self.end_overdue)
+        hub.call_repeatedly(CHECK_EVERY_S, self.end_overdue)
 
     def on_apply(
         self,
@@ -119,32 +116,32 @@ class ThreadPool(TaskPool):
         timeout_callback: Callable[[bool, float], None] | None = None,
         **_: Any,
     ) -> ApplyResult:
-        job = Job(timeout, timeout_callback)
-        self.jobs.add(job)
-        job.future = self.executor.submit(job.run, target, args, kwargs, callback, accept_callback)
-        job.future.add_done_callback(lambda _: self.jobs.discard(job))
-        return ApplyResult(job.future)
+        task = ThreadTask(timeout, timeout_callback)
+        self.tasks.add(task)
+        task.future = self.executor.submit(task.run, target, args, kwargs, callback, accept_callback)
+        task.future.add_done_callback(lambda _: self.tasks.discard(task))
+        return ApplyResult(task.future)
 
     def end_overdue(self) -> None:
-        """Abandon what is over its limit; a fresh set of threads then takes what comes."""
+        """Abandon tasks that are over their limit, and continue with a new set of threads."""
         now = time.monotonic()
-        overdue = [job for job in tuple(self.jobs) if not job.abandoned and job.is_over(now)]
-        for job in overdue:
+        overdue = [task for task in tuple(self.tasks) if not task.abandoned and task.is_over(now)]
+        for task in overdue:
             try:
-                job.abandon()
-            except Exception as error:  # the loop goes on, whatever keeps the failure from being told
-                logger.error("a task that is over its limit could not be told off: %r", error)
+                task.abandon()
+            except Exception as error:  # the worker's loop must go on
+                logger.error("the failure of a task over its limit was not recorded: %r", error)
         if overdue:
             self.executor.shutdown(wait=False)
             self.executor = ThreadPoolExecutor(max_workers=self.limit)
 
     def on_stop(self) -> None:
         if not state.should_terminate:
-            wait([job.future for job in tuple(self.jobs) if not job.abandoned])
+            wait([task.future for task in tuple(self.tasks) if not task.abandoned])
         self.executor.shutdown(wait=False, cancel_futures=True)
 
     def terminate_job(self, pid: int, signal: Any = None) -> None:
-        """A thread cannot be ended: it is left behind."""
+        """A thread cannot be killed: it is abandoned."""
 
 
 def raise_in(thread: int, error: type[BaseException]) -> None:

@@ -222,10 +222,10 @@ class TargetHostStep(bootsteps.StartStopStep):
         self.host = LocalTargetHost(folder, name, dict(os.environ))
         self.host.clear_leftovers()
         installed.install(self.host)
-        heartbeat.contribute("target", self.host.describe)
+        heartbeat.register_field("target", self.host.describe)
 
     def stop(self, worker: Any) -> None:
-        heartbeat.contribute("target", None)
+        heartbeat.register_field("target", None)
         installed.install(None)
         if self.host is not None:
             self.host.close()

@@ -1,4 +1,4 @@
-"""A task runs once, however long it takes, and comes back soon when its worker dies."""
+"""The lease: a task runs once, however long it takes, and returns soon when its worker dies."""
 
 import os
 import signal
@@ -13,24 +13,24 @@ from tasks.queues import QueueName
 from tasks.store.address import broker_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.celery_ext.lease import held_messages
+from workers.celery_ext.broker import unacknowledged
 
 
-def test_kombu_still_keeps_delivered_messages_where_the_lease_looks(bench: Bench) -> None:
+def test_kombu_keeps_delivered_messages_where_the_lease_reads_them(bench: Bench) -> None:
     # Given two messages in a queue of the real broker
     with Connection(broker_url(bench.url)) as connection:
         channel = connection.channel()
         queue = connection.SimpleQueue("lease", channel=channel)
         queue.put("one")
         queue.put("two")
-        # When both are taken and one is acknowledged, then the lease holds the other one, under the broker's own tag
+        # When both are taken and one is acknowledged, then the lease covers the other one, under the broker's own tag
         first, second = queue.get(timeout=5), queue.get(timeout=5)
         first.ack()
-        assert held_messages(channel) == {second.delivery_tag: second}
+        assert unacknowledged(channel) == {second.delivery_tag: second}
         assert bench.broker.zrange(channel.unacked_index_key, 0, -1) == [second.delivery_tag]
         assert channel.qos.restore_at_shutdown is True
         second.ack()
-        assert held_messages(channel) == {}
+        assert unacknowledged(channel) == {}
 
 
 def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> None:
@@ -41,7 +41,7 @@ def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> No
     until(lambda: bench.began("openai") and bench.began("cpu"))
     taken = bench.oldest_lease()
     until(lambda: bench.oldest_lease() > taken + 2 * VISIBILITY_S)
-    # When they end, then each has begun once, and nothing is left to be given to anybody
+    # When they end, then each has begun once, and no message is left
     bench.let_end("openai", "cpu")
     assert [result.get(timeout=10) for result in results] == ["openai", "cpu"]
     assert (bench.began("openai"), bench.began("cpu")) == (1, 1)
@@ -49,7 +49,7 @@ def test_a_task_longer_than_the_visibility_timeout_runs_once(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("queue", ["openai", "cpu"])
-def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: QueueName) -> None:
+def test_the_task_of_a_killed_worker_returns_soon(bench: Bench, queue: QueueName) -> None:
     # Given a worker that is killed in the middle of a task
     killed = bench.start_worker(queue)
     result = bench.app.send_task(f"{queue}.hold", ("task",))
@@ -57,7 +57,7 @@ def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: QueueName
     os.kill(killed.pid or 0, signal.SIGKILL)
     killed.stop(0)
     at = time.monotonic()
-    # When another one is there, then it has the task within the visibility timeout and the seconds of looking
+    # When another worker starts, then it has the task within the visibility timeout and the seconds of checking
     bench.start_worker(queue)
     until(lambda: bench.began("task") == 2, VISIBILITY_S + 4)
     assert time.monotonic() - at < VISIBILITY_S + 4
@@ -65,7 +65,7 @@ def test_the_task_of_a_killed_worker_is_soon_back(bench: Bench, queue: QueueName
     assert result.get(timeout=10) == "task"
 
 
-@pytest.mark.parametrize("bench", [2 * VISIBILITY_S], indirect=True)  # a worker looks for its broker every 2 s
+@pytest.mark.parametrize("bench", [2 * VISIBILITY_S], indirect=True)  # a worker tries to reconnect every 2 s
 def test_running_tasks_survive_the_death_of_the_broker(bench: Bench) -> None:
     # Given two tasks that run when Valkey is killed
     workers = [bench.start_worker("openai"), bench.start_worker("cpu")]
@@ -73,11 +73,11 @@ def test_running_tasks_survive_the_death_of_the_broker(bench: Bench) -> None:
     until(lambda: bench.began("openai") and bench.began("cpu"))
     bench.valkey.stop(0)
     bench.start_valkey()
-    # When the workers have found it again and the leases are older than the timeout allows without them
+    # When the workers have connected again and more than two timeouts have passed
     back = time.time()
     until(lambda: bench.oldest_lease() > back + 2 * VISIBILITY_S + 1)
     bench.let_end("openai", "cpu")
-    # Then the tasks end, are acknowledged, and the very same workers take the next one
+    # Then the tasks end, are acknowledged, and the same workers take the next one
     assert [result.get(timeout=10) for result in results] == ["openai", "cpu"]
     until(lambda: bench.broker.zcard("unacked_index") == 0, 10)
     assert all(worker.alive for worker in workers)
@@ -85,15 +85,15 @@ def test_running_tasks_survive_the_death_of_the_broker(bench: Bench) -> None:
     assert bench.app.send_task("cpu.hold", ("cpu",)).get(timeout=10) == "cpu"
 
 
-def test_a_worker_that_is_told_to_stop_gives_its_tasks_back(bench: Bench) -> None:
-    # Given a task that waits for its time, two that run, and one that waits for a slot
+def test_a_worker_that_is_asked_to_stop_returns_its_tasks(bench: Bench) -> None:
+    # Given a task with a countdown, two that run, and one that waits for a slot
     workers = [bench.start_worker("openai", 1), bench.start_worker("cpu", 1)]
     bench.app.send_task("openai.hold", ("a",), countdown=600)
     until(lambda: bench.broker.hlen("unacked") == 1)
     for name, queue in (("b", "openai"), ("c", "cpu"), ("d", "cpu")):
         bench.app.send_task(f"{queue}.hold", (name,))
     until(lambda: bench.began("b") and bench.began("c"))
-    # When the workers are told to stop, then they end by themselves and all four are in the queues again
+    # When the workers are asked to stop, then they end by themselves and all four are in the queues again
     for worker in workers:
         worker.ask_to_stop()
     assert all(worker.wait_end(8) for worker in workers)
@@ -102,7 +102,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_tasks_back(bench: Bench) -> Non
 
 
 def test_a_task_that_always_kills_its_process_ends(bench: Bench) -> None:
-    # Given a task whose process dies of it, each time
+    # Given a task that always kills its process
     bench.start_worker("cpu")
     result = bench.app.send_task("cpu.kill", ())
     # When it has been tried again as often as it may, then it fails
@@ -111,12 +111,12 @@ def test_a_task_that_always_kills_its_process_ends(bench: Bench) -> None:
     assert result.state == "FAILURE"
 
 
-def test_a_process_that_dies_of_its_task_each_time_is_on_record(bench: Bench) -> None:
-    # Given a task of a run whose process dies of it, each time
+def test_a_task_that_always_kills_its_process_is_recorded_as_failed(bench: Bench) -> None:
+    # Given a task of a run that always kills its process
     bench.start_worker("cpu")
     store = Store(connect(store_url(bench.url)))
     bench.app.send_task("cpu.kill_recorded", ("0",))
-    # When it has been tried again as often as it may, then whoever waits for the run finds why
+    # When it has been tried again as often as it may, then the failure is on record with its reason
     until(lambda: store.stages("run", "plan"))
     failure = store.stages("run", "plan")["0:failed"]
     assert failure["error"].startswith("WorkerLostError: ")

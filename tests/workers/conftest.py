@@ -1,19 +1,19 @@
-"""What the farm's tests share."""
+"""A bench with a Valkey and workers, for the tests of all folders below."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from farm_bench import HERE, VISIBILITY_S, Bench
+from farm_bench import MODULES_FOLDER, VISIBILITY_S, Bench
 
 from workers.queues import MODULES_VARIABLE
 
 
 @pytest.fixture
 def module_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers import the tests' tasks in place of the project's."""
+    """Workers import farm_tasks.py in place of the project's tasks."""
     monkeypatch.setenv(MODULES_VARIABLE, "farm_tasks")
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("PYTHONPATH", str(MODULES_FOLDER))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Whatever the orchestrator sends, its own workers take: what is refused is what it never sends."""
+"""Workers accept every message that the orchestrator sends, and refuse messages that it never sends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tasks.plan import Candidate, Merge, Plan
 from tasks.queues import QUEUES, TASKS
 from tasks.store.address import queues_url
 from tasks.store.store import Store
+from workers.celery_ext.broker import malformed
 from workers.celery_ext.consumer import check
-from workers.celery_ext.transport import not_a_message
 
 MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
 PLAN = Plan("g3_child", 3, (MERGED, Candidate(1, (0.5, 0.5), "kept")))
@@ -53,7 +53,7 @@ def tasks() -> dict[str, Any]:
 
 
 def waiting(valkey_url: str) -> list[dict[str, Any]]:
-    """Every message in the queues, as it lies there."""
+    """Every message in the queues, as stored."""
     broker = redis.Redis.from_url(queues_url(valkey_url))
     return [json.loads(line) for queue in QUEUES for line in broker.lrange(queue, 0, -1)]
 
@@ -63,7 +63,7 @@ def read(raw: dict[str, Any]) -> Any:
     return SimpleNamespace(headers=raw["headers"], content_type=raw["content-type"], payload=body)
 
 
-def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, valkey_url: str) -> None:
+def test_chains_of_a_plan_and_single_tasks_are_accepted(sender: Celery, valkey_url: str) -> None:
     chords.send(sender, "run-1", PLAN.name, PLAN.candidates, (), 7)
     for task, arguments in SINGLE:
         producer.send(sender, task, arguments)
@@ -71,7 +71,7 @@ def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, va
     messages = waiting(valkey_url)
     assert len(messages) == len(PLAN.candidates) + len(SINGLE)
     for raw in messages:
-        assert not_a_message(raw) is None
+        assert malformed(raw) is None
         check(read(raw), tasks())
         _, _, embedded = read(raw).payload
         for link in embedded["chain"] or ():
@@ -80,7 +80,7 @@ def test_a_plan_s_chains_and_whatever_is_sent_alone_are_taken(sender: Celery, va
             check(message, tasks())
 
 
-def test_a_task_that_is_tried_again_is_taken_too(sender: Celery, valkey_url: str) -> None:
+def test_a_retried_task_is_accepted(sender: Celery, valkey_url: str) -> None:
     message = sender.signature("cpu.gather", ("run-1", "final", 1)).apply_async(countdown=1, retries=2, expires=60)
 
     [raw] = waiting(valkey_url)

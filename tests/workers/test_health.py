@@ -1,4 +1,4 @@
-"""A worker without a name takes its queue's, unless that is taken."""
+"""Names for workers that were given none: the queue's, unless another worker of the host has it."""
 
 import os
 import socket
@@ -18,12 +18,12 @@ def test_the_second_worker_of_a_queue_on_a_host_has_a_name_of_its_own(bench: Ben
     assert free_name("gpu", bench.environment) == "gpu"
 
 
-def test_what_a_killed_worker_left_takes_no_name(bench: Bench) -> None:
-    roster = WorkerRegistry(connect(store_url(bench.url)))
+def test_the_report_of_a_killed_worker_does_not_block_its_name(bench: Bench) -> None:
+    registry = WorkerRegistry(connect(store_url(bench.url)))
     for pid in (2**22 + 1, os.getpid()):
-        roster.put(f"cpu@{socket.gethostname()}", {"worker": f"cpu@{socket.gethostname()}", "pid": pid}, 60)
+        registry.put(f"cpu@{socket.gethostname()}", {"worker": f"cpu@{socket.gethostname()}", "pid": pid}, 60)
         assert free_name("cpu", bench.environment) == "cpu"
 
 
-def test_a_broker_that_is_away_knows_of_nobody() -> None:
+def test_without_a_store_the_name_is_the_queues() -> None:
     assert free_name("cpu", {ENVIRONMENT_VARIABLE: "unix:///nowhere/valkey.sock?db=0"}) == "cpu"

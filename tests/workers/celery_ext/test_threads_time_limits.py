@@ -1,4 +1,4 @@
-"""Nothing goes on for ever: not a task that hangs, and not one that kills its worker each time."""
+"""A task that hangs, or that kills its worker each time, ends as failed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def failure(bench: Bench, name: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("queue", ["openai", "cpu"])
-def test_a_task_over_its_hard_limit_fails_and_its_place_is_free(bench: Bench, queue: str) -> None:
-    # Given a worker with one place, a task in it that hangs, and one that waits
+def test_a_task_over_its_hard_limit_fails_and_its_slot_is_free(bench: Bench, queue: str) -> None:
+    # Given a worker with one slot, a task in it that hangs, and one that waits
     bench.start_worker(queue, 1)  # type: ignore[arg-type]
     bench.app.send_task(f"{queue}.hang", ("hung",))
     until(lambda: bench.began("hung"))
     bench.let_end("next")
     waiting = bench.app.send_task(f"{queue}.hold", ("next",))
-    # When its second is over, then it has failed, and the other one is done
+    # When its time limit of a second is over, then it has failed, and the other task runs
     failed = failure(bench, "hung")
     assert (failed["error"], failed["tries"]) == ("TimeLimitExceeded: TimeLimitExceeded(1,)", 1)
     assert waiting.get(timeout=20) == "next"
-    # And it is over: it does not come back, and what it would have done is not done
+    # And it does not return, and its late result is discarded
     until(lambda: bench.broker.hlen("unacked") == 0)
     assert bench.broker.llen(queue) == 0
     bench.let_end("hung")
@@ -36,8 +36,8 @@ def test_a_task_over_its_hard_limit_fails_and_its_place_is_free(bench: Bench, qu
 
 
 @pytest.mark.parametrize("bench", [0.5], indirect=True)
-def test_a_task_that_kills_its_whole_worker_each_time_fails_in_the_end(bench: Bench) -> None:
-    # Given a task that takes its worker with it, and somebody who starts another worker each time
+def test_a_task_that_always_kills_its_worker_fails_in_the_end(bench: Bench) -> None:
+    # Given a task that kills its worker, and another worker that is started each time
     bench.app.send_task("openai.kill", ("poison",))
     store = Store(connect(store_url(bench.url)))
     for _ in range(4):
@@ -54,15 +54,15 @@ def test_a_task_that_kills_its_whole_worker_each_time_fails_in_the_end(bench: Be
 
 @pytest.mark.long
 @pytest.mark.parametrize("bench", [0.5], indirect=True)
-def test_a_worker_that_leaves_in_order_has_not_died(bench: Bench) -> None:
-    # Given a task that may be retried once, and that two workers give back, one after the other
+def test_a_regular_shutdown_is_not_counted_as_a_lost_worker(bench: Bench) -> None:
+    # Given a task that may be retried once, and that two workers return, one after the other
     bench.app.send_task("openai.hang", ("patient",), time_limit=60)
     for times in range(1, 3):
         worker = bench.launch_worker("openai", 1)
         until(lambda n=times: bench.began("patient") == n)
         worker.ask_to_stop()
         assert worker.wait_end(10)
-    # Then the third one takes it as if nothing had been
+    # Then the third worker runs it to its end
     bench.start_worker("openai", 1)
     bench.let_end("patient")
     until(lambda: bench.ended("patient") == 1)

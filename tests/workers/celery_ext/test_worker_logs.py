@@ -1,4 +1,4 @@
-"""The logs of real workers: every line about a task says which, also those that Celery writes."""
+"""The logs of real workers: every line about a task names it, also the lines that Celery writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         bench.close()
 
 
-def test_a_worker_writes_json_lines_that_say_what_they_are_about(farm: Bench) -> None:
+def test_a_worker_of_processes_writes_json_lines_with_their_context(farm: Bench) -> None:
     # given a worker of processes, when one task fails and another one succeeds
     worker = farm.start_worker("cpu", 1, WHETSTONE_LOG_FORMAT="json")
     farm.app.send_task("cpu.plot", ("demo-1", SECRET))
@@ -40,12 +40,12 @@ def test_a_worker_writes_json_lines_that_say_what_they_are_about(farm: Bench) ->
     until(lambda: farm.log("cpu").read_text().count('"task": "' + done) >= 2)
     worker.ask_to_stop()
     assert worker.wait_end(20)
-    # then each line is an object, also of its shutdown, and says who wrote it
+    # then each line is an object that names the worker, also the lines of its shutdown
     text = farm.log("cpu").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert {line.get("worker", "").partition("@")[0] for line in lines} == {"cpu"}
     assert any("shutdown" in line["message"] for line in lines)
-    # and those about the tasks say of which run and generation they are: received, failed; received, succeeded
+    # and the lines about the tasks name their run and stage: received, failed; received, succeeded
     of_failed = [line for line in lines if line.get("task") == failed]
     assert [line["logger"] for line in of_failed] == ["celery.worker.strategy", "celery.app.trace"]
     assert {(line["run"], line["stage"]) for line in of_failed} == {("demo-1", "plot")}
@@ -53,11 +53,11 @@ def test_a_worker_writes_json_lines_that_say_what_they_are_about(farm: Bench) ->
     of_done = [line for line in lines if line.get("task") == done]
     assert {(line["run"], line.get("stage")) for line in of_done} == {("demo-1", "gather")}
     assert len(of_done) == 2
-    # and no key is in them, though one was in a message that was refused
+    # and no key is in them, although one was in a refused message
     assert SECRET not in text and "[secret]" in text
 
 
-def test_a_worker_of_threads_writes_text_that_names_the_child(farm: Bench) -> None:
+def test_a_worker_of_threads_writes_text_lines_with_their_context(farm: Bench) -> None:
     farm.start_worker("openai", 2)
     sent = farm.app.send_task("openai.judge", ("demo-1", "g2_child", 3, "mut", 1)).id
     log = farm.log("openai")
