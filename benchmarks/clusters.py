@@ -19,7 +19,7 @@ import numpy as np
 from figures import table, write
 
 from tasks.gpu.clustering import run_clustering
-from tasks.gpu.clustering.process import silent
+from tasks.gpu.clustering.process import no_progress
 from tasks.models import Clusters
 from workers.embedded.models import embedded_embedder, embedded_model
 
@@ -57,7 +57,7 @@ def against_plain(sample: int, rounds: int, batch_size: int) -> tuple[float, flo
     texts = [vocabulary[i] for i in chosen]
 
     def ours() -> np.ndarray:
-        return embed_tokens(texts, embedded_embedder(), "cpu", batch_size, silent)
+        return embed_tokens(texts, embedded_embedder(), "cpu", batch_size, no_progress)
 
     def plain() -> np.ndarray:
         model = SentenceTransformer(str(embedded_embedder()), device="cpu")

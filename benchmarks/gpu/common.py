@@ -25,7 +25,7 @@ from benchmarks import figures
 from tasks.context import content_hash
 from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Plan
@@ -104,7 +104,7 @@ def labels_for(model: str, seed: int = 7) -> Any:
     Steering costs the same whichever cluster a token is in, so no embedding of the vocabulary is waited for.
     """
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), end_tokens(tokenizer)
+    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
     found = np.random.default_rng(seed).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
     found[sorted(number_tokens(vocabulary, without=ends))] = 1
     found[sorted(ends)] = 0

@@ -16,7 +16,7 @@ from tasks import context
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
-from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
 from tasks.models import Answer, Run, Target
@@ -125,7 +125,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
 def _batch_of(stage: Stage) -> PromptBatch:
     target = stage.run.target
     examples = context.examples(stage.run.id, stage.candidate.examples)
-    with TOKENIZER:
+    with TOKENIZER_LOCK:
         return prompt_batch(
             host.current().model_folder(target),
             target.system_prompt,

@@ -1,4 +1,4 @@
-"""From question to token ids: every prompt of the target goes through its chat template."""
+"""Prompts of the target: from a question to token ids, through the model's chat template."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from tasks.template import fill
 
-# Neither the import of transformers nor a tokenizer at work is for several threads at once: hold this around both.
-TOKENIZER = threading.Lock()
+# Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
+TOKENIZER_LOCK = threading.Lock()
 
 
 @lru_cache(maxsize=4)
@@ -25,11 +25,11 @@ def load_tokenizer(model: str) -> Any:
 
 
 def load_early(model: str) -> None:
-    """Begin to load a tokenizer beside other work: the import alone takes seconds, for which a GPU would wait."""
+    """Start to load a tokenizer in the background: the import alone takes seconds, and the GPU would wait."""
 
     def load() -> None:
-        # What is wrong with it is said to whoever needs it.
-        with TOKENIZER, suppress(OSError, ValueError):
+        # The task that needs the tokenizer reports the error.
+        with TOKENIZER_LOCK, suppress(OSError, ValueError):
             load_tokenizer(model)
 
     threading.Thread(target=load, name="tokenizer", daemon=True).start()
@@ -38,37 +38,37 @@ def load_early(model: str) -> None:
 def render(tokenizer: Any, system: str, template: str, context: str, query: str) -> list[int]:
     """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
 
-    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  An empty system prompt is left out,
-    so that the model's own default applies.
-    Raises: ValueError when the tokenizer has no chat template; KeyError when the template lacks a place.
+    `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system
+    prompt the model's own default applies.
+    Raises: ValueError when the tokenizer has no chat template; KeyError when the template lacks one of them.
     """
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": fill(template, {"context": context, "query": query})})
-    _need_template(tokenizer)
+    _require_template(tokenizer)
     ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     return [int(token) for token in ids]
 
 
 def stop_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end an answer, ascending: the tokenizer's eos, and the one with which its chat template ends
-    the assistant's turn, where that is another one."""
-    _need_template(tokenizer)
-    ends = {tokenizer.eos_token_id} - {None}
-    said = "answered"
-    chat = [{"role": "user", "content": "asked"}, {"role": "assistant", "content": said}]
+    """The tokens that end an answer, ascending: the tokenizer's eos, and the token with which its chat template ends
+    the assistant's turn, if that is another one."""
+    _require_template(tokenizer)
+    stops = {tokenizer.eos_token_id} - {None}
+    answer = "answered"
+    chat = [{"role": "user", "content": "asked"}, {"role": "assistant", "content": answer}]
     text = tokenizer.apply_chat_template(chat, tokenize=False)
     special = set(tokenizer.all_special_ids)
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    for token in tokenizer(text[text.rindex(said) + len(said) :], add_special_tokens=False)["input_ids"]:
+    for token in tokenizer(text[text.rindex(answer) + len(answer) :], add_special_tokens=False)["input_ids"]:
         if token in special:
-            ends.add(token)
+            stops.add(token)
             break
         if tokenizer.decode([token]).strip():
-            break  # the turn ends in plain text, for which there is no one token
-    return tuple(sorted(int(end) for end in ends))
+            break  # the turn ends in plain text, which is no single token
+    return tuple(sorted(int(stop) for stop in stops))
 
 
-def _need_template(tokenizer: Any) -> None:
+def _require_template(tokenizer: Any) -> None:
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path} has no chat template: use an instruction-tuned model"

@@ -9,7 +9,7 @@ from celery import shared_task
 
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
-from tasks.gpu.prompt import TOKENIZER, load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
@@ -33,7 +33,7 @@ def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
 def draw_sample(job: Job) -> dict[str, Any]:
     """One answer.  Raises: what `ask_target` raises, after `target.sglang.max_retries` retries."""
     target = job.collection.target
-    with TOKENIZER:
+    with TOKENIZER_LOCK:
         request = request_for(job, load_tokenizer(host.current().model_folder(target)))
     answers: list[Generated] = []
     ask_target(target, {0: request}, lambda _, answer: answers.append(answer), job.collection.target_retries)
@@ -48,7 +48,7 @@ def describe_tokenizer(job: Job) -> dict[str, Any]:
     Raises: ValueError for one that is not built on the tokenizers library.
     """
     model = host.current().model_folder(job.collection.target)
-    with TOKENIZER:
+    with TOKENIZER_LOCK:
         return _description(model, load_tokenizer(model))
 
 

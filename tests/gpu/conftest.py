@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tasks.dataset import load_examples
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer, render
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Sampling, Target
@@ -73,7 +73,7 @@ def model() -> str:
 @pytest.fixture(scope="session")
 def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Server]]:
     tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), end_tokens(tokenizer)
+    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
     labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0

@@ -1,4 +1,4 @@
-"""`python -m tasks.gpu.clustering`: cluster one vocabulary, say so in JSON lines on stdout.
+"""`python -m tasks.gpu.clustering`: cluster one vocabulary and report in JSON lines on stdout.
 
 Progress is {"stage", "done", "total"}; the last line is {"hash", "folder"}.  On an error: exit 1, one line on stderr.
 """
@@ -14,7 +14,7 @@ import sys
 from types import FrameType
 from typing import IO, TYPE_CHECKING
 
-from tasks.gpu.clustering.errors import ClusteringError, cannot_load
+from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
 from tasks.models import Clusters
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMER
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit)
     os.environ.update(_QUIET)
-    logging.disable(logging.WARNING)  # an error is one line, and no library's remarks
-    # Libraries print where they like; stdout is for our lines alone.
+    logging.disable(logging.WARNING)  # stderr is for one line of error
+    # Libraries may print to stdout, which is for the JSON lines alone.
     lines, sys.stdout = sys.stdout, sys.stderr
     try:
         return _cluster(options, lines)
@@ -40,7 +40,7 @@ def main() -> int:
 def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
     from tasks.gpu.clustering.pipeline import cluster_vocabulary
 
-    def say(**values: object) -> None:
+    def report(**values: object) -> None:
         print(json.dumps(values), file=lines, flush=True)
 
     clusters = Clusters(
@@ -54,10 +54,10 @@ def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
         discovered=tuple(options.discovered),
     )
     tokenizer = _tokenizer(options.tokenizer)
-    made = cluster_vocabulary(
-        tokenizer, clusters, options.embedder, lambda stage, done, total: say(stage=stage, done=done, total=total)
+    clustering = cluster_vocabulary(
+        tokenizer, clusters, options.embedder, lambda stage, done, total: report(stage=stage, done=done, total=total)
     )
-    say(hash=made.hash, folder=str(made.folder))
+    report(hash=clustering.hash, folder=str(clustering.folder))
     return 0
 
 
@@ -88,8 +88,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """On SIGTERM leave as on any exit, so that a half-written folder is removed."""
+def _exit(number: int, frame: FrameType | None) -> None:
+    """On SIGTERM exit in order, so that an unfinished folder is removed."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""A finished clustering on disk: one folder, named by the content it was made from, whole or not there at all.
+"""A finished clustering on disk: one folder, named by the hash of its inputs, complete or absent.
 
 <folder>/<hash>/
     labels_kmeans.joblib       array [V], uint8 or uint16: the cluster of each token id (0, 1, or k-means + 2)
@@ -6,7 +6,7 @@
     pca.joblib                 the fitted PCA (scikit-learn)
     kmeans_centres.npy         array [count, components] float32: row k is the centre of cluster k + 2
     cluster_descriptions.json  a list of {id, description, examples, count}, in the order of ids
-    manifest.json              what it was made from, and the SHA-256 of each file
+    manifest.json              its inputs, and the SHA-256 of each file
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.files import folder_atomic, remove_unfinished
 from tasks.gpu.clustering.describe import Description
-from tasks.gpu.clustering.errors import ClusteringError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 VERSION = 1
-"""Of the algorithm: raised whenever the same input would give other labels, so that old clusterings are not reused."""
+"""Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
 LABELS = "labels_kmeans.joblib"
 EMBEDDINGS = "embeddings.npy"
@@ -39,9 +38,22 @@ MANIFEST = "manifest.json"
 _ABANDONED_S = 3600.0  # a clustering is written in seconds
 
 
+class ClusteringError(Exception):
+    """The vocabulary could not be clustered, or a finished clustering could not be read. The message is one line."""
+
+
+def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringError:
+    """The error for a model, a folder or a Hugging Face id, that cannot be loaded; one line with the reason."""
+    path = Path(name)
+    if (path.is_absolute() or str(name).startswith((".", "~"))) and not path.is_dir():
+        return ClusteringError(f'the {what} "{name}" cannot be loaded: there is no such folder')
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ClusteringError(f'the {what} "{os.fspath(name)}" cannot be loaded: {first}')
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """A clustering as its users need it. `labels` [V] uint8 (uint16 above 256 clusters), read-only."""
+    """A clustering as it is used. `labels` [V] uint8 (uint16 above 256 clusters), read-only."""
 
     hash: str
     folder: Path
@@ -51,7 +63,7 @@ class Clustering:
 
 @dataclass(frozen=True, eq=False)
 class ClusteringOutput:
-    """All that is written of a clustering that was just made. Shapes as in the module's docstring."""
+    """What is written of a new clustering. Shapes as in the module's docstring."""
 
     labels: NDArray[Any]
     embeddings: NDArray[np.float32]
@@ -62,12 +74,12 @@ class ClusteringOutput:
 
 @dataclass(frozen=True)
 class ClusteringInputs:
-    """All that decides what a clustering holds. Device and batch size are not of it: they change only its cost."""
+    """All that determines a clustering. Device and batch size are left out: they change only its cost."""
 
     vocabulary: Sequence[str]
-    ends: frozenset[int]
+    eos: frozenset[int]
     numbers: frozenset[int]
-    embedder: str  # its identity, from `embedder_identity`
+    embedder: str  # from `embedder_identity`
     components: int
     count: int
     seed: int
@@ -78,68 +90,68 @@ class ClusteringInputs:
         text = json.dumps([list(self.vocabulary), self.summary()], ensure_ascii=True, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def embedded(self) -> str:
-        """What decides the embeddings alone, as a hash: clusterings that share it have the same."""
+    def embeddings_hash(self) -> str:
+        """The hash of what determines the embeddings: clusterings with the same hash share them."""
         text = json.dumps([VERSION, list(self.vocabulary), self.embedder], ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the vocabulary itself, small enough to be read."""
-        found = {"discovered": list(self.discovered)} if self.discovered else {}
+        """Everything but the vocabulary itself."""
+        discovered = {"discovered": list(self.discovered)} if self.discovered else {}
         return {
             "version": VERSION,
             "tokens": len(self.vocabulary),
-            "ends": sorted(self.ends),
+            "ends": sorted(self.eos),
             "numbers": sorted(self.numbers),
             "embedder": self.embedder,
             "components": self.components,
             "count": self.count,
             "seed": self.seed,
-            **found,
+            **discovered,
         }
 
 
 def embedder_identity(embedder: str | Path) -> str:
-    """What tells one embedder from another: the SHA-256 of a folder's files, wherever it lies, or a hub's name."""
+    """Identifies an embedder: the SHA-256 of a folder's files, at whatever path, or the Hugging Face id."""
     folder = Path(embedder)
     if not folder.is_dir():
         return str(embedder)
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        # Readmes and hidden files say nothing of what the model computes.
+        # Readmes and hidden files do not change what the model computes.
         if path.is_file() and path.suffix != ".md" and not path.name.startswith("."):
             digest.update(f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
-def save_clustering(root: Path, ingredients: ClusteringInputs, made: ClusteringOutput) -> Path:
-    """Write the folder `<root>/<hash>` and return it. A clustering that is already there stays as it is.
+def save_clustering(root: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> Path:
+    """Write the folder `<root>/<hash>` and return it. An existing clustering is left as it is.
 
-    A killed run leaves nothing under that name, and of two runs at once the first one counts.
+    A killed process leaves nothing under that name, and of two processes the first one counts.
     """
     root.mkdir(parents=True, exist_ok=True)
     remove_unfinished(root, older_than_s=_ABANDONED_S)
-    final = root / ingredients.hash()
+    final = root / inputs.hash()
     with folder_atomic(final) as work:
-        _write(work, ingredients, made)
+        _write(work, inputs, output)
     return final
 
 
-def find_embeddings(root: Path, ingredients: ClusteringInputs) -> NDArray[np.float32] | None:
+def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32] | None:
     """The embeddings of another clustering of the same vocabulary by the same embedder, or None."""
     import numpy as np
 
-    wanted = ingredients.embedded()
+    requested = inputs.embeddings_hash()
     for path in sorted(root.glob(f"*/{MANIFEST}")):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            # Those that are damaged are no use; who asks for that clustering itself is told of it.
+            # A damaged clustering is passed over here; loading that clustering reports it.
             if (
-                manifest.get("embedded") == wanted
+                manifest.get("embedded") == requested
                 and _sha256(path.with_name(EMBEDDINGS)) == manifest["files"][EMBEDDINGS]
             ):
-                found: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
-                return found
+                embeddings: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
+                return embeddings
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
     return None
@@ -148,7 +160,7 @@ def find_embeddings(root: Path, ingredients: ClusteringInputs) -> NDArray[np.flo
 def load_clustering(folder: Path) -> Clustering:
     """Read and verify a clustering's folder.
 
-    Raises: ClusteringError when a file is missing or is not the file that was written.
+    Raises: ClusteringError when a file is missing or has another hash than the manifest says.
     """
     import joblib
 
@@ -163,24 +175,24 @@ def load_clustering(folder: Path) -> Clustering:
         descriptions: list[Description] = json.loads((folder / DESCRIPTIONS).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusteringError(
-            f"{folder} holds no whole clustering ({error}); delete the folder to make it anew"
+            f"{folder} holds no complete clustering ({error}); delete the folder to make it anew"
         ) from error
     labels.setflags(write=False)
     return Clustering(str(manifest["hash"]), folder, labels, descriptions)
 
 
-def _write(folder: Path, ingredients: ClusteringInputs, made: ClusteringOutput) -> None:
+def _write(folder: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> None:
     import joblib
     import numpy as np
 
-    joblib.dump(made.labels, folder / LABELS)
-    np.save(folder / EMBEDDINGS, made.embeddings)
-    joblib.dump(made.pca, folder / PCA_FILE)
-    np.save(folder / CENTRES, made.centres)
-    _write_json(folder / DESCRIPTIONS, made.descriptions)
+    joblib.dump(output.labels, folder / LABELS)
+    np.save(folder / EMBEDDINGS, output.embeddings)
+    joblib.dump(output.pca, folder / PCA_FILE)
+    np.save(folder / CENTRES, output.centres)
+    _write_json(folder / DESCRIPTIONS, output.descriptions)
     files = {name: _sha256(folder / name) for name in (LABELS, EMBEDDINGS, PCA_FILE, CENTRES, DESCRIPTIONS)}
-    made_from = {"hash": ingredients.hash(), "embedded": ingredients.embedded()}
-    _write_json(folder / MANIFEST, {**made_from, **ingredients.summary(), "files": files})
+    hashes = {"hash": inputs.hash(), "embedded": inputs.embeddings_hash()}
+    _write_json(folder / MANIFEST, {**hashes, **inputs.summary(), "files": files})
 
 
 def _write_json(path: Path, value: object) -> None:

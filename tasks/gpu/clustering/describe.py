@@ -1,7 +1,7 @@
-"""What each cluster holds, in words: for the reflector, the report and the generated processor.
+"""A description of each cluster, for the reflector, the report and the generated processor.
 
-The description of a k-means cluster is made by rule from its tokens: the kinds of token that prevail, a few common
-tokens, and a few at its centre.  Common means a low id: vocabularies are built from the frequent to the rare.
+The description of a k-means cluster is made by rule from its tokens: the most frequent kinds of token, a few common
+tokens, and a few at its centre.  Common means a low id: vocabularies are ordered from frequent to rare.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class Description(TypedDict):
 
 
 def describe_fixed(cluster: int, what: str, texts: Sequence[str], ids: Iterable[int]) -> Description:
-    """The description of cluster 0 or 1, which hold the tokens `ids`; `what` says of what kind they are."""
+    """The description of cluster 0 or 1, which hold the tokens `ids`; `what` names their kind."""
     members = sorted(ids)
     examples = _distinct([texts[i] for i in members], EXAMPLES)
     named = f": {_quoted(examples)}" if examples else " (this vocabulary has none)"
     return Description(id=cluster, description=what + named, examples=examples, count=len(members))
 
 
-def describe_found(
+def describe_cluster(
     cluster: int, texts: Sequence[str], ids: NDArray[np.int64], distances: NDArray[np.float32]
 ) -> Description:
     """The description of a k-means cluster of the tokens `ids` [n], `distances` [n] from its centre."""
     nearest = [i for _, i in sorted(zip(distances.tolist(), ids.tolist(), strict=True))]
     central = _distinct([texts[i] for i in nearest], _SHOWN)
     inner = [texts[i] for i in sorted(nearest[: max(_SHOWN, len(nearest) // 4)])]
-    # Single letters and markers come first in every vocabulary and tell nothing of a cluster with words in it.
-    telling = [text for text in inner if len(text.strip()) > 1 and kind_of(text) != "markers"] or inner
-    common = _distinct(telling, EXAMPLES)
+    # Single letters and markers have the lowest ids and do not describe a cluster with words in it.
+    words = [text for text in inner if len(text.strip()) > 1 and kind_of(text) != "markers"] or inner
+    common = _distinct(words, EXAMPLES)
     examples = _distinct([*common[: EXAMPLES - _SHOWN], *central], EXAMPLES)
     text = (
         f"{_kinds([texts[i] for i in ids])}; common ones: {_quoted(common[:_SHOWN])}; at its centre: {_quoted(central)}"
@@ -102,13 +102,13 @@ def _kinds(texts: Sequence[str]) -> str:
 
 def _distinct(texts: Iterable[str], most: int) -> list[str]:
     """The first `most` texts that differ in more than case and outer white space, without that white space."""
-    kept: dict[str, str] = {}
+    texts_by_word: dict[str, str] = {}
     for text in texts:
         word = (text.strip() or text)[:_LONGEST]
-        kept.setdefault(word.casefold(), word)
-        if len(kept) == most:
+        texts_by_word.setdefault(word.casefold(), word)
+        if len(texts_by_word) == most:
             break
-    return list(kept.values())
+    return list(texts_by_word.values())
 
 
 def _quoted(texts: Iterable[str]) -> str:

@@ -1,13 +1,12 @@
 """A sentence embedding for every token (sentence-transformers).
 
-What is embedded is the token's text without the white space around it: the leading space that most tokens carry says
-where a word begins, not what it means.  Three kinds of token have no such text and get words in its place, so that
-each kind lies in one spot: white space alone ("blank space", or "line break" when there is one in it), a part of a
-character ("part of a character"), and ids without a token ("unused token").
+A token's text is embedded without the white space around it: the leading space of most tokens marks the beginning of
+a word and has no meaning.  Three kinds of token have no such text and are embedded as words, so that each kind has one
+embedding: white space alone ("blank space", or "line break" when it contains one), a part of a character ("part of a
+character"), and ids without a token ("unused token").
 
-Equal inputs are embedded once.  Inputs of equal length share a batch, so nothing is padded; each batch is computed
-by one thread and the threads share out the batches, which costs no barriers and makes the result independent of how
-many threads there are.
+Equal inputs are embedded once.  Inputs of equal length share a batch, so nothing is padded.  Each batch is computed by
+one thread, so the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.gpu.clustering.errors import ClusteringError, cannot_load
+from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
 from tasks.gpu.clustering.process import Progress
 from tasks.gpu.clustering.vocabulary import REPLACEMENT
 
@@ -33,11 +32,11 @@ Ids = tuple[int, ...]
 """One input of the embedder: its own token ids."""
 
 MAX_LENGTH = 32
-"""In the embedder's tokens: what a longer token says after that (runs of dashes, mostly) changes nothing."""
+"""In the embedder's tokens; longer tokens are mostly runs of dashes."""
 
 
 def embedded_text(text: str) -> str:
-    """The words that stand for a token with this text. Never empty."""
+    """The words that are embedded for a token with this text. Never empty."""
     if not text:
         return "unused token"
     words = text.replace(REPLACEMENT, "").strip()
@@ -54,12 +53,12 @@ def embed_tokens(
     """Embeddings [len(texts), dimension] float32 of tokens with these texts.
 
     `embedder`: a folder or a Hugging Face id.  `batch_size`: inputs in a batch, at most.  `device`: "cpu" or "cuda".
-    Raises: ClusteringError when the embedder cannot be loaded, or a GPU was asked for and is missing or too small.
+    Raises: ClusteringError when the embedder cannot be loaded, or the GPU is missing or too small.
     """
     on_progress("embed", 0, len(texts))
     words = [embedded_text(text) for text in texts]
     distinct = sorted(set(words))
-    with memory_of(device):
+    with memory_errors(device):
         model = _load(embedder, device)
         inputs = _tokenize(model, distinct)
         batches = list(_batches(inputs, batch_size))
@@ -73,21 +72,21 @@ def embed_tokens(
 
 
 @contextmanager
-def memory_of(device: str) -> Iterator[None]:
-    """Turn the ways in which a device says that its memory is used up into a ClusteringError."""
+def memory_errors(device: str) -> Iterator[None]:
+    """Turn a device's out-of-memory errors into a ClusteringError."""
     import torch
 
-    sentence = (
+    message = (
         f'the device "{device}" has not enough free memory to embed the vocabulary; free some, or use smaller batches'
     )
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise ClusteringError(sentence) from error
-    except RuntimeError as error:  # the allocations of CUDA's own libraries fail with this instead
+        raise ClusteringError(message) from error
+    except RuntimeError as error:  # raised by the allocations of CUDA's own libraries
         if "out of memory" not in str(error).lower() and "alloc" not in str(error).lower():
             raise
-        raise ClusteringError(sentence) from error
+        raise ClusteringError(message) from error
 
 
 def _load(embedder: str | Path, device: str) -> SentenceTransformer:
@@ -117,7 +116,7 @@ def _tokenize(model: SentenceTransformer, words: Sequence[str], chunk: int = 409
 
 
 def _batches(inputs: Sequence[Ids], batch_size: int) -> Iterator[tuple[Ids, ...]]:
-    """The distinct inputs, longest first so that the last batch is a quick one, in batches of one length each."""
+    """The distinct inputs, longest first so that the last batch is short to compute, each batch of one length."""
     for _, same_length in groupby(sorted(set(inputs), key=lambda ids: (-len(ids), ids)), key=len):
         group = list(same_length)
         for start in range(0, len(group), batch_size):

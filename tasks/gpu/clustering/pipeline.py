@@ -1,8 +1,8 @@
-"""From a tokenizer to the cluster of every token (evolution_plan.md section 2.5).
+"""From a tokenizer to the cluster of every token.
 
-decode -> ends (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
+decode -> eos (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
 
-With discovered tokens, PCA and k-means see only these, and every other token joins the cluster whose centre is nearest.
+With discovered tokens, PCA and k-means are fitted on these alone, and every other token joins the nearest centre.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.gpu.clustering.artifacts import (
     Clustering,
+    ClusteringError,
     ClusteringInputs,
     ClusteringOutput,
     embedder_identity,
@@ -23,52 +24,51 @@ from tasks.gpu.clustering.artifacts import (
     load_clustering,
     save_clustering,
 )
-from tasks.gpu.clustering.describe import Description, describe_fixed, describe_found
+from tasks.gpu.clustering.describe import Description, describe_cluster, describe_fixed
 from tasks.gpu.clustering.embed import embed_tokens
-from tasks.gpu.clustering.errors import ClusteringError
 from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
-from tasks.gpu.clustering.process import Progress, silent
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, number_tokens
+from tasks.gpu.clustering.process import Progress, no_progress
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.models import Clusters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FIXED = 2
-"""Clusters 0 and 1 have rules of their own; k-means' cluster k is cluster k + 2."""
+"""Clusters 0 and 1 are made by rule; cluster k of k-means is cluster k + 2."""
 
 
 def cluster_vocabulary(
-    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path, on_progress: Progress = silent
+    tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path, on_progress: Progress = no_progress
 ) -> Clustering:
-    """The clustering of the tokenizer's vocabulary, made and written the first time and read every other time.
+    """The clustering of the tokenizer's vocabulary; computed and written the first time, read from disk later.
 
     `embedder` is the folder or the Hugging Face id of the sentence-transformers model, resolved by the caller;
-    `clusters.embedder` is not looked at.  Raises: ClusteringError.
+    `clusters.embedder` is not used.  Raises: ClusteringError.
     """
     on_progress("decode", 0, len(tokenizer))
-    ingredients = gather(tokenizer, clusters, embedder)
-    total = len(ingredients.vocabulary)
+    inputs = collect_inputs(tokenizer, clusters, embedder)
+    total = len(inputs.vocabulary)
     on_progress("decode", total, total)
-    folder = Path(clusters.folder) / ingredients.hash()
+    folder = Path(clusters.folder) / inputs.hash()
     if not folder.is_dir():
-        made = _make(ingredients, clusters, embedder, on_progress)
+        output = _compute(inputs, clusters, embedder, on_progress)
         on_progress("write", 0, total)
-        folder = save_clustering(Path(clusters.folder), ingredients, made)
-    found = load_clustering(folder)
+        folder = save_clustering(Path(clusters.folder), inputs, output)
+    clustering = load_clustering(folder)
     on_progress("write", total, total)
-    return found
+    return clustering
 
 
-def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> ClusteringInputs:
-    """All that decides what the clustering holds; its hash names the folder. Embeds nothing."""
+def collect_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> ClusteringInputs:
+    """All that determines the clustering; its hash names the folder. Embeds nothing."""
     vocabulary = decode_vocabulary(tokenizer)
-    ends = end_tokens(tokenizer)
+    eos = eos_tokens(tokenizer)
     special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
     return ClusteringInputs(
         vocabulary=vocabulary,
-        ends=ends,
-        numbers=number_tokens(vocabulary, without=ends | special),
+        eos=eos,
+        numbers=number_tokens(vocabulary, without=eos | special),
         embedder=embedder_identity(embedder),
         components=clusters.components,
         count=clusters.count,
@@ -79,64 +79,64 @@ def gather(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str
 
 def _discovered(ids: Sequence[int], size: int) -> tuple[int, ...]:
     """The ids in order, each once.  Raises: ClusteringError for one that the vocabulary does not have."""
-    if strange := sorted({i for i in ids if not 0 <= i < size}):
-        raise ClusteringError(f"the discovered token {strange[0]} is not in this vocabulary of {size} tokens")
+    if unknown := sorted({i for i in ids if not 0 <= i < size}):
+        raise ClusteringError(f"the discovered token {unknown[0]} is not in this vocabulary of {size} tokens")
     return tuple(sorted(set(ids)))
 
 
-def _make(
-    ingredients: ClusteringInputs, clusters: Clusters, embedder: str | Path, on_progress: Progress
+def _compute(
+    inputs: ClusteringInputs, clusters: Clusters, embedder: str | Path, on_progress: Progress
 ) -> ClusteringOutput:
-    texts = ingredients.vocabulary
+    texts = inputs.vocabulary
     total = len(texts)
-    embeddings = find_embeddings(Path(clusters.folder), ingredients)
+    embeddings = find_embeddings(Path(clusters.folder), inputs)
     if embeddings is None:
         embeddings = embed_tokens(texts, embedder, clusters.device, clusters.batch_size, on_progress)
-    fixed = ingredients.ends | ingredients.numbers
+    fixed = inputs.eos | inputs.numbers
     free = np.array([i for i in range(total) if i not in fixed], dtype=np.int64)
     on_progress("reduce", 0, total)
-    fit = fit_discovered if ingredients.discovered else fit_all
-    fitted = fit(embeddings, free, ingredients, on_progress)
+    fit = fit_discovered if inputs.discovered else fit_all
+    fitted = fit(embeddings, free, inputs, on_progress)
     on_progress("cluster", total, total)
     return ClusteringOutput(
-        labels=_labels(total, ingredients, free, fitted.found, clusters.count),
+        labels=_labels(total, inputs, free, fitted.labels, clusters.count),
         embeddings=embeddings,
         pca=fitted.pca,
         centres=fitted.centres,
-        descriptions=_describe(texts, ingredients, free, fitted, clusters.count),
+        descriptions=_describe(texts, inputs, free, fitted, clusters.count),
     )
 
 
 def _labels(
-    total: int, ingredients: ClusteringInputs, free: NDArray[np.int64], found: NDArray[np.int64], count: int
+    total: int, inputs: ClusteringInputs, free: NDArray[np.int64], kmeans_labels: NDArray[np.int64], count: int
 ) -> NDArray[Any]:
     """The final cluster of each token [total]."""
     labels = np.empty(total, dtype=np.uint8 if count + FIXED <= 256 else np.uint16)
-    labels[free] = found + FIXED
-    labels[sorted(ingredients.numbers)] = 1
-    labels[sorted(ingredients.ends)] = 0
+    labels[free] = kmeans_labels + FIXED
+    labels[sorted(inputs.numbers)] = 1
+    labels[sorted(inputs.eos)] = 0
     return labels
 
 
 def _describe(
     texts: Sequence[str],
-    ingredients: ClusteringInputs,
+    inputs: ClusteringInputs,
     free: NDArray[np.int64],
     fitted: Fitted,
     count: int,
 ) -> list[Description]:
     descriptions = [
-        describe_fixed(0, "Tokens that end a turn or a text", texts, ingredients.ends),
-        describe_fixed(1, "Digits and arithmetic symbols", texts, ingredients.numbers),
+        describe_fixed(0, "Tokens that end a turn or a text", texts, inputs.eos),
+        describe_fixed(1, "Digits and arithmetic symbols", texts, inputs.numbers),
     ]
     for cluster in range(count):
-        inside = fitted.found == cluster
-        shown = inside & fitted.shown
-        description = describe_found(cluster + FIXED, texts, free[shown], fitted.distances[shown])
-        if ingredients.discovered:
+        inside = fitted.labels == cluster
+        own = inside & fitted.described
+        description = describe_cluster(cluster + FIXED, texts, free[own], fitted.distances[own])
+        if inputs.discovered:
             description["count"] = int(inside.sum())
-            own = int(shown.sum())
-            kept, word = description["description"], "token" if own == 1 else "tokens"
-            description["description"] = f"{own} discovered {word} and what is nearest: {kept}"
+            count_own = int(own.sum())
+            text, word = description["description"], "token" if count_own == 1 else "tokens"
+            description["description"] = f"{count_own} discovered {word} and what is nearest: {text}"
         descriptions.append(description)
     return descriptions

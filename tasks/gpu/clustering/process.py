@@ -1,6 +1,4 @@
-"""How a clustering tells how far it is.
-
-Clustering in a process of its own, so that the worker that wants it gets the memory back afterwards.
+"""Clustering in a process of its own, so that the worker has its memory back afterwards.
 
 This side imports nothing heavy.  The other side is `python -m tasks.gpu.clustering`.
 """
@@ -19,30 +17,28 @@ from typing import IO
 
 import tasks
 from tasks import die_with_parent
-from tasks.gpu.clustering.errors import ClusteringError
+from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.models import Clusters
 
+_GRACE_S = 5.0
 Progress = Callable[[str, int, int], None]
 """Called as `(stage, done, total)`, counts in tokens; stages: decode, embed, reduce, cluster, write."""
 
 
-def silent(stage: str, done: int, total: int) -> None:
-    """A `Progress` for those who do not want to know."""
-
-
-_GRACE_S = 5.0
+def no_progress(stage: str, done: int, total: int) -> None:
+    """A `Progress` that does nothing."""
 
 
 def run_clustering(
     tokenizer: str | Path,
     clusters: Clusters,
     embedder: str | Path,
-    on_progress: Progress = silent,
+    on_progress: Progress = no_progress,
     environment: Mapping[str, str] | None = None,
 ) -> Path:
     """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
 
-    `environment` comes on top of this process's own.
+    `environment` is added to this process's own.
 
     The process dies with its parent (on Linux, even with one that is killed) and is stopped when this call is
     interrupted, also by `on_progress` raising.  Call it from a thread that lives until it returns.
@@ -77,9 +73,9 @@ def _start(
         "batch-size": clusters.batch_size,
         "device": clusters.device,
     }
-    # An argument each: one alone may not be longer than 128 kB.
+    # An argument for each id: Linux limits a single argument to 128 kB.
     discovered = ["--discovered", *map(str, clusters.discovered)] if clusters.discovered else []
-    # The child finds this package even where it is not installed and the working folder is another.
+    # So that the child finds this package where it is not installed and the working folder is another.
     package = Path(str(tasks.__file__)).resolve().parent.parent
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
     return subprocess.Popen(
@@ -94,7 +90,7 @@ def _start(
         stderr=errors,
         text=True,
         env={**os.environ, **environment, "PYTHONPATH": path},
-        # Ctrl+C in a terminal reaches the parent alone, which then stops the child once and quietly.
+        # Ctrl+C in a terminal then reaches the parent alone, which stops the child.
         start_new_session=True,
     )
 
@@ -126,7 +122,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 def _reason(code: int, errors: IO[bytes]) -> str:
     if code < 0:
-        return f"the clustering process was ended by signal {-code}; when nobody sent it, memory ran out"
+        return f"the clustering process was ended by signal {-code}; if no one sent it, memory ran out"
     errors.seek(0)
     lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"the clustering process ended with code {code} and said nothing"
+    return lines[-1] if lines else f"the clustering process ended with code {code} without a message"

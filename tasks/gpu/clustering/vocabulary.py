@@ -1,29 +1,24 @@
-"""The text of every token of a tokenizer, as the token appears in the middle of a text.
+"""The text of every token of a tokenizer, and the two clusters that are made by rule.
 
-A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word, and
-WordPiece puts spaces between tokens only.  So each token is decoded behind an anchor, a token that is one letter,
-and the anchor's own text is cut off.
+**Texts.** A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word,
+and WordPiece puts spaces between tokens only.  So each token is decoded after an anchor, a token that is one letter, and
+the anchor's own text is cut off.
 
-Cluster 0: the tokens that end a turn or a text, and nothing else (evolution_plan.md section 2.5).
+**Cluster 0** holds the tokens that end a turn or a text, and nothing else.  A token is one of them when
+1. it is the tokenizer's `eos_token_id`, or
+2. the `generation_config.json` beside the tokenizer lists it as `eos_token_id`, or
+3. the chat template writes it directly after an assistant's message, or
+4. it is an added or special token with one of the `EOS_NAMES` that model families use for this.
+A role that ends nothing (padding, beginning, unknown, reserved) does not put a token here.  A token that has such a
+role and is also one of the above belongs here: many families pad with their end of text.
 
-A token is one of them when any of these says so:
-1. it is the tokenizer's `eos_token_id`;
-2. the `generation_config.json` beside the tokenizer lists it as `eos_token_id`;
-3. the chat template writes it directly after an assistant's message;
-4. it is an added or special token with one of the `NAMES` that model families use for this.
-
-Roles that do not end anything (padding, beginning, unknown, reserved) never put a token here.  A token that has such a
-role and is also one of the above stays: many families pad with their end of text.
-
-Cluster 1: digits and arithmetic symbols, and nothing else (evolution_plan.md section 2.5).
-
-A token belongs to it when its text, with the spaces around it taken off, is
+**Cluster 1** holds digits and arithmetic symbols, and nothing else.  A token belongs to it when its text, without the
+spaces around it, is
 - one of the `SYMBOLS` alone, or
 - a word of digits (any script's decimal digits), `SYMBOLS`, and points or commas that each touch a digit,
   with at least one digit in it: "7", "2023", "$1", "3.14", "1,", ".5", "10%", "-3".
-
-Two or more symbols without a digit ("**", "--", "==", "//") are not arithmetic in a text: they are markdown, rules and
-code, which matter to verbosity in another way, and go to k-means.  So do tokens with a line break in them.
+Two or more symbols without a digit ("**", "--", "==", "//") are markdown, rules and code, not arithmetic, and go to
+k-means.  So do tokens with a line break in them.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REPLACEMENT = "\ufffd"
-"""What decoding puts where the bytes of a token are only a part of a character."""
+"""Decoding writes it where the bytes of a token are only a part of a character."""
 
 
 def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -51,7 +46,7 @@ def vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
 def decode_vocabulary(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """The text of each token id, in the order of ids, `vocabulary_size` of them.
 
-    A space that belongs to a token stays ("" and " " are different tokens).  Bytes that are no whole character come
+    A space that belongs to a token is kept ("" and " " are different tokens).  Bytes that are no whole character come
     out as U+FFFD, special tokens as their names, and ids that no token has as "".
     """
     size = vocabulary_size(tokenizer)
@@ -72,7 +67,7 @@ def _decode_behind_anchor(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]
         return alone
     anchor_id, letter = anchor
     behind = _decode(tokenizer, [[anchor_id, i] for i in ids])
-    # A decoder that rewrites its neighbours (the clean-up of spaces) can lose the letter: then the token alone it is.
+    # A decoder that cleans up spaces can drop the letter: then the text of the token alone is used.
     return [b[len(letter) :] if b.startswith(letter) else a for a, b in zip(alone, behind, strict=True)]
 
 
@@ -82,7 +77,7 @@ def _decode(tokenizer: PreTrainedTokenizerBase, sequences: list[list[int]]) -> l
     )
 
 
-NAMES = frozenset(
+EOS_NAMES = frozenset(
     {
         "</s>",
         "<eos>",
@@ -111,16 +106,16 @@ NAMES = frozenset(
 _MESSAGE = "whetstone-marks-the-answer"
 
 
-def end_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """The ids of cluster 0. Empty when the tokenizer has no token that ends anything."""
-    found = {tokenizer.eos_token_id} | _from_generation_config(tokenizer) | _from_template(tokenizer)
-    found |= {i for text, i in _markers(tokenizer).items() if text in NAMES}
+def eos_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """The ids of cluster 0. Empty when the tokenizer has no token that ends a turn or a text."""
+    ids = {tokenizer.eos_token_id} | _from_generation_config(tokenizer) | _from_template(tokenizer)
+    ids |= {i for text, i in _markers(tokenizer).items() if text in EOS_NAMES}
     size = vocabulary_size(tokenizer)
-    return frozenset(i for i in found if isinstance(i, int) and 0 <= i < size)
+    return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < size)
 
 
 def _markers(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Every added or special token by its text. Ordinary tokens that merely spell a name are not among them."""
+    """Every added or special token by its text, and no ordinary token."""
     markers = {token.content: i for i, token in tokenizer.added_tokens_decoder.items()}
     return markers | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
 
@@ -142,14 +137,14 @@ def _generation_config(name: str) -> Path | None:
         return path if path.is_file() else None
     from transformers.utils.hub import cached_file
 
-    found = cached_file(
+    cached = cached_file(
         name,
         "generation_config.json",
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    return Path(found) if found else None
+    return Path(cached) if cached else None
 
 
 def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
@@ -160,7 +155,7 @@ def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     try:
         rendered = str(tokenizer.apply_chat_template(messages, tokenize=False))
     except TemplateError:
-        return set()  # a template that refuses a plain two-message chat says nothing of how a turn ends
+        return set()  # the template refuses a plain chat of two messages
     rest = rendered.rpartition(_MESSAGE)[2].lstrip()
     markers = _markers(tokenizer)
     first = max((text for text in markers if text and rest.startswith(text)), key=len, default=None)

@@ -16,8 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
 from tasks.gpu.clustering.artifacts import embedder_identity
-from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, end_tokens, is_number
+from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number
 from tasks.models import Clusters
 
 
@@ -44,7 +44,7 @@ def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase]
     assert found.labels.shape == (len(tokenizer),)
     assert found.labels.dtype == np.uint8
     assert set(found.labels.tolist()) == set(range(6))
-    assert set(np.flatnonzero(found.labels == 0).tolist()) == end_tokens(tokenizer)
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == eos_tokens(tokenizer)
     texts = decode_vocabulary(tokenizer)
     assert [i for i, text in enumerate(texts) if is_number(text)] == np.flatnonzero(found.labels == 1).tolist()
 
@@ -111,19 +111,19 @@ def test_it_happens_once(made: Clustering) -> None:
 def test_what_changes_the_content_changes_the_hash(tmp_path: Path) -> None:
     # given the hash of one vocabulary and one set of settings
     tokenizer, plain = families.qwen(), settings(tmp_path)
-    hash_of = gather(tokenizer, plain, "an-embedder").hash()
+    hash_of = collect_inputs(tokenizer, plain, "an-embedder").hash()
     # then each thing that decides the labels changes it
     others = [
-        gather(tokenizer, settings(tmp_path, seed=4), "an-embedder"),
-        gather(tokenizer, settings(tmp_path, count=5), "an-embedder"),
-        gather(tokenizer, settings(tmp_path, components=7), "an-embedder"),
-        gather(tokenizer, plain, "another-embedder"),
-        gather(families.llama3(), plain, "an-embedder"),
+        collect_inputs(tokenizer, settings(tmp_path, seed=4), "an-embedder"),
+        collect_inputs(tokenizer, settings(tmp_path, count=5), "an-embedder"),
+        collect_inputs(tokenizer, settings(tmp_path, components=7), "an-embedder"),
+        collect_inputs(tokenizer, plain, "another-embedder"),
+        collect_inputs(families.llama3(), plain, "an-embedder"),
     ]
     assert len({hash_of, *(other.hash() for other in others)}) == 6
     # and what only decides the cost does not
     cheap = settings(tmp_path, batch_size=1, device="cuda", folder="elsewhere")
-    assert gather(tokenizer, cheap, "an-embedder").hash() == hash_of
+    assert collect_inputs(tokenizer, cheap, "an-embedder").hash() == hash_of
     assert len(hash_of) == 32
     assert int(hash_of, 16) >= 0
 

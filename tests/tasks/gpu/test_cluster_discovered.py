@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering, run_clustering
-from tasks.gpu.clustering.pipeline import cluster_vocabulary, gather
+from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.models import Clusters
 
@@ -76,7 +76,7 @@ def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path:
     tokenizer, embedder = families.words(600), families.minilm_folder()
 
     def hash_of(*discovered: int) -> str:
-        return gather(tokenizer, settings(tmp_path, discovered=discovered), embedder).hash()
+        return collect_inputs(tokenizer, settings(tmp_path, discovered=discovered), embedder).hash()
 
     assert hash_of(*DISCOVERED) == hash_of(*DISCOVERED[::-1], DISCOVERED[0]) == made.hash
     assert len({hash_of(*DISCOVERED), hash_of(*DISCOVERED[:-1]), hash_of()}) == 3
@@ -86,7 +86,7 @@ def test_the_discovered_tokens_are_part_of_the_hash_their_order_is_not(tmp_path:
 
 def test_a_clustering_of_the_whole_vocabulary_keeps_its_hash(tmp_path: Path) -> None:
     # without discovered tokens nothing of them is in the ingredients, so what was made before stays in use
-    whole = gather(families.words(600), settings(tmp_path, discovered=()), "an-embedder")
+    whole = collect_inputs(families.words(600), settings(tmp_path, discovered=()), "an-embedder")
     assert "discovered" not in whole.summary()
 
 

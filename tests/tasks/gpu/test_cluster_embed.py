@@ -11,9 +11,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from tasks.gpu.clustering import ClusteringError
-from tasks.gpu.clustering.describe import describe_found, kind_of
-from tasks.gpu.clustering.embed import embed_tokens, embedded_text, memory_of
-from tasks.gpu.clustering.process import silent
+from tasks.gpu.clustering.describe import describe_cluster, kind_of
+from tasks.gpu.clustering.embed import embed_tokens, embedded_text, memory_errors
+from tasks.gpu.clustering.process import no_progress
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
 
 
@@ -25,7 +25,7 @@ def threads() -> Iterator[None]:
 
 
 def embed(texts: list[str], batch_size: int = 64) -> np.ndarray:
-    return embed_tokens(texts, families.minilm_folder(), "cpu", batch_size, silent)
+    return embed_tokens(texts, families.minilm_folder(), "cpu", batch_size, no_progress)
 
 
 def test_they_are_what_sentence_transformers_gives_for_the_same_text() -> None:
@@ -91,16 +91,16 @@ def test_a_very_long_token_is_cut_not_refused() -> None:
 
 def test_memory_that_is_not_there_is_a_sentence() -> None:
     # given more than any machine has, really asked for
-    with pytest.raises(ClusteringError, match='"cpu" has not enough free memory'), memory_of("cpu"):
+    with pytest.raises(ClusteringError, match='"cpu" has not enough free memory'), memory_errors("cpu"):
         torch.empty(10**16)
     # while another error stays what it is
-    with pytest.raises(RuntimeError, match="shapes"), memory_of("cpu"):
+    with pytest.raises(RuntimeError, match="shapes"), memory_errors("cpu"):
         torch.ones(2, 3) @ torch.ones(2, 3)
 
 
 def test_an_embedder_that_is_not_there_is_a_sentence() -> None:
     with pytest.raises(ClusteringError, match=r'embedder "/no/such/folder".*no such folder'):
-        embed_tokens(["a"], "/no/such/folder", "cpu", 1, silent)
+        embed_tokens(["a"], "/no/such/folder", "cpu", 1, no_progress)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_kinds_of_tokens(token: str, kind: str) -> None:
 def test_a_description_names_kinds_common_tokens_and_the_centre() -> None:
     # given a cluster of five tokens, of which ids 3 and 4 lie nearest its centre
     texts = ["r", " Profit", " revenue", " income", " profit"]
-    described = describe_found(7, texts, np.arange(5), np.array([4, 3, 2, 0, 1], dtype=np.float32))
+    described = describe_cluster(7, texts, np.arange(5), np.array([4, 3, 2, 0, 1], dtype=np.float32))
     # then the words are counted by kind, and "Profit" and "profit" are one example
     assert described["id"] == 7
     assert described["count"] == 5

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
-from tasks.gpu.clustering.pipeline import gather
+from tasks.gpu.clustering.pipeline import collect_inputs
 from tasks.models import Clusters
 
 PARENT = """
@@ -54,7 +54,7 @@ def test_it_reports_each_stage_and_returns_the_folder(tokenizer: Path, tmp_path:
     # then its stages came through in order, the folder is named by the content, and no process is left
     assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["decode", "embed", "reduce", "cluster", "write"]
     assert told[-1] == ("write", 466, 466)
-    expected = gather(families.qwen(), settings(tmp_path), families.minilm_folder()).hash()
+    expected = collect_inputs(families.qwen(), settings(tmp_path), families.minilm_folder()).hash()
     assert folder == tmp_path / "out" / expected
     assert load_clustering(folder).hash == expected
     assert children() == before
