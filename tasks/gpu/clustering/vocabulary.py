@@ -1,8 +1,8 @@
 """The text of every token of a tokenizer, and the two clusters that are made by rule.
 
 **Texts.** A token alone and a token in a text can decode differently: SentencePiece drops the space of a first word,
-and WordPiece puts spaces between tokens only.  So each token is decoded after an anchor, a token that is one letter, and
-the anchor's own text is cut off.
+and WordPiece puts spaces between tokens only.  So each token is decoded after an anchor, a token that is one letter,
+and the anchor's own text is cut off.
 
 **Cluster 0** holds the tokens that end a turn or a text, and nothing else.  A token is one of them when
 1. it is the tokenizer's `eos_token_id`, or
