@@ -48,7 +48,7 @@ def cannot_load(what: str, name: str | Path, error: Exception) -> ClusteringErro
     if (path.is_absolute() or str(name).startswith((".", "~"))) and not path.is_dir():
         return ClusteringError(f'the {what} "{name}" cannot be loaded: there is no such folder')
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ClusteringError(f'the {what} "{os.fspath(name)}" cannot be loaded: {first}')
+    return ClusteringError(f'the {what} "{name}" cannot be loaded: {first}')
 
 
 @dataclass(frozen=True, eq=False)
