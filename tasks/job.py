@@ -19,7 +19,7 @@ from tasks import context
 from tasks.collect.collection import COLLECTION, EXAMPLES, RECORD, Collection
 from tasks.message import discard
 from tasks.models import Example
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 from tasks.task import FailureLocation, RecordedTask
 
@@ -85,7 +85,7 @@ def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job]
         raise discard(f"collection {run_id} has no sample {sample} of an example {index}")
     job = Job(store, collection, examples[index], sample)
     key = key_of(job)
-    with claim(store.redis, key):
+    with hold_lock(store.redis, key):
         if not store.shared(run_id, [key]):
             started = time.monotonic()
             store.put_shared(run_id, key, work(job))

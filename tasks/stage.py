@@ -18,7 +18,7 @@ from tasks import context
 from tasks.message import discard
 from tasks.models import Run
 from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, stage_refs
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 from tasks.task import Cancelled, FailureLocation, RecordedTask
 
@@ -90,7 +90,7 @@ def run_stage(
     run_id, plan_name, index, phase, attempt = args
     store = context.store()
     field = StageRef(index, stage, phase).field
-    with claim(store.redis, f"{run_id}:{plan_name}:{field}"):
+    with hold_lock(store.redis, f"{run_id}:{plan_name}:{field}"):
         try:
             found = store.stage_context(run_id, plan_name, field)
         except KeyError as error:

@@ -13,7 +13,7 @@ from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.plan import Plan, stage_refs
 from tasks.stage import Stage
-from tasks.store.keys import PREFIX
+from tasks.store.keys import plan_key
 from tasks.store.store import Store
 
 PROCESSES = 4
@@ -59,7 +59,7 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
 
 
 def plans_of(store: Store, run_id: str) -> list[Plan]:
-    prefix = f"{PREFIX}run:{run_id}:plan:"
+    prefix = plan_key(run_id, "")
     names = [key.decode().removeprefix(prefix) for key in store.redis.scan_iter(match=prefix + "*", count=1000)]
     return sorted(
         (store.plan(run_id, name) for name in names),

@@ -14,7 +14,7 @@ import httpx
 import redis
 
 from tasks.plan import Plan, stage_refs
-from tasks.store.keys import PREFIX
+from tasks.store.keys import plan_key
 from tasks.store.store import Store
 
 PERIOD_S = 0.1
@@ -119,7 +119,7 @@ class Watching:
         """The plans that are not finished yet."""
         if not self._run:
             return []
-        prefix = f"{PREFIX}run:{self._run}:plan:"
+        prefix = plan_key(self._run, "")
         for key in self._store.redis.scan_iter(match=prefix + "*", count=1000):
             name = key.decode().removeprefix(prefix)
             if name not in self._plans:

@@ -121,7 +121,7 @@ def work(
     if options_want_rules(settings) and not farm.rules:
         raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
     store.put_metadata(run_id, COLLECTION, collection.to_json())
-    store.welcome(run_id, code_version(), collection.target.model)
+    store.set_requirements(run_id, code_version(), collection.target.model)
     store.put_examples(run_id, {EXAMPLES: [dataclasses.asdict(example) for example in train]})
     judged = pipeline.seed_store(store, collection, train, *checkpoints)
     logs.now_about({"run": run_id})

@@ -148,7 +148,7 @@ def build_report(
             completion_tokens=int(usage.get("completion", 0)),
             cost_usd=usage.get("cost_usd", 0.0),
             budget_usd=settings.budget_usd,
-            unconfirmed_usd=farm.store.ledger(run_id).money().unconfirmed,
+            unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
         ),
         files=tuple((what, str(output.path / name)) for what, name in FILES),
         commands=(

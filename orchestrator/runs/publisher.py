@@ -81,7 +81,10 @@ class StatusPublisher:
                     self.publish(self.standing, state)
 
     def _write(self) -> None:
-        used = {**self.store.usage(self.run_id), "unconfirmed_usd": self.store.ledger(self.run_id).money().unconfirmed}
+        used = {
+            **self.store.usage(self.run_id),
+            "unconfirmed_usd": self.store.ledger(self.run_id).spending().unconfirmed,
+        }
         used["budget_usd"] = self.budget_usd
         if used != self._written:
             self.output.write_json(NAME, used)

@@ -119,7 +119,7 @@ class Session:
 
         store, settings = farm.store, self.settings
         store.put_run(make_run(settings, run_id))
-        store.welcome(run_id, code_version(), settings.target_model)
+        store.set_requirements(run_id, code_version(), settings.target_model)
         store.put_metadata(run_id, LIMIT, str(settings.stage_timeout_s))
         setup.put_examples(store, run_id, self.examples)
         studio = ArtifactRequests(farm.app, store, run_id, self.output)

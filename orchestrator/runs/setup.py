@@ -170,7 +170,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
 
         farm.store.put_run(make_run(settings, run_id))
-        farm.store.welcome(run_id, code_version(), settings.target_model)
+        farm.store.set_requirements(run_id, code_version(), settings.target_model)
         try:
             found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
             describe_discovered(farm, settings, run_id, watch, view.notify)

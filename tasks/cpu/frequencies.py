@@ -13,7 +13,7 @@ from celery import shared_task
 
 from tasks import context
 from tasks.message import ContentKey, Count, RunId
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
     from tasks.collect.frequencies import count_shard
 
     key = counts_key(pairs)
-    with claim(store.redis, key):
+    with hold_lock(store.redis, key):
         if not store.shared(run, [key]):
             store.put_shared(run, key, count_shard(_fetched(store, run, pairs)).to_dict())
     return key
@@ -72,7 +72,7 @@ def merge_counts(store: Store, run: str, keys: Sequence[str]) -> str:
     from tasks.collect.frequencies import merge
 
     key = merged_key(keys)
-    with claim(store.redis, key):
+    with hold_lock(store.redis, key):
         if not store.shared(run, [key]):
             # One at a time, so that memory does not grow with the number of shards.
             store.put_shared(run, key, merge(read_counts(store, run, shard) for shard in keys).to_dict())

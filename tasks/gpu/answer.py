@@ -22,7 +22,7 @@ from tasks.message import Count, PlanName, RunId
 from tasks.models import Answer, Run, Target
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.task import go_on
 
 EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
@@ -115,7 +115,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     keys = answer_keys(stage.run, clustering, stage.deltas(), batch, salt)
     answers, generated = stage.store.shared(stage.run.id, keys), 0
     if len(answers) < len(set(keys)):
-        with claim(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _server_lifecycle(stage):
+        with hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _server_lifecycle(stage):
             generated = answer_missing(stage, clustering, batch, keys)
         answers = stage.store.shared(stage.run.id, keys)
     listed = [{"key": key, "tokens": answers[key]["tokens"], "finish": answers[key]["finish"]} for key in keys]

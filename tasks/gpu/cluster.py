@@ -17,7 +17,7 @@ from tasks.gpu import host
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.message import Hash, RunId, wrong
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.task import go_on
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def cluster_task(run: RunId) -> str:
 
     load_early(worker.model_folder(settings.target))  # the answers need it next
     clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
-    with claim(store.redis, f"{run}:cluster"):
+    with hold_lock(store.redis, f"{run}:cluster"):
         folder = run_clustering(
             worker.model_folder(settings.target),
             clusters,

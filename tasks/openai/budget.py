@@ -15,7 +15,7 @@ from typing import Protocol
 from tasks.models import Endpoint
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.usage import Usage, cost_usd
-from tasks.store.ledger import Ledger, Money
+from tasks.store.ledger import Ledger, Spending
 
 TOKENS = ("prompt", "cached", "completion", "reasoning")
 PAUSE_S = 0.2  # between two looks, while others' calls hold what this one needs
@@ -59,7 +59,7 @@ class RedisBudget:
 
     def settle(self, receipt: str, model: str, usage: Usage | None) -> None:
         if usage is None:
-            self._ledger.lose(receipt)
+            self._ledger.mark_unconfirmed(receipt)
             return
         tokens = {kind: count for kind in TOKENS if (count := getattr(usage, kind))}
         by_model = {of_model(kind, model): count for kind, count in tokens.items()}
@@ -78,8 +78,8 @@ class LocalBudget:
         self._unconfirmed = 0.0
 
     @property
-    def money(self) -> Money:
-        return Money(cost_usd(self.used, self._endpoint), sum(self._under_way.values()), self._unconfirmed)
+    def money(self) -> Spending:
+        return Spending(cost_usd(self.used, self._endpoint), sum(self._under_way.values()), self._unconfirmed)
 
     def reserve(self, most: Usage) -> str:
         receipt, dollars = uuid.uuid4().hex, cost_usd(most, self._endpoint)
@@ -87,7 +87,7 @@ class LocalBudget:
         while True:
             with self._lock:
                 money = self.money
-                if not budget or money.spent + money.under_way + money.unconfirmed + dollars <= budget:
+                if not budget or money.spent + money.in_flight + money.unconfirmed + dollars <= budget:
                     self._under_way[receipt] = dollars
                     self.used += Usage(requests=1)
                     return receipt
@@ -109,7 +109,7 @@ def of_model(kind: str, model: str) -> str:
     return f"{kind}@{model}"
 
 
-def _spent(money: Money, dollars: float, budget: float) -> BudgetSpent:
+def _spent(money: Spending, dollars: float, budget: float) -> BudgetSpent:
     unconfirmed = f" and up to {money.unconfirmed:.4f} for calls whose outcome is unknown" if money.unconfirmed else ""
     return BudgetSpent(
         f"CONFIG_BUDGET_USD={budget:g} is reached: {money.spent:.4f} US dollars are spent{unconfirmed}, "

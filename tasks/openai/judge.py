@@ -23,7 +23,7 @@ from tasks.openai.client import OpenAIClient
 from tasks.openai.provider import name_of
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 
 
 def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None]) -> Ask:
@@ -95,7 +95,7 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
         "verdict:" + verdict_key(e.question, e.gold, text, settings, address)
         for e, text in zip(examples, texts, strict=True)
     ]
-    with claim(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
+    with hold_lock(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
         judged = judge_missing(stage, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
     stage.store.add_providers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})

@@ -15,6 +15,8 @@ from typing import Protocol, cast
 
 import redis
 
+from tasks.store.keys import limit_key
+
 
 class Limiter(Protocol):
     """Whoever calls the endpoint asks here first, before every try."""
@@ -75,7 +77,7 @@ return tostring(wait)
 
 
 class RedisLimiter:
-    """A `Limiter` whose state is in Redis or Valkey, under `whetstone:limit:`; a key a limit for each `name`.
+    """A `Limiter` whose state is in Redis or Valkey, with one key a limit for each `name`.
 
     A key holds the theoretical arrival time: when all that was let through is paid off.  The server's clock counts, so
     the clocks of the workers may differ.  requests and tokens: the limits a minute, 0 for none; burst_s: how many
@@ -94,7 +96,7 @@ class RedisLimiter:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         limits = {"requests": requests, "tokens": tokens}
-        self._keys = [f"whetstone:limit:{what}:{name}" for what, a_minute in limits.items() if a_minute]
+        self._keys = [limit_key(what, name) for what, a_minute in limits.items() if a_minute]
         self._requests, self._tokens = requests, tokens
         self._burst_s = burst_s
         self._reserve = client.register_script(_RESERVE)

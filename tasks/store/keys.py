@@ -1,47 +1,80 @@
-"""How the keys of the store are named, and what lies under them; nobody else spells one.
+"""Every key of the store, and what it holds.  No other module spells one.
 
-    whetstone:run:<id>:settings            the Run, as JSON
-    whetstone:run:<id>:metadata            hash: clustering, and whatever else is learnt once a run
-    whetstone:run:<id>:examples            {"training": [...], "validation": [...]}
-    whetstone:run:<id>:plan:<name>         hash: "plan", "attempt", and one field a finished stage
-    whetstone:run:<id>:prompts             hash: file name -> text of one call
-    whetstone:run:<id>:tries               hash: what was tried -> how often that failed, or its worker died
-    whetstone:run:<id>:usage               hash: counters of calls, tokens and money
-    whetstone:run:<id>:answerers           set: [role, name], who answered for the reflector and the judge
-    whetstone:run:<id>:calls               hash: calls begun and not settled, and what each may cost (ledger.py)
-    whetstone:run:<id>:files               hash: file name -> bytes that a worker made for the output folder
-    whetstone:run:<id>:notify              list: a result or failure was recorded
-    whetstone:run:<id>:shared              set: keys below that this run has read or written
-    whetstone:answer:<hash>                an answer, under the hash of all that determines it
-    whetstone:verdict:<hash>               a verdict, likewise
-    whetstone:clustering:<hash>            hash: labels (packed), descriptions
-    whetstone:claim:<name>                 who is at work on this (see tasks/store/lock.py)
+    whetstone:run:<id>:<part>       what belongs to one run; the parts are the constants below
+    whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, one field a finished stage and one a failure
+    whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
+    whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS
+    whetstone:lock:<name>           held by whoever does this work now (tasks/store/lock.py)
+    whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
+    whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
+    whetstone:workers               set: the node names of the workers that report
+    whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
 
-The truth of a generation in flight is its plan's hash; Celery's messages carry only what finds a place in it.
+A plan's hash is the truth of its work in flight; Celery's messages carry only what finds a field of it.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 PREFIX = "whetstone:"
-STANDING = "standing"  # the metadata field in which the driver tells where its run stands
-CODE, MODEL, CANCELLED = (
-    "code",
-    "model",
-    "cancelled",
-)  # metadata by which a worker accepts or discards
-LIMIT = "stage_limit_s"  # the metadata field that holds the hard time limit of a stage, in seconds
+
+# Parts of a run.
+SETTINGS = "settings"  # the Run, as JSON
+METADATA = "metadata"  # hash: the fields below, and whatever else is learnt once a run
+EXAMPLES = "examples"  # {"training": [...], "validation": [...]}
+PROMPTS = "prompts"  # hash: file name -> text of one call
+TRIES = "tries"  # hash: what was tried -> how often that failed, or its worker died
+USAGE = "usage"  # hash: counters of calls, tokens and money
+CALLS = "calls"  # hash: calls begun and not settled, and what each may cost (tasks/store/ledger.py)
+PROVIDERS = "providers"  # set: [role, name], who answered for the reflector and the judge
+FILES = "files"  # hash: file name -> bytes that a worker made for the output folder
+NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
+SHARED = "shared"  # set: keys of shared results that the run has read or written
+
+# Fields of a run's metadata.
+STANDING = "standing"  # state, generation and fitness of the run, as its driver last published them
+CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
+LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
+CLUSTERING = "clustering"  # the hash of the run's clustering
+DESCRIPTIONS = "descriptions"  # of the clusters, as JSON; also a field of a clustering
+LABELS = "labels"  # a field of a clustering
+
+# Fields of a plan.
+PLAN = "plan"  # the Plan, as JSON
+ATTEMPT = "attempt"  # the number of the latest attempt at it
+
+WORKERS = PREFIX + "workers"
+PAUSED = PREFIX + "paused"
 
 
-def run_key(run_id: str, what: str) -> str:
-    return f"{PREFIX}run:{run_id}:{what}"
+def run_key(run_id: str, part: str) -> str:
+    return f"{PREFIX}run:{run_id}:{part}"
 
 
 def plan_key(run_id: str, name: str) -> str:
     return run_key(run_id, f"plan:{name}")
 
 
-def text_of(value: Any) -> str | None:
-    """A value of the store as text; None where there is none."""
-    return None if value is None else cast(bytes, value).decode()
+def failure_field(index: str) -> str:
+    """The field of a plan that holds the failure of one of its candidates or samples."""
+    return f"{index}:failed"
+
+
+def result_key(key: str) -> str:
+    """Of a shared result, whose content key is `<kind>:<hash>`."""
+    return PREFIX + key
+
+
+def clustering_key(clustering: str) -> str:
+    return f"{PREFIX}clustering:{clustering}"
+
+
+def lock_key(name: str) -> str:
+    return f"{PREFIX}lock:{name}"
+
+
+def limit_key(what: str, name: str) -> str:
+    return f"{PREFIX}limit:{what}:{name}"
+
+
+def worker_key(node: str) -> str:
+    return f"{PREFIX}worker:{node}"

@@ -1,10 +1,6 @@
-"""The roster: which workers there are and what each says about itself, and what is paused.
+"""The workers' own reports, and what is paused.
 
-    whetstone:worker:<node name>    a worker's own report, as JSON; gone soon after the worker
-    whetstone:workers               set: whose reports there may be
-    whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
-
-A node name is Celery's: "gpu@host".  No run owns these keys, and none of them outlives its purpose.
+A node name is Celery's: "gpu@host".  These keys belong to no run, and a report expires soon after its worker.
 """
 
 from __future__ import annotations
@@ -16,13 +12,11 @@ from typing import Any, cast
 
 import redis
 
-PREFIX = "whetstone:worker:"
-NAMES = "whetstone:workers"
-PAUSED = "whetstone:paused"
+from tasks.store.keys import PAUSED, WORKERS, worker_key
 
 
 class WorkerRegistry:
-    """Typed access to the roster in one Redis or Valkey."""
+    """Typed access to reports and pauses in one Redis or Valkey.  Raises: redis.RedisError."""
 
     def __init__(self, client: redis.Redis) -> None:
         self.redis = client
@@ -30,29 +24,29 @@ class WorkerRegistry:
     def put(self, worker: str, report: Mapping[str, Any], kept_s: int) -> None:
         """Keep a worker's report for `kept_s` seconds; a later one replaces it."""
         pipe = self.redis.pipeline()
-        pipe.sadd(NAMES, worker)
-        pipe.set(PREFIX + worker, json.dumps(report), ex=kept_s)
+        pipe.sadd(WORKERS, worker)
+        pipe.set(worker_key(worker), json.dumps(report), ex=kept_s)
         pipe.execute()
 
     def forget(self, worker: str) -> None:
         pipe = self.redis.pipeline()
-        pipe.srem(NAMES, worker)
-        pipe.delete(PREFIX + worker)
+        pipe.srem(WORKERS, worker)
+        pipe.delete(worker_key(worker))
         pipe.execute()
 
     def workers(self) -> list[dict[str, Any]]:
-        """The reports of all workers that told lately, by name."""
-        names = sorted(name.decode() for name in cast("set[bytes]", self.redis.smembers(NAMES)))
-        texts = cast("list[bytes | None]", self.redis.mget([PREFIX + name for name in names])) if names else []
+        """The reports that have not expired, in the order of the workers' names."""
+        names = sorted(name.decode() for name in cast("set[bytes]", self.redis.smembers(WORKERS)))
+        texts = cast("list[bytes | None]", self.redis.mget(map(worker_key, names))) if names else []
         if gone := [name for name, text in zip(names, texts, strict=True) if text is None]:
-            self.redis.srem(NAMES, *gone)
+            self.redis.srem(WORKERS, *gone)
         return [json.loads(text) for text in texts if text is not None]
 
     def is_alive(self, worker: str) -> bool:
-        return bool(self.redis.exists(PREFIX + worker))
+        return bool(self.redis.exists(worker_key(worker)))
 
     def pause(self, name: str) -> None:
-        """Remember that a queue or a worker is paused; the first time stands."""
+        """Record that a queue or a worker is paused; the first time stands."""
         self.redis.hsetnx(PAUSED, name, str(time.time()))
 
     def resume(self, name: str) -> bool:

@@ -76,8 +76,8 @@ class Worker:
     def settled(self) -> None:
         """Wait until the worker has read the queue to its end, run what it took, and holds nothing."""
         self.put(line(envelope("cpu.gather", [LAST, PLAN.name, 1])))
-        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:notify"), "a sound message is run")
-        self.store.redis.delete(f"whetstone:run:{LAST}:notify")
+        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:notifications"), "a sound message is run")
+        self.store.redis.delete(f"whetstone:run:{LAST}:notifications")
         until(lambda: not self.broker.llen(QUEUE) and not self.broker.zcard("unacked_index"), "nothing is held")
 
     def said(self) -> str:
@@ -85,7 +85,7 @@ class Worker:
 
     def state(self) -> dict[bytes, bytes]:
         """Everything in the store but the calls to look at it, and what workers say of themselves."""
-        passing = re.compile(rb".*:notify|whetstone:worker:.*")
+        passing = re.compile(rb".*:notifications|whetstone:worker:.*")
         keys = [key for key in self.store.redis.keys("*") if not passing.fullmatch(key)]
         return {key: self.store.redis.dump(key) for key in keys}
 

@@ -145,10 +145,10 @@ class FarmCollector(Collector):
                 family.gauge("run_fitness", about, {**labels, "of": of}, value)
 
     def _used(self, family: MetricBuilder, run: str, told: Mapping[str, Any]) -> None:
-        usage, money, labels = self.store.usage(run), self.store.ledger(run).money(), {"run": run}
+        usage, money, labels = self.store.usage(run), self.store.ledger(run).spending(), {"run": run}
         family.counter("cost_usd", "US dollars that answered calls cost.", labels, money.spent)
         about = "US dollars that calls under way can cost at most."
-        family.gauge("cost_under_way_usd", about, labels, money.under_way)
+        family.gauge("cost_under_way_usd", about, labels, money.in_flight)
         about = "US dollars that calls cost at most whose answers were not heard."
         family.gauge("cost_unconfirmed_usd", about, labels, money.unconfirmed)
         about = "US dollars that the run may spend; 0 is no limit."

@@ -44,7 +44,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     assert cancel(farm, tmp_path, RUN.id, time.sleep).at_work == ()
     assert sum(driver.began("answer", node) for node in FIRST) == 0
     # And what they came to is kept: when the run goes on, they are not done again
-    driver.store.welcome(RUN.id, "", "")
+    driver.store.set_requirements(RUN.id, "", "")
     assert len(driver.evaluate(WIDE).result(timeout=60)) == 6
     assert [driver.began("merge", node) for node in FIRST] == [1] * 6
     assert len(waiting.result(timeout=60)) == 6

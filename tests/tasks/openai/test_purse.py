@@ -15,7 +15,7 @@ from tasks.openai.budget import Budget, LocalBudget, RedisBudget
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.usage import Usage, cost_usd
 from tasks.store.address import store_url
-from tasks.store.ledger import Money
+from tasks.store.ledger import Spending
 from tasks.store.store import Store
 
 MOST = Usage(prompt=10_000, completion=4_000)  # 0.05 US dollars at these prices
@@ -80,7 +80,7 @@ def test_four_processes_of_four_threads_spend_one_budget_and_count_each_call_onc
     assert (usage["prompt@m"], usage["completion@m"]) == (usage["prompt"], usage["completion"])
     # and it is not more than the dollar, nor so little that another call would have fitted
     assert 0.95 < usage["cost_usd"] <= 1.0
-    assert store.ledger("run").money() == Money(usage["cost_usd"], 0, 0)
+    assert store.ledger("run").spending() == Spending(usage["cost_usd"], 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["run", "local"])
@@ -110,8 +110,8 @@ def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store
     asked = endpoint(0.07)
     purse: Budget = RedisBudget(store.ledger("run"), asked) if kind == "run" else LocalBudget(asked)
     purse.settle(purse.reserve(MOST), "m", None)
-    money = purse.money if isinstance(purse, LocalBudget) else store.ledger("run").money()
-    assert money == Money(0, 0, pytest.approx(0.05))
+    money = purse.money if isinstance(purse, LocalBudget) else store.ledger("run").spending()
+    assert money == Spending(0, 0, pytest.approx(0.05))
     with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose outcome is unknown"):
         purse.reserve(MOST)
 
@@ -120,12 +120,12 @@ def test_a_call_whose_worker_died_counts_as_unconfirmed_until_its_answer_comes_a
     # given a call that has said nothing for longer than it may take
     ledger = store.ledger("run")
     assert ledger.reserve("call", 0.05, 1.0, life_s=-1)[0]
-    assert ledger.money() == Money(0, 0, 0.05)
+    assert ledger.spending() == Spending(0, 0, 0.05)
     # when its worker was only slow, and settles it at last, twice
     for _ in range(2):
         ledger.settle("call", {"completion": 5, "cost_usd": 0.01})
     # then that is what it cost
-    assert ledger.money() == Money(0.01, 0, 0)
+    assert ledger.spending() == Spending(0.01, 0, 0)
     assert store.usage("run") == {"requests": 1, "completion": 5, "cost_usd": 0.01}
 
 
@@ -133,7 +133,7 @@ def test_what_is_sent_twice_is_set_aside_once(store: Store) -> None:
     ledger = store.ledger("run")
     for _ in range(2):
         assert ledger.reserve("call", 0.05, 0.08, life_s=60)[0]
-    assert ledger.money() == Money(0, 0.05, 0)
+    assert ledger.spending() == Spending(0, 0.05, 0)
     assert store.usage("run")["requests"] == 1
 
 
@@ -141,7 +141,7 @@ def test_without_a_budget_everything_fits(store: Store) -> None:
     purse = run_purse(store, 0.0)
     for _ in range(50):
         purse.settle(purse.reserve(Usage(prompt=10**9)), "m", Usage(1, 10**9))
-    assert store.ledger("run").money().spent == pytest.approx(50_000)
+    assert store.ledger("run").spending().spent == pytest.approx(50_000)
 
 
 def test_any_number_of_small_prices_adds_up(store: Store) -> None:
@@ -149,4 +149,4 @@ def test_any_number_of_small_prices_adds_up(store: Store) -> None:
     used = [Usage(1, rng.randrange(5), 0, rng.randrange(3)) for _ in range(200)]
     for usage in used:
         purse.settle(purse.reserve(usage), "m", usage)
-    assert store.ledger("run").money().spent == pytest.approx(sum(cost_usd(u, endpoint(0)) for u in used), rel=1e-9)
+    assert store.ledger("run").spending().spent == pytest.approx(sum(cost_usd(u, endpoint(0)) for u in used), rel=1e-9)

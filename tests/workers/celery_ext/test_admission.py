@@ -74,7 +74,7 @@ def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
 def test_a_message_for_another_model_is_requeued_and_circulates_slowly(bench: Bench) -> None:
     # Given a gpu worker that serves one model, and a run that wants another
     bench.start_worker("gpu", name="pinned", **{MODEL_VARIABLE: "some/model"})
-    store_of(bench).welcome("run", code_version(), "other/model")
+    store_of(bench).set_requirements("run", code_version(), "other/model")
     bench.let_end("run", "free")
     result = bench.app.send_task("gpu.hold", ("run",))
     roster = WorkerRegistry(connect(store_url(bench.url)))
@@ -102,7 +102,7 @@ def test_a_run_of_other_code_is_requeued_and_a_cancelled_one_discarded(bench: Be
     # Given a run that was started with other code, and one that was cancelled
     bench.start_worker("cpu")
     store = store_of(bench)
-    store.welcome("old", "0123456789ab", "")
+    store.set_requirements("old", "0123456789ab", "")
     store.put_metadata("gone", CANCELLED, "1")
     bench.let_end("old", "gone", "fine")
     bench.app.send_task("cpu.hold", ("gone",))
@@ -114,7 +114,7 @@ def test_a_run_of_other_code_is_requeued_and_a_cancelled_one_discarded(bench: Be
     # When another run sends a task, then the worker runs it, past the messages that it cannot process
     assert bench.app.send_task("cpu.hold", ("fine",)).get(timeout=30) == "fine"
     # When the run is continued with this code, then its message is accepted
-    store.welcome("old", code_version(), "")
+    store.set_requirements("old", code_version(), "")
     assert old.get(timeout=30) == "old"
     until(lambda: bench.broker.hlen("unacked") == 0)
     assert (bench.began("old"), bench.began("gone"), bench.broker.llen("cpu")) == (1, 0, 0)

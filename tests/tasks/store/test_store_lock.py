@@ -1,4 +1,4 @@
-"""Claims on a real Valkey, with real processes."""
+"""Locks on a real Valkey, with real processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from multiprocessing.connection import Connection
 
 from tasks.store.address import store_url
 from tasks.store.client import connect
-from tasks.store.lock import claim
+from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 
 
 def hold(url: str, ttl: float, ready: Connection) -> None:
-    """In a process of its own: take the claim, say so, and keep it until killed."""
-    with claim(connect(store_url(url)), "work", ttl):
+    """In a process of its own: take the lock, say so, and keep it until killed."""
+    with hold_lock(connect(store_url(url)), "work", ttl):
         ready.send("held")
         threading.Event().wait()
 
@@ -25,7 +25,7 @@ def test_one_works_while_the_others_wait(store: Store) -> None:
 
     def work() -> None:
         nonlocal inside, most
-        with claim(store.redis, "work"):
+        with hold_lock(store.redis, "work"):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -42,13 +42,13 @@ def test_one_works_while_the_others_wait(store: Store) -> None:
     assert store.redis.keys("*") == []
 
 
-def test_a_claim_is_kept_for_longer_than_its_time_to_live(store: Store) -> None:
-    with claim(store.redis, "work", ttl=0.4):
+def test_a_lock_is_kept_for_longer_than_its_time_to_live(store: Store) -> None:
+    with hold_lock(store.redis, "work", ttl=0.4):
         threading.Event().wait(1.0)
-        assert store.redis.exists("whetstone:claim:work")
+        assert store.redis.exists("whetstone:lock:work")
 
 
-def test_the_claim_of_a_killed_process_is_free_again_soon(store: Store, valkey_url: str) -> None:
+def test_the_lock_of_a_killed_process_is_free_again_soon(store: Store, valkey_url: str) -> None:
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=hold, args=(valkey_url, 1.0, sender))
@@ -57,5 +57,5 @@ def test_the_claim_of_a_killed_process_is_free_again_soon(store: Store, valkey_u
     process.kill()
     process.join()
     started = time.monotonic()
-    with claim(store.redis, "work", ttl=1.0):
+    with hold_lock(store.redis, "work", ttl=1.0):
         assert time.monotonic() - started < 5.0
