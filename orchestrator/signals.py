@@ -1,4 +1,4 @@
-"""Leaving in order: SIGTERM as an exception, and no interruption while a farm is taken down."""
+"""SIGTERM as an exception, and no interruption while a farm is stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import FrameType
 
 
 class Terminated(BaseException):
-    """SIGTERM: leave in order, as with Ctrl+C."""
+    """SIGTERM; handled like Ctrl+C."""
 
 
 def raise_on_sigterm() -> None:
@@ -20,6 +20,6 @@ def raise_on_sigterm() -> None:
 
 
 def ignore() -> None:
-    """From now on neither Ctrl+C nor SIGTERM stops what is under way: half a farm must not be left behind."""
+    """From now on neither Ctrl+C nor SIGTERM interrupts this process, so that a farm is stopped completely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,27 +1,24 @@
-"""`orchestrator answers`: what the model said with the zero vector, and what it says with the best deltas."""
+"""`orchestrator answers`: the model's answers with the zero vector and with the best deltas, side by side."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.output import OutputError, OutputFolder, read_json_or_error, run_id_of
 
-DESCRIPTION = "Read a finished run's answers side by side: before (the zero vector) and after (the best deltas)."
+DESCRIPTION = "Show the answers of a finished run side by side: before (the zero vector) and after (the best deltas)."
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("answers", DESCRIPTION)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
+    common.add_run(parser)
     parser.add_argument(
         "--only", choices=("all", "changed", "lost", "gained"), default="all",
-        help="all; those whose text changed; those that became wrong; those that became right",
+        help="all; those whose text changed; those that became wrong; those that became correct",
     )  # fmt: skip
-    parser.add_argument("--width", type=int, help="columns; the terminal's when not given")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--width", type=int, help="width in columns (default: the terminal's)")
+    common.add_json(parser)
     return parser
 
 
@@ -30,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
+    from orchestrator.output import OutputError, OutputFolder, read_json_or_error, run_id_of
     from orchestrator.report.side_by_side import answers_table
     from orchestrator.runs.final import SHAPE, from_json
 
@@ -39,7 +37,7 @@ def show(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{arguments.run} has no answers to compare yet; they are written when the run is finished")
     values = read_json_or_error(output.answers, SHAPE)
     if arguments.json:
-        print(json.dumps(values, indent=2, ensure_ascii=False))
+        common.print_json(values)
         return common.DONE
     width = arguments.width or shutil.get_terminal_size().columns
     try:

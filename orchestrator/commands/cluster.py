@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
-from orchestrator.settings import Settings
 from orchestrator.signals import Terminated, raise_on_sigterm
+
+if TYPE_CHECKING:
+    from orchestrator.settings import Settings
 
 DESCRIPTION = """\
 Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
 
-Every token is decoded and embedded, reduced by PCA and clustered by k-means; end-of-turn tokens are cluster 0, digits
-and arithmetic symbols cluster 1.  The result lies under CONFIG_CLUSTERS_DIR in a folder named by its content, so the
-same vocabulary under the same settings is clustered once.
+Every token is decoded and embedded, reduced by PCA and clustered by k-means.  Cluster 0 is the end-of-turn tokens,
+cluster 1 the digits and arithmetic symbols.  The result is written to a folder under CONFIG_CLUSTERS_DIR that is named
+by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
-With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token goes
-to the nearest centre.  The clusters are then described by the reflector, or by rules where no key for it is there."""
+With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
+assigned to the nearest centre.  The reflector then describes the clusters; without a key for it, rules do."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -27,9 +29,9 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_settings(parser)
     parser.add_argument(
         "--from", type=Path, metavar="FILE", dest="discovered",
-        help="Phase 0's output; in place of CONFIG_CLUSTERS_FROM",
+        help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the descriptions as JSON")
+    common.add_json(parser)
     return parser
 
 
@@ -51,13 +53,13 @@ def cluster(settings: Settings, *, as_json: bool) -> int:
     except Parked as parked:
         return common.fail(common.BROKEN, parked.reason)
     except KeyboardInterrupt:
-        return common.fail(common.INTERRUPTED, "interrupted; nothing half made is left")
+        return common.fail(common.INTERRUPTED, "interrupted; no incomplete clustering is left")
     except Terminated:
-        return common.fail(common.TERMINATED, "terminated; nothing half made is left")
+        return common.fail(common.TERMINATED, "terminated; no incomplete clustering is left")
     finally:
         view.close()
     if as_json:
-        print(json.dumps(descriptions, indent=2, ensure_ascii=False))
+        common.print_json(descriptions)
         return common.DONE
     for cluster in descriptions:
         print(f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}")

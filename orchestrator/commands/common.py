@@ -1,22 +1,33 @@
-"""What several commands share: options, exit statuses, and how an error becomes one clear line."""
+"""Shared by the commands: options, exit statuses, JSON output, and errors as one clear line.
+
+Imports only what `--help` needs; the rest is imported when a command runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from orchestrator.output import OutputError
-from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.terminal_text import EscapingParser
 from tasks.escape import escape_control
-from tasks.secret import SecretError
+
+if TYPE_CHECKING:
+    from orchestrator.settings import Settings
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+
+class EscapingParser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose error messages are safe to print."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(escape_control(message, keep_lines=True))
 
 
 def parser_for(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -32,25 +43,41 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """--config, --set and --output."""
     parser.add_argument(
         "--config", type=Path, default=Path(".config"), metavar="FILE",
-        help="what `make menuconfig` writes (default: .config)",
+        help="a settings file, as `make menuconfig` writes it (default: .config)",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
-        help="set one option for this run, as if the file said so; may be repeated",
+        help="set one option in place of the file's value; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--output", metavar="DIR", help="the run's folder, in place of CONFIG_OUTPUT_DIR")
+    parser.add_argument("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")
 
 
 def add_farm(parser: argparse.ArgumentParser) -> None:
-    """--config, for a command that only looks at a farm or tells it something."""
+    """--config, for a command that needs only the address of a farm."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
-        help="the .config that names the farm (without: WHETSTONE_REDIS_URL, else configs/embedded.config)",
+        help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else configs/embedded.config)",
     )  # fmt: skip
 
 
+def add_run(parser: argparse.ArgumentParser, **options: Any) -> None:
+    """RUN, the output folder of a run."""
+    parser.add_argument("run", metavar="RUN", type=Path, **{"help": "the run's output folder", **options})
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
 def read_settings(arguments: argparse.Namespace) -> Settings:
-    """Raises: SettingsError."""
+    """The settings that the options of `add_settings` name.  Raises: SettingsError."""
+    from orchestrator.settings import load_settings
+
     overrides = list(arguments.overrides)
     if arguments.output is not None:
         overrides.append(f"OUTPUT_DIR={arguments.output}")
@@ -58,15 +85,18 @@ def read_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def fail(status: int, *lines: str) -> int:
-    """Print lines to standard error and give back the status."""
+    """Print lines to standard error and return the status."""
     for line in lines:
         print(f"orchestrator: {escape_control(line, keep_lines=True)}", file=sys.stderr)
     return status
 
 
 def handle_errors(work: Callable[[], int]) -> int:
-    """Do `work`; an error that a user can mend is told in one line each, and never as a traceback."""
+    """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback."""
     from orchestrator.farm.connection import FarmUnavailable
+    from orchestrator.output import OutputError
+    from orchestrator.settings import SettingsError
+    from tasks.secret import SecretError
 
     try:
         return work()

@@ -1,10 +1,9 @@
-"""`orchestrator doctor`: look at everything that a run needs, and say how to mend what is wrong."""
+"""`orchestrator doctor`: check everything that a run needs, with a hint for each problem."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,29 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
-from orchestrator.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from orchestrator.farm.checks import Finding
+    from orchestrator.settings import Settings
 
 DESCRIPTION = """\
-Check everything that a run needs, a line each: the settings, the broker (does it answer, does it keep its data), the
-workers of each queue and what is paused, that all have the same code, the target servers and GPUs, the key of the
-openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
+Check everything that a run needs, one line for each check: the settings, the broker (its reply, its persistence), the
+workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the openai workers,
+the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
 
-Exit status 0 when all is well, 1 when something is not; the line below it says how to mend it."""
+The exit status is 0 when every check passes and 1 otherwise.  A failed check has a hint below it."""
 
 EPILOG = """\
 examples:
-  orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one here
-  orchestrator doctor --config configs/gpu.config    also checks the settings, and what they want
+  orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
+  orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
   orchestrator doctor --json"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("doctor", DESCRIPTION, EPILOG)
     common.add_farm(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    common.add_json(parser)
     return parser
 
 
@@ -46,7 +45,7 @@ def examine(arguments: argparse.Namespace) -> int:
     found = list(findings(arguments.config))
     status = common.DONE if all(finding.ok for finding in found) else common.WRONG
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+        common.print_json([dataclasses.asdict(finding) for finding in found])
         return status
     widest = max(len(finding.check) for finding in found)
     for finding in found:
@@ -57,8 +56,9 @@ def examine(arguments: argparse.Namespace) -> int:
 
 
 def findings(config: Path | None) -> Iterator[Finding]:
-    """Everything, as far as one can get: without settings there is no farm to look for, without a broker no workers."""
+    """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
     from orchestrator.farm.checks import disk, well, wrong
+    from orchestrator.settings import SettingsError, load_settings
 
     settings: Settings | None = None
     if config is not None:
@@ -69,11 +69,11 @@ def findings(config: Path | None) -> Iterator[Finding]:
             yield from (wrong("settings", problem, f"edit {config}") for problem in error.problems)
             return
     folder = settings.output_dir if settings else Path("outputs")
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    yield disk("disk here", shutil.disk_usage(there).free)
-    if not os.access(there, os.W_OK):
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    yield disk("disk here", shutil.disk_usage(existing).free)
+    if not os.access(existing, os.W_OK):
         yield wrong(
-            "output folder", f"{there} cannot be written", "give another CONFIG_OUTPUT_DIR, or the right to write"
+            "output folder", f"{existing} cannot be written", "set another CONFIG_OUTPUT_DIR, or give write permission"
         )
     if settings is not None and (settings.device, settings.farm) == ("cuda", "embedded"):
         from orchestrator.farm.checks import check_gpus_here

@@ -1,34 +1,36 @@
-"""`orchestrator farm`: an embedded farm that stays up between runs."""
+"""`orchestrator farm`: an embedded farm that keeps running between runs."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
-from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.settings import Settings
 
 DESCRIPTION = """\
-Start, stop or look at the embedded farm: a Valkey, the workers of the three queues and, without OPENAI_API_KEY, the
-rule-based endpoint.  A farm that is up here is used by `orchestrator evolve` and left running."""
+Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, without OPENAI_API_KEY, the
+rule-based endpoint.  `orchestrator evolve` uses a farm that is already running and leaves it running."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("farm", DESCRIPTION)
-    parser.add_argument("action", choices=("up", "down", "status"))
+    parser.add_argument("action", choices=("up", "down", "status"), help="start it, stop it, or show its processes")
     common.add_settings(parser)
     parser.set_defaults(config=Path("configs/embedded.config"))
-    parser.add_argument("--json", action="store_true", help="status as JSON")
+    common.add_json(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: act(arguments))
+    return common.handle_errors(lambda: control_farm(arguments))
 
 
-def act(arguments: argparse.Namespace) -> int:
+def control_farm(arguments: argparse.Namespace) -> int:
     from workers.embedded import control
 
     settings = common.read_settings(arguments)
@@ -50,7 +52,7 @@ def up(settings: Settings) -> int:
     farm = control.up(farm_spec(settings))
     print(f"the farm is up in {farm.folder}")
     print(f"  store and broker   {farm.redis_url}")
-    print(f"  reflector, judge   {farm.endpoint_url or 'OpenAI, by your key'}")
+    print(f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}")
     print("  stop it with       orchestrator farm down (with the same --config)")
     return common.DONE
 
@@ -60,7 +62,7 @@ def status(settings: Settings, *, as_json: bool) -> int:
 
     found = control.status(settings.farm_dir.resolve())
     if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=2))
+        common.print_json(dataclasses.asdict(found))
         return common.DONE if found.up else common.BROKEN
     if not found.up:
         print(f"no farm is up in {settings.farm_dir}")

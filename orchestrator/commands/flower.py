@@ -10,26 +10,28 @@ from orchestrator.commands import common
 from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 
 DESCRIPTION = """\
-Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks, which run, generation and child each task
-belongs to, what each run has cost so far, and Retry for a run that parked.
+Serve Flower for the farm at WHETSTONE_REDIS_URL: its workers and tasks; the run, generation and child of each task;
+the cost of each run so far; and Retry for a parked run.
 
-User name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
-names.  There is no default, and nothing is served without."""
+The user name and password come from FLOWER_BASIC_AUTH (USER:PASSWORD), or from the file that FLOWER_BASIC_AUTH_FILE
+names.  They have no default, and Flower does not start without them."""
 
 EPILOG = """\
 examples:
-  make flower                                                 the embedded farm that `orchestrator farm up` keeps
+  make flower                                                 the embedded farm that `orchestrator farm up` started
   FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("flower", DESCRIPTION, EPILOG)
-    parser.add_argument("--address", default="127.0.0.1", help="the address to listen at (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=5555, help="the port (default 5555; 0 for any that is free)")
+    parser.add_argument(
+        "--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)"
+    )
+    parser.add_argument("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR",
-                        help="where the folders of runs lie (default outputs); Retry needs to write there")  # fmt: skip
+                        help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
     parser.add_argument("--data", type=Path, default=Path("outputs/flower"), metavar="DIR",
-                        help="where the history is kept (default outputs/flower); for no other's eyes")  # fmt: skip
+                        help="folder of the history (default outputs/flower), readable by you only")  # fmt: skip
     return parser
 
 

@@ -12,22 +12,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from orchestrator.commands import common
-from orchestrator.output import open_output
-from orchestrator.settings import judging_settings
 from orchestrator.signals import Terminated, raise_on_sigterm
-from tasks.dataset import DatasetError
-from tasks.judging.rows import Row, check_rows, read_rows
-from tasks.models import Endpoint, Judge, Verdict
+
+if TYPE_CHECKING:
+    from tasks.judging.rows import Row
+    from tasks.models import Endpoint, Judge, Verdict
 
 DESCRIPTION = """\
 Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
 
-One verdict a line is written in the same order: is_correct (true, false, or null where stage 1 alone decides nothing),
-stage (1 by rule, 2 by a model, 3 by the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed or a call fails.  Without a key the rules of the embedded endpoint stand in for the model: docs/judge.md."""
+One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
+decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
+malformed or a call fails.  Without a key, the rules of the embedded endpoint replace the model (docs/judge.md)."""
 
 EPILOG = """\
 examples:
@@ -42,11 +41,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("judge", DESCRIPTION, EPILOG)
     parser.add_argument("file", type=Path, metavar="FILE", help="the rows to judge, as JSON lines")
     parser.add_argument(
-        "--tolerance", type=_tolerance, metavar="SHARE", help="relative error of a number, in place of the settings'"
+        "--tolerance",
+        type=_tolerance,
+        metavar="SHARE",
+        help="relative error of a number, in place of JUDGE_TOLERANCE",
     )
-    parser.add_argument("--stage", type=int, choices=[1], help="1: by rule alone, without a call")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a .config with judge and endpoint; else defaults")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where to write, in place of standard output")
+    parser.add_argument("--stage", type=int, choices=[1], help="1: rules only, without calls")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a .config with judge and endpoint (Kconfig's defaults)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the file to write, in place of standard output")
     return parser
 
 
@@ -56,6 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judge(arguments: argparse.Namespace) -> int:
     """Raises: SettingsError, OutputError."""
+    from orchestrator.settings import judging_settings
+    from tasks.dataset import DatasetError
+    from tasks.judging.rows import check_rows, read_rows
+
     settings, endpoint = judging_settings(arguments.config)
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
@@ -74,7 +82,7 @@ def judge(arguments: argparse.Namespace) -> int:
         return common.fail(common.TERMINATED, "terminated; nothing was written")
     except _Failed as error:
         return common.fail(common.BROKEN, f"{error}; nothing was written")
-    _say(summary)
+    _print_status(summary)
     return common.DONE
 
 
@@ -89,7 +97,7 @@ def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
 
 
 def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterator[Verdict | None]:
-    # Here, because the SDK and what goes with it take a second to import.
+    # Here, because the SDK takes a second to import.
     from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
@@ -99,30 +107,32 @@ def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterato
 
     providers: set[str] = set()
     try:
-        with open_endpoint(endpoint, _say) as there:
-            purse = LocalBudget(there)
-            yield from judge_rows(rows, settings, judge_asker(there, settings, purse, providers.add))
+        with open_endpoint(endpoint, _print_status) as opened:
+            purse = LocalBudget(opened)
+            yield from judge_rows(rows, settings, judge_asker(opened, settings, purse, providers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
     if providers:
-        _say(f"judged by {listed(providers)}")
+        _print_status(f"judged by {listed(providers)}")
     used = purse.used
-    _say(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars")
+    _print_status(
+        f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars"
+    )
 
 
 def _with_progress(rows: Iterator[Row], total: int) -> Iterator[Row]:
-    """A line whenever some seconds have passed: few files take as long, and those who wait want to know."""
-    told = time.monotonic()
+    """A line on standard error every few seconds."""
+    printed = time.monotonic()
     for number, row in enumerate(rows):
-        if time.monotonic() - told >= PROGRESS_S:
-            told = time.monotonic()
-            _say(f"judged about {number:,} of {total:,} rows")
+        if time.monotonic() - printed >= PROGRESS_S:
+            printed = time.monotonic()
+            _print_status(f"judged about {number:,} of {total:,} rows")
         yield row
 
 
 @contextmanager
 def _regular(path: Path) -> Iterator[Path]:
-    """The file itself, or a copy of what can be read once alone, such as a pipe.  Raises: DatasetError."""
+    """The file itself, or a copy of what can be read only once, such as a pipe."""
     if path.is_file() or not path.exists() or path.is_dir():
         yield path
         return
@@ -134,7 +144,9 @@ def _regular(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Where verdicts are written before anybody sees one: all of them appear at the end.  Raises: Unwritable."""
+    """A file for the verdicts; all of them appear at the end.  Raises: OutputNotWritable."""
+    from orchestrator.output import open_output
+
     if path is None:
         with tempfile.TemporaryFile() as out:
             yield out
@@ -146,23 +158,23 @@ def _open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def _write(verdicts: Iterator[Verdict | None], out: BinaryIO) -> str:
-    """Write a line for each; returns how many there were of each kind."""
+    """Write one line for each verdict; returns the counts of each kind as text."""
     from orchestrator.runs.judge_file import verdict_row
     from tasks.openai.prompt_escaping import one_line
 
-    said: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     stages: Counter[int] = Counter()
     for verdict in verdicts:
         out.write(one_line(verdict_row(verdict)).encode() + b"\n")
-        said["left open" if verdict is None else "correct" if verdict.is_correct else "wrong"] += 1
+        outcomes["left open" if verdict is None else "correct" if verdict.is_correct else "wrong"] += 1
         if verdict is not None:
             stages[verdict.stage] += 1
-    counted = ", ".join(f"{said[word]} {word}" for word in ("correct", "wrong", "left open") if said[word])
+    counted = ", ".join(f"{outcomes[word]} {word}" for word in ("correct", "wrong", "left open") if outcomes[word])
     by_stage = ", ".join(f"{stages[stage]} by stage {stage}" for stage in sorted(stages))
-    return f"{said.total()} rows: {counted}" + (f" ({by_stage})" if by_stage else "")
+    return f"{outcomes.total()} rows: {counted}" + (f" ({by_stage})" if by_stage else "")
 
 
-def _say(text: str) -> None:
+def _print_status(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

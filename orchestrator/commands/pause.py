@@ -7,14 +7,14 @@ import argparse
 from orchestrator.commands import common
 
 DESCRIPTION = """\
-Have all workers of a queue, or one worker, take no more tasks.  What they have in hand they finish; what waits in the
-queue stays there.  It is remembered in the store: a worker that starts later keeps to it too, until
+Pause all workers of a queue, or one worker: they take no more tasks.  They finish the tasks that they have; the other
+tasks stay in the queue.  The pause is recorded in the store, so that it also holds for workers that start later, until
 `orchestrator resume`."""
 
 EPILOG = """\
 examples:
-  orchestrator pause openai            no more calls, while the endpoint's limits are sorted out
-  orchestrator pause gpu2              one worker, as `orchestrator workers` calls it (or in full: gpu2@host)
+  orchestrator pause openai            no more calls, for example to change the limits of the endpoint
+  orchestrator pause gpu2              one worker, by the name that `orchestrator workers` prints (or gpu2@host)
   orchestrator resume openai"""
 
 
@@ -26,21 +26,21 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: tell(arguments, "pause"))
+    return common.handle_errors(lambda: pause_or_resume(arguments, "pause"))
 
 
-def tell(arguments: argparse.Namespace, what: str) -> int:
-    """Pause or resume, and say what each worker concerned says to it."""
+def pause_or_resume(arguments: argparse.Namespace, action: str) -> int:
+    """Call `pause` or `resume` of the farm's workers, and print the state of each worker concerned."""
     from orchestrator.farm import workers
     from orchestrator.farm.connection import named_address, reach
 
     with reach(named_address(arguments.config)) as farm:
         try:
-            states = getattr(workers, what)(farm, arguments.name)
+            states = getattr(workers, action)(farm, arguments.name)
         except workers.NoSuchWorker as error:
             return common.fail(common.WRONG, str(error))
     for worker, state in states.items():
         print(f"{worker}: {state}")
     if not states:
-        print(f"no worker that this concerns is there now; the next one will be {what}d")
+        print(f"no such worker is running; the next one that starts will be {action}d")
     return common.DONE

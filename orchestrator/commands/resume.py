@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.commands import common
-from orchestrator.commands.pause import tell
+from orchestrator.commands.pause import pause_or_resume
 
-DESCRIPTION = "Have a queue or a worker that `orchestrator pause` has paused take tasks again."
+DESCRIPTION = "Have a queue or a worker that was paused by `orchestrator pause` take tasks again."
 
 EPILOG = """\
 examples:
-  orchestrator workers                 its last lines say what is paused
+  orchestrator workers                 its last lines list what is paused
   orchestrator resume openai
   orchestrator resume gpu2"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("resume", DESCRIPTION, EPILOG)
-    parser.add_argument("name", metavar="QUEUE|WORKER", help="what was paused")
+    parser.add_argument("name", metavar="QUEUE|WORKER", help="the name that was paused")
     common.add_farm(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: tell(arguments, "resume"))
+    return common.handle_errors(lambda: pause_or_resume(arguments, "resume"))

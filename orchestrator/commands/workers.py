@@ -1,9 +1,8 @@
-"""`orchestrator workers`: who works on the farm, and at what."""
+"""`orchestrator workers`: list the workers of the farm and their tasks."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,25 +10,25 @@ from typing import Any
 from orchestrator.commands import common
 
 DESCRIPTION = """\
-List the workers of the farm: queue, state, tasks in hand of how many at once, pid, host and code.  A gpu worker also
-says which GPU, model and server it has, how many requests are in flight and how many tokens a second it makes.
+List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version.  For a gpu
+worker also its GPU, model and server, requests in flight, and generated tokens per second.
 
-The state is ready, paused (see `orchestrator pause`), refusing (it leaves work that it cannot do to others, and says
-why), or silent (it reported within the last seconds, but does not answer now)."""
+The state is ready, paused (see `orchestrator pause`), refusing (it returns tasks that it cannot do to the queue; the
+reason is printed), or silent (there is a recent heartbeat, but no reply)."""
 
 EPILOG = """\
 examples:
-  orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one here
+  orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator workers --config configs/gpu.config     the farm that a .config names
   orchestrator workers --json                          for a program
 
-A worker joins wherever it is started:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2"""
+To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("workers", DESCRIPTION, EPILOG)
     common.add_farm(parser)
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    common.add_json(parser)
     return parser
 
 
@@ -44,9 +43,9 @@ def show(arguments: argparse.Namespace) -> int:
     with reach(named_address(arguments.config)) as farm:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
     if arguments.json:
-        print(json.dumps({"workers": found, "paused": paused, "queues": queues}, indent=2))
+        common.print_json({"workers": found, "paused": paused, "queues": queues})
         return common.DONE
-    print("\n".join(lines(found)) if found else "no worker is there; start one with `python -m workers QUEUE`")
+    print("\n".join(lines(found)) if found else "no worker is available; start one with `python -m workers QUEUE`")
     for name, since in sorted(paused.items()):
         print(f"paused: {name}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     print("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
@@ -54,19 +53,19 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def lines(found: list[dict[str, Any]]) -> list[str]:
-    """The table, with what more there is to say under each worker."""
+    """The table; below each worker, why it refuses work, its server, and its tasks."""
     from orchestrator.farm.workers import at_work
     from orchestrator.report.layout import format_table
 
     head = ("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")
     table = format_table([head, *(_row(report) for report in found)])
-    shown = table[:1]
+    listed = table[:1]
     for line, report in zip(table[1:], found, strict=True):
         more = [report["why"]] if report.get("why") else []
         more += [f"serves only {report['serves_only']}"] if report.get("serves_only") else []
         more += [_target(report["target"])] if report.get("target") else []
-        shown += [line, *(f"    {text}" for text in [*more, *at_work(report)])]
-    return shown
+        listed += [line, *(f"    {text}" for text in [*more, *at_work(report)])]
+    return listed
 
 
 def _row(report: Mapping[str, Any]) -> tuple[str, ...]:
@@ -83,11 +82,11 @@ def _row(report: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _target(target: Mapping[str, Any]) -> str:
-    """What a gpu worker says of its server and its GPU."""
-    said = []
+    """The server and the GPU of a gpu worker."""
+    parts = []
     if target.get("url"):
-        said.append(f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
+        parts.append(f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip())
     if gpu := target.get("gpu"):
-        said.append(f"GPU {gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB")
-    said.append(f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens a second")
-    return "; ".join(said)
+        parts.append(f"GPU {gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB")
+    parts.append(f"{target['in_flight']} requests in flight, {target['tokens_a_second']} tokens per second")
+    return "; ".join(parts)
