@@ -108,15 +108,15 @@ def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterato
     providers: set[str] = set()
     try:
         with open_endpoint(endpoint, _print_status) as opened:
-            purse = LocalBudget(opened)
-            yield from judge_rows(rows, settings, judge_asker(opened, settings, purse, providers.add))
+            budget = LocalBudget(opened)
+            yield from judge_rows(rows, settings, judge_asker(opened, settings, budget, providers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
     if providers:
         _print_status(f"judged by {listed(providers)}")
-    used = purse.used
+    used = budget.used
     _print_status(
-        f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {purse.money.spent:.2f} US dollars"
+        f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {budget.spending.spent:.2f} US dollars"
     )
 
 

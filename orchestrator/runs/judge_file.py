@@ -186,13 +186,13 @@ def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[E
             process.stop(STOP_S)
 
 
-def judge_asker(endpoint: Endpoint, settings: Judge, purse: Budget, answered: Callable[[str], None]) -> AskFor:
+def judge_asker(endpoint: Endpoint, settings: Judge, budget: Budget, answered: Callable[[str], None]) -> AskFor:
     """Makes the call to the judge for a row; `answered` is told who did.
 
     The call raises tasks.openai.errors.CallError.
     """
     limiter = LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-    client = OpenAIClient(endpoint, limiter, purse)
+    client = OpenAIClient(endpoint, limiter, budget)
 
     def ask_for(row: Row) -> Ask:
         key = verdict_key(row.question, row.gold, row.answer, settings, endpoint.base_url)

@@ -1,7 +1,7 @@
 """The one client for OpenAI-compatible endpoints: Chat Completions, strict schema, one layer of retries.
 
-The SDK's own retries are off; tenacity waits what the endpoint asked for and, where it asked for nothing, a random
-time that grows.  Every try passes the limiter first and is paid from the purse.
+The SDK's own retries are off; tenacity waits as long as the endpoint asks for or else a growing random time.  Every
+attempt passes the rate limiter and reserves its cost in the budget.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import tenacity
 from tasks.message import Shape, shape_error
 from tasks.models import Endpoint
 from tasks.openai import errors
-from tasks.openai.provider import answerer, url_of
+from tasks.openai.provider import Usage, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
-from tasks.openai.usage import Usage, estimate_tokens
 from tasks.secret import SecretError, secret
 
 if TYPE_CHECKING:
@@ -32,22 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that fits the schema: parsed, as written, what it took, and who wrote it (see `answerer`)."""
+    """A reply that fits the schema: parsed, as text, its usage, and who wrote it (see `provider_of`)."""
 
     data: Mapping[str, Any]
     text: str
     usage: Usage
     system_fingerprint: str
-    by: str
+    provider: str
 
 
 class OpenAIClient:
-    """Asks an endpoint. Safe to share among threads; the key is read when a call is made."""
+    """Calls an endpoint. Safe to share between threads; the key is read for each call."""
 
-    def __init__(self, endpoint: Endpoint, limiter: Limiter, purse: Budget) -> None:
+    def __init__(self, endpoint: Endpoint, limiter: Limiter, budget: Budget) -> None:
         self._endpoint = endpoint
         self._limiter = limiter
-        self._purse = purse
+        self._budget = budget
 
     def ask(
         self,
@@ -65,8 +64,8 @@ class OpenAIClient:
     ) -> Reply:
         """One answer in the form of `schema`.
 
-        `call_id` names the call: all its tries carry it as `Idempotency-Key`, so endpoints and logs can tell a
-        repeated call from a new one.  Raises: the classes of `tasks.openai.errors`.
+        All attempts of the call carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated
+        call from a new one.  Raises: the classes of `tasks.openai.errors`.
         """
         request = {
             "model": model,
@@ -86,7 +85,7 @@ class OpenAIClient:
         return read_reply(completion, schema, model)
 
     def _completion(self, request: dict[str, Any], most: Usage) -> ChatCompletion:
-        # Here, because the SDK takes half a second to import and not all who import this module call.
+        # Imported here: the SDK takes half a second to import, and not every process calls.
         import openai
 
         from tasks.openai import retry_policy
@@ -95,26 +94,28 @@ class OpenAIClient:
 
         def attempt() -> ChatCompletion:
             self._limiter.acquire(most.prompt + most.completion)
-            receipt = self._purse.reserve(most)
+            reservation_id = self._budget.reserve(most)
             try:
                 completion = _completion_or_error(sdk.chat.completions.create(**request))
             except BaseException as error:
-                self._purse.settle(receipt, request["model"], Usage() if retry_policy.is_unbilled(error) else None)
-                if isinstance(error, ValueError | RecursionError | LookupError):  # whatever decoding it may raise
-                    said = f"{type(error).__name__} {error}"[:300]
-                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {said}") from error
+                self._budget.settle(
+                    reservation_id, request["model"], Usage() if retry_policy.is_unbilled(error) else None
+                )
+                if isinstance(error, ValueError | RecursionError | LookupError):  # raised while the reply is decoded
+                    reason = f"{type(error).__name__} {error}"[:300]
+                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
                 raise
-            by = answerer(completion.system_fingerprint or "", request["model"])
-            self._purse.settle(receipt, by, usage_of(completion) if completion.usage else None)
+            provider = provider_of(completion.system_fingerprint or "", request["model"])
+            self._budget.settle(reservation_id, provider, usage_of(completion) if completion.usage else None)
             return completion
 
         try:
             return tenacity.Retrying(**retry_policy.policy(self._endpoint.max_tries))(attempt)
         except openai.APIError as error:
-            raise retry_policy.named(error, self._endpoint.max_tries, key) from error
+            raise retry_policy.to_call_error(error, self._endpoint.max_tries, key) from error
 
     def _connect(self) -> tuple[str, OpenAI]:
-        """The key as it is now, and the SDK's client for it."""
+        """The current key, and the SDK's client for it."""
         name = self._endpoint.api_key_env
         try:
             key = secret(name)
@@ -129,7 +130,7 @@ class OpenAIClient:
 
 @lru_cache(maxsize=4)
 def _sdk(key: str, url: str, timeout_s: float) -> OpenAI:
-    """One for each address in a process: it holds the connections, and takes 20 ms to make."""
+    """One for each address and key in a process: it holds the connections, and takes 20 ms to create."""
     import openai
 
     return openai.OpenAI(api_key=key, base_url=url, timeout=timeout_s, max_retries=0)
@@ -140,7 +141,7 @@ COMPLETION: Shape = {"choices": [{"message": dict}]}
 
 
 def _completion_or_error(answer: object) -> ChatCompletion:
-    """The SDK hands on whatever a server says with 200, a page of HTML too."""
+    """The SDK passes on any body with status 200, even a page of HTML."""
     from openai.types.chat import ChatCompletion
 
     if not isinstance(answer, ChatCompletion):
@@ -160,7 +161,7 @@ def _no_text(completion: ChatCompletion) -> str | None:
 
 
 def usage_of(completion: ChatCompletion) -> Usage:
-    """What one answered try used; endpoints that report less leave zeros."""
+    """The usage of one answered attempt; 0 for what the endpoint does not report."""
     used = completion.usage
     return Usage(
         requests=1,
@@ -172,13 +173,13 @@ def usage_of(completion: ChatCompletion) -> Usage:
 
 
 def _count(used: object, name: str) -> int:
-    """A counter, or 0 where the endpoint reports none, or nothing that could be one."""
+    """A counter, or 0 where the endpoint reports none or an impossible one."""
     value = getattr(used, name, 0)
     return value if isinstance(value, int) and 0 <= value < 2**31 else 0
 
 
 def read_reply(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
-    """The reply of a completion; `model` is the one that was asked.
+    """The reply of a completion; `model` is the one that was requested.
 
     Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.
     """
@@ -195,7 +196,7 @@ def read_reply(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
     if reason:
         raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
     fingerprint = completion.system_fingerprint or ""
-    return Reply(data, text, usage_of(completion), fingerprint, answerer(fingerprint, model))
+    return Reply(data, text, usage_of(completion), fingerprint, provider_of(fingerprint, model))
 
 
 def _parse(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The compression of one verbose answer by the reflector (phase0_collect.md section 4.6)."""
+"""The compression of one verbose answer by the reflector."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from celery import shared_task
 from tasks.collect import compression
 from tasks.job import Job, JobTask, run_job
 from tasks.message import Count, RunId
-from tasks.openai import client_factory
+from tasks.openai import calls
 
 
 def compress(job: Job) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError."""
     collection, settings = job.collection, job.collection.reflector
     verbose = job.verbose(job.sample)
-    client = client_factory.client_for(client_factory.Caller(collection.id, collection.reflector_endpoint), job.store)
+    client = calls.client_for(calls.Caller(collection.id, collection.reflector_endpoint), job.store)
     system, user = compression.messages(collection.compress_template, job.example.question, verbose)
     reply = client.ask(
         system,
@@ -30,7 +30,7 @@ def compress(job: Job) -> dict[str, Any]:
         seed=settings.seed,
         call_id=f"{collection.id}-{key_of(job).replace(':', '-')}",
     )
-    job.store.add_providers(collection.id, "reflector", [reply.by])
+    job.store.add_providers(collection.id, "reflector", [reply.provider])
     return {"text": compression.rewritten(reply.data)}
 
 

@@ -1,7 +1,4 @@
-"""What the reflector says of clusters from their example tokens, one description a cluster.  Pure but for `ask`.
-
-Describing a run's clusters on the openai queue; clusters 0 and 1 keep the descriptions that they have by rule.
-"""
+"""Descriptions of a run's clusters by the reflector, from their example tokens; clusters 0 and 1 keep theirs."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from celery import shared_task
 
 from tasks import context
 from tasks.message import RunId
-from tasks.openai import client_factory
+from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.errors import MissingKeyError, NoRuleError
 from tasks.openai.prompt_escaping import plain, records
 from tasks.openai.schema import strict_object
-from tasks.openai.structured_call import Ask, Invalid, Log, ask_twice, asker
 from tasks.store.store import Store
 from tasks.template import fill
 
@@ -67,23 +63,23 @@ def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> d
     if not isinstance(listed, list):
         return Invalid("the reply has no descriptions")
     ids = [entry["cluster"] for entry in listed]
-    wanted = [int(c["id"]) for c in clusters]
-    if sorted(ids) != sorted(wanted):
-        return Invalid(f"the reply describes the clusters {sorted(ids)}, not {sorted(wanted)}")
-    found = {entry["cluster"]: " ".join(plain(entry["description"]).split()) for entry in listed}
-    if empty := [i for i in wanted if not found[i]]:
+    requested = [int(c["id"]) for c in clusters]
+    if sorted(ids) != sorted(requested):
+        return Invalid(f"the reply describes the clusters {sorted(ids)}, not {sorted(requested)}")
+    result = {entry["cluster"]: " ".join(plain(entry["description"]).split()) for entry in listed}
+    if empty := [i for i in requested if not result[i]]:
         return Invalid(f"the description of cluster {empty[0]} is empty")
-    if long := [i for i in wanted if len(found[i]) > LONGEST]:
+    if long := [i for i in requested if len(result[i]) > LONGEST]:
         return Invalid(f"the description of cluster {long[0]} has more than {LONGEST} characters")
-    return found
+    return result
 
 
 def describe(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
     """Ask for descriptions of the clusters; once more when the reply cannot be used.
 
-    Raises: CallError (unreachable, refused, cut).
+    Raises: CallError (unreachable, refused, truncated).
     """
-    return ask_twice(
+    return ask_with_retry(
         ask, "descriptions", describe_messages(clusters), lambda data: check_descriptions(data, clusters), log
     )
 
@@ -93,23 +89,26 @@ FIXED = (0, 1)
 
 
 def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
-    """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} where no key is there, rules
-    answer in place of a model, or no reply is usable.
+    """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} without a key, with rules in
+    place of a model, or when no reply is usable.
 
-    Raises: CallError when the endpoint cannot be reached: that is an error, and not a reason for other words.
+    Raises: CallError when the endpoint cannot be reached.
     """
     run = store.run(run_id)
-    known = store.descriptions(run_id)
-    asked = [d for d in known if d["id"] not in FIXED]
+    descriptions = store.descriptions(run_id)
+    described = [d for d in descriptions if d["id"] not in FIXED]
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
-    ask = asker(client_factory.client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
+    ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
     try:
-        found = describe(ask, asked, client_factory.prompt_logger(store, run_id, "clusters_describe"))
+        result = describe(ask, described, prompt_logger(store, run_id, "clusters_describe"))
     except (MissingKeyError, NoRuleError) as error:
         return {"by": "rules", "why": str(error)}
-    if isinstance(found, Invalid):
-        return {"by": "rules", "why": found.reason}
-    return {"by": "model", "descriptions": [d | {"description": found.get(d["id"], d["description"])} for d in known]}
+    if isinstance(result, Invalid):
+        return {"by": "rules", "why": result.reason}
+    return {
+        "by": "model",
+        "descriptions": [d | {"description": result.get(d["id"], d["description"])} for d in descriptions],
+    }
 
 
 @shared_task(name="openai.describe")

@@ -1,8 +1,8 @@
-"""What can go wrong with a call, one class for each outcome that the caller must tell apart.
+"""The errors of a call: a class for each outcome that callers distinguish.
 
-All are plain exceptions of strings, so they survive pickle and Celery's JSON; `str` is one readable line.  A
-transient error may pass by itself: the same call, made later, may be answered.  None is ever a wrong answer or
-fitness 0 (spec/README.md, ruling 4): a caller that cannot go on lets it rise.
+All hold strings only, so they survive pickle and Celery's JSON; `str` is one readable line.  A transient error may
+pass: the same call may be answered later.  No error is ever counted as a wrong answer or as fitness 0: a caller that
+cannot handle it lets it propagate.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class CallError(Exception):
 
 
 class RateLimitedError(CallError):
-    """HTTP 429 that outlasted all tries."""
+    """HTTP 429 in every attempt."""
 
     is_transient = True
 
 
 class UnavailableError(CallError):
-    """HTTP 408, 409 or 5xx, or no connection, that outlasted all tries."""
+    """HTTP 408, 409 or 5xx, or no connection, in every attempt."""
 
     is_transient = True
 
 
 class TimedOutError(UnavailableError):
-    """No reply within the endpoint's timeout, in any of the tries."""
+    """No reply within the endpoint's timeout, in any of the attempts."""
 
 
 class QuotaExhaustedError(CallError):
@@ -48,7 +48,7 @@ class QuotaExhaustedError(CallError):
 
 
 class BudgetSpent(CallError):
-    """The run has used the money that it was given; it parks until it is given more."""
+    """The run has reached its budget; it parks until the budget is raised."""
 
 
 class RejectedError(CallError):
@@ -56,7 +56,7 @@ class RejectedError(CallError):
 
 
 class NoRuleError(RejectedError):
-    """The embedded endpoint was asked, and it has no rule for this question."""
+    """The embedded endpoint has no rule for this question."""
 
 
 class MissingKeyError(CallError):
@@ -72,11 +72,11 @@ class FilteredError(CallError):
 
 
 class TruncatedError(CallError):
-    """The reply ended at `max_completion_tokens`, so its JSON is not whole."""
+    """The reply ended at `max_completion_tokens`, so its JSON is incomplete."""
 
 
 class InvalidReplyError(CallError):
-    """The reply is whole but not what strict mode promises. The reflector's callers ask once more."""
+    """The reply is complete but not as strict mode promises. The reflector is asked once more."""
 
 
 class InvalidJsonError(InvalidReplyError):

@@ -1,7 +1,4 @@
-"""The judge stage: a verdict for every answer of an evaluation, each reached once (phase0_collect.md section 6).
-
-The verdict on one compressed answer (phase0_collect.md sections 4.7 and 6), by the judge that `evolve` has too.
-"""
+"""Verdicts of the judge: the judge stage of an evaluation, and the verdict on one compressed answer of a collection."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from tasks.job import Job, JobTask, run_job
 from tasks.judging.verdict import Ask, judge, verdict_key
 from tasks.message import Count, PlanName, RunId
 from tasks.models import Example, Judge
-from tasks.openai import client_factory
+from tasks.openai import calls
 from tasks.openai.client import OpenAIClient
 from tasks.openai.provider import name_of
 from tasks.plan import Phase
@@ -27,7 +24,7 @@ from tasks.store.lock import hold_lock
 
 
 def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None]) -> Ask:
-    """One call to the judge, as `tasks.judging` wants it; `answered_by` is told who wrote the reply."""
+    """One call to the judge, as `tasks.judging` expects it; `answered_by` is called with who wrote the reply."""
 
     def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
         reply = client.ask(
@@ -42,7 +39,7 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: 
             seed=settings.seed,
             call_id=call_id,
         )
-        answered_by(reply.by)
+        answered_by(reply.provider)
         return dict(reply.data)
 
     return ask
@@ -51,7 +48,7 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: 
 def judged_by(client: OpenAIClient, settings: Judge, call_id: str, row: tuple[str, str, str]) -> dict[str, Any]:
     """The verdict on (question, gold, answer) as the store keeps it; `by` names who decided, "" for stage 1.
 
-    Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict.
+    Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict.
     """
     by: list[str] = []
     verdict = judge(*row, settings, ask_judge(client, settings, call_id, by.append))
@@ -61,24 +58,24 @@ def judged_by(client: OpenAIClient, settings: Judge, call_id: str, row: tuple[st
 def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]) -> int:
     """Judge what has no verdict yet, `concurrency` answers at a time.  Returns how many there were.
 
-    Each verdict is kept as it comes, so a retry asks only for the rest.  The first error is raised when all that
-    were under way have ended.
+    Each verdict is kept as it arrives, so a retry asks only for the rest.  The first error is raised when all calls in
+    flight have ended.
     """
-    there = stage.store.shared(stage.run.id, keys)
-    todo = {key: (e, t) for key, e, t in zip(keys, examples, texts, strict=True) if key not in there}
+    available = stage.store.shared(stage.run.id, keys)
+    todo = {key: (e, t) for key, e, t in zip(keys, examples, texts, strict=True) if key not in available}
     if not todo:
         return 0
     settings = stage.run.judge
 
-    def one(key: str) -> None:
+    def judge_one(key: str) -> None:
         example, text = todo[key]
-        client = client_factory.client_for(stage.run, stage.store)
+        client = calls.client_for(stage.run, stage.store)
         row = (example.question, example.gold, text)
         verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row)
         stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
-        futures = [pool.submit(contextvars.copy_context().run, one, key) for key in todo]
+        futures = [pool.submit(contextvars.copy_context().run, judge_one, key) for key in todo]
     for future in futures:
         future.result()
     return len(todo)
@@ -109,9 +106,9 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
 
 
 def decide(job: Job) -> dict[str, Any]:
-    """Raises: tasks.openai.errors.CallError, JudgeReplyError: a judge that says nothing usable is no verdict."""
+    """Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict."""
     collection = job.collection
-    client = client_factory.client_for(client_factory.Caller(collection.id, collection.judge_endpoint), job.store)
+    client = calls.client_for(calls.Caller(collection.id, collection.judge_endpoint), job.store)
     row = (job.example.question, job.example.gold, job.compressed(job.sample))
     verdict = judged_by(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}", row)
     if verdict["by"]:

@@ -1,8 +1,8 @@
-"""Requests and tokens a minute that hold across all workers, threads and processes.
+"""Rate limits: requests and tokens a minute, over all workers, threads and processes.
 
-The generic cell rate algorithm (GCRA), with reservations: whoever asks gets the next place in line at once, in one
-atomic step on Redis, and sleeps until its time.  Nobody has to find the bucket full and nobody asks twice, so a
-large call cannot be overtaken for ever by small ones.  In any minute at most the limit, the burst and one call pass.
+The generic cell rate algorithm (GCRA) with reservations: a call reserves the next free time in one atomic step on
+Redis and sleeps until then.  No call polls, so small calls cannot overtake a large one for ever.  In any minute at most
+the limit, the burst and one call pass.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tasks.store.keys import limit_key
 
 
 class Limiter(Protocol):
-    """Whoever calls the endpoint asks here first, before every try."""
+    """Called before every attempt of a call."""
 
     def acquire(self, cost: int) -> None:
-        """Return when a call of `cost` tokens (prompt and completion) may be sent. Blocks as long as it takes."""
+        """Return when a call of `cost` tokens (prompt and completion) may be sent. Blocks until then."""
 
 
 class NoLimit:
-    """For an endpoint that takes whatever comes."""
+    """For an endpoint without limits."""
 
     def acquire(self, cost: int) -> None:
         return
 
 
 class LocalLimiter:
-    """A `Limiter` for the threads of one process: requests and tokens a minute, 0 for none, in the order of asking."""
+    """A `Limiter` for the threads of one process: requests and tokens a minute (0: no limit), in the order of calls."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ return tostring(wait)
 class RedisLimiter:
     """A `Limiter` whose state is in Redis or Valkey, with one key a limit for each `name`.
 
-    A key holds the theoretical arrival time: when all that was let through is paid off.  The server's clock counts, so
+    A key holds the theoretical arrival time: when all admitted calls are paid off.  The server's clock is used, so
     the clocks of the workers may differ.  requests and tokens: the limits a minute, 0 for none; burst_s: how many
     seconds' worth may pass at once.  A call of more tokens than a minute has is charged a whole minute.
     Raises: what `client` raises when the server does not come back.

@@ -1,7 +1,7 @@
-"""How foreign text enters a prompt without becoming part of it.
+"""Untrusted text in prompts: it cannot be read as part of the prompt.
 
-A model's answer or scratchpad may hold anything, also lines that look like our headings.  Values are put in as JSON,
-one record a line, or as a quotation whose every line begins with ">": neither can begin a line with "#".
+A model's answer or scratchpad may contain anything, also lines that look like the prompt's headings.  It is inserted
+as JSON, one record a line, or as a quotation with ">" before each line: no line of either begins with "#".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
 def plain(text: str) -> str:
     """`text` with "\\n" as its only line end, none at its end, and without lone surrogates, which no store can encode.
 
-    A text that is plain stays as it is.
+    Plain text is returned as it is.
     """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "\n".join(whole.splitlines()).rstrip("\n")
@@ -39,13 +39,13 @@ def unquote(quoted: str) -> str:
 
 
 def one_line(value: object) -> str:
-    """JSON on a single line, whatever it holds; readable, not ASCII only."""
+    """JSON on a single line, for any value; not restricted to ASCII."""
     text = json.dumps(value, ensure_ascii=False)
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def records(values: Iterable[object]) -> str:
-    """A JSON array, one element a line, so that people can read it too."""
+    """A JSON array with one element on each line."""
     lines = [one_line(value) for value in values]
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"

@@ -1,14 +1,14 @@
-"""Where an endpoint is, and the name under which its answers are kept.
+"""An OpenAI-compatible endpoint: its address, who answers there, and what its tokens cost.
 
-Who answered a call: a language model, or the rules of the embedded endpoint, told by its system fingerprint.
-
-What a setting names is only what was asked for.  An address may belong to the rules, and then every report says so.
+Who answers is a language model or the rules of the embedded endpoint, told apart by the system fingerprint of a reply.
+The model that a setting names is only what was requested: rules may answer at the same address, and reports say so.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from tasks.models import Endpoint
@@ -16,7 +16,15 @@ from tasks.models import Endpoint
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 EMBEDDED = "embedded"
 NAME_VARIABLE = "WHETSTONE_ENDPOINT"
-"""What the endpoint at OPENAI_BASE_URL is called, where that address is another at each start."""
+"""The lasting name of the endpoint at OPENAI_BASE_URL, where that address changes with each start."""
+
+RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
+NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
+RULES = "rules of the embedded endpoint (no language model)"
+NOBODY = "nobody: no call was needed, or none was answered"
+TOKENS_PER_PRICE = 1_000_000
+
+Role = Literal["reflector", "judge"]
 
 
 def url_of(endpoint: Endpoint) -> str:
@@ -25,23 +33,60 @@ def url_of(endpoint: Endpoint) -> str:
 
 
 def name_of(endpoint: Endpoint) -> str:
-    """Who answers there, under a name that lasts: what one endpoint has said is no answer of another."""
+    """The lasting name of the endpoint, for content keys: a reply of one endpoint is not a reply of another."""
     return (not endpoint.base_url and os.environ.get(NAME_VARIABLE)) or url_of(endpoint)
 
 
-RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
-NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
-RULES = "rules of the embedded endpoint (no language model)"
-NOBODY = "nobody: no call was needed, or none was answered"
-
-Role = Literal["reflector", "judge"]
-
-
-def answerer(system_fingerprint: str, model: str) -> str:
-    """Who wrote a reply with this fingerprint, when `model` was asked."""
+def provider_of(system_fingerprint: str, model: str) -> str:
+    """Who wrote a reply with this fingerprint, when `model` was requested."""
     return RULES if system_fingerprint.startswith(RULES_FINGERPRINT) else model
 
 
 def listed(names: Iterable[str]) -> str:
-    """Those who answered, as a report names them."""
+    """Providers as a report names them."""
     return " and ".join(sorted(names)) or NOBODY
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counts of one call or of many, as the endpoint reports them.
+
+    requests    attempts sent, answered or not
+    prompt      prompt tokens, `cached` among them
+    cached      prompt tokens that the endpoint had cached
+    completion  tokens written, `reasoning` among them
+    reasoning   tokens written that are not part of the reply
+    """
+
+    requests: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.prompt + other.prompt,
+            self.cached + other.cached,
+            self.completion + other.completion,
+            self.reasoning + other.reasoning,
+        )
+
+
+def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
+    """The cost in US dollars. Cached prompt tokens have their own price; reasoning tokens are completion tokens."""
+    dollars = (
+        (usage.prompt - usage.cached) * endpoint.price_prompt
+        + usage.cached * endpoint.price_cached
+        + usage.completion * endpoint.price_completion
+    )
+    return dollars / TOKENS_PER_PRICE
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens `text` has: one for every four bytes of UTF-8, rounded up.
+
+    For rate limits, which are charged before the endpoint counts; never for fitness.
+    """
+    return -(-len(text.encode("utf-8", "replace")) // 4)

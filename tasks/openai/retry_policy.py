@@ -1,4 +1,4 @@
-"""When a failed try is made again, after how long, and what a failure is called in the end."""
+"""When a failed attempt is repeated, after how long, and which error a call ends with."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tasks.openai.provider import NO_RULE
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
-# What httpx and its successor call a try that never reached the endpoint; the SDK may use either.
+# The errors of httpx and its successor for a request that never reached the endpoint; the SDK may use either.
 NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"})
-# Nobody sleeps in a worker for longer than this: the call fails as transient, and the farm decides.
-LONGEST_ASKED_S = 300.0
+# When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
+LONGEST_REQUESTED_S = 300.0
 
 
 def policy(max_tries: int) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def policy(max_tries: int) -> dict[str, Any]:
     return {
         "retry": tenacity.retry_if_exception(is_retried),
         "wait": _wait,
-        "stop": lambda state: tries(state) or _asked_too_long(state),
+        "stop": lambda state: tries(state) or _wait_too_long(state),
         "reraise": True,
     }
 
@@ -42,18 +42,18 @@ def is_retried(error: BaseException) -> bool:
 
 
 def is_unbilled(error: BaseException) -> bool:
-    """Whether a try that failed like this was certainly not paid: it was refused, or never arrived.
+    """Whether a failed attempt was certainly not billed: it was refused, or never reached the endpoint.
 
-    After a timeout, or a connection that broke, the endpoint may have answered all the same.
+    After a timeout or a broken connection the endpoint may have answered.
     """
     is_refused = isinstance(error, openai.APIStatusError | errors.RejectedError)
     return is_refused or type(error.__cause__).__name__ in NOT_SENT
 
 
-def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
+def requested_wait_s(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds that the endpoint asks to wait: `retry-after-ms`, else `retry-after` (seconds or an HTTP date).
 
-    `now` in seconds since 1970.  None where it asks for nothing that can be read.
+    `now` in seconds since 1970.  None without a readable value.
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -68,10 +68,10 @@ def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def named(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
-    """The project's own error for the SDK's. Some endpoints repeat the key in what they say: it is taken out."""
+def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
+    """The CallError for an error of the SDK. The key is removed from the message: some endpoints repeat it."""
     if isinstance(error, openai.APIStatusError):
-        return _named_status(error, max_tries, _said(error).replace(key, "[key]"))
+        return _status_to_call_error(error, max_tries, _message(error).replace(key, "[key]"))
     if isinstance(error, openai.APITimeoutError):
         return errors.TimedOutError(f"no reply in time, tried {max_tries} times")
     if isinstance(error, openai.APIConnectionError):
@@ -79,44 +79,44 @@ def named(error: openai.APIError, max_tries: int, key: str) -> errors.CallError:
     return errors.RejectedError(f"the endpoint's answer is not a completion ({error})")
 
 
-def _named_status(error: openai.APIStatusError, max_tries: int, said: str) -> errors.CallError:
-    said = f"HTTP {error.status_code}: {said}"
+def _status_to_call_error(error: openai.APIStatusError, max_tries: int, message: str) -> errors.CallError:
+    message = f"HTTP {error.status_code}: {message}"
     if _is_quota(error):
-        return errors.QuotaExhaustedError(f"the account's credit is used up ({said})")
+        return errors.QuotaExhaustedError(f"the account's credit is used up ({message})")
     if error.status_code == 429:
-        return errors.RateLimitedError(f"rate limited ({said}), tried up to {max_tries} times")
+        return errors.RateLimitedError(f"rate limited ({message}), tried up to {max_tries} times")
     if error.code == NO_RULE:
-        return errors.NoRuleError(said)
+        return errors.NoRuleError(message)
     if is_retried(error):
-        return errors.UnavailableError(f"the endpoint fails ({said}), tried up to {max_tries} times")
-    return errors.RejectedError(f"the endpoint does not take the request ({said})")
+        return errors.UnavailableError(f"the endpoint fails ({message}), tried up to {max_tries} times")
+    return errors.RejectedError(f"the endpoint does not take the request ({message})")
 
 
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=LONGEST_BACKOFF_S)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    asked = _asked(state)
-    return _backoff(state) if asked is None else asked
+    requested = _requested(state)
+    return _backoff(state) if requested is None else requested
 
 
-def _asked_too_long(state: tenacity.RetryCallState) -> bool:
-    return (_asked(state) or 0.0) > LONGEST_ASKED_S
+def _wait_too_long(state: tenacity.RetryCallState) -> bool:
+    return (_requested(state) or 0.0) > LONGEST_REQUESTED_S
 
 
-def _asked(state: tenacity.RetryCallState) -> float | None:
+def _requested(state: tenacity.RetryCallState) -> float | None:
     error = state.outcome.exception() if state.outcome else None
     if not isinstance(error, openai.APIStatusError):
         return None
-    return asked_wait(error.response.headers, time.time())
+    return requested_wait_s(error.response.headers, time.time())
 
 
 def _is_quota(error: openai.APIStatusError) -> bool:
     return "insufficient_quota" in (error.code, error.type)
 
 
-def _said(error: openai.APIStatusError) -> str:
-    """What the endpoint said, short; its body when it is no JSON of OpenAI's shape."""
+def _message(error: openai.APIStatusError) -> str:
+    """The endpoint's message, cut to 300 characters; the SDK's own when the body is not JSON of OpenAI's shape."""
     body = error.body
-    said = body.get("message") if isinstance(body, dict) else None
-    return str(said or error.message)[:300]
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or error.message)[:300]

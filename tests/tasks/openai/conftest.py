@@ -18,7 +18,7 @@ from tasks.models import Endpoint
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import NoLimit
-from tasks.openai.usage import Usage
+from tasks.openai.provider import Usage
 
 KEY = "key-for-tests-0123456789"
 
@@ -40,24 +40,24 @@ class Service:
         return [line for line in lines if line["call_id"] == call_id]
 
 
-class NotingPurse(LocalBudget):
-    """A purse that also notes each try: what it used, or None where that is not known."""
+class NotingBudget(LocalBudget):
+    """A budget that also notes each try: what it used, or None where that is not known."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self.tries: list[Usage | None] = []
 
-    def settle(self, receipt: str, model: str, usage: Usage | None) -> None:
-        super().settle(receipt, model, usage)
+    def settle(self, reservation_id: str, model: str, usage: Usage | None) -> None:
+        super().settle(reservation_id, model, usage)
         self.tries.append(usage)
 
 
 @dataclass
 class Caller:
-    """A client, and the purse that pays for its calls."""
+    """A client, and the budget that pays for its calls."""
 
     client: OpenAIClient
-    purse: NotingPurse
+    budget: NotingBudget
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +97,7 @@ def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def make(**changes: Any) -> Caller:
         endpoint = dataclasses.replace(standard, **changes)
-        purse = NotingPurse(endpoint)
-        return Caller(OpenAIClient(endpoint, NoLimit(), purse), purse)
+        budget = NotingBudget(endpoint)
+        return Caller(OpenAIClient(endpoint, NoLimit(), budget), budget)
 
     return make

@@ -16,9 +16,9 @@ import pytest
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Endpoint, Run
 from tasks.openai import errors
+from tasks.openai.calls import Invalid
 from tasks.openai.describe import LONGEST, SCHEMA, check_descriptions, describe_clusters, describe_messages
 from tasks.openai.schema import mismatch, not_strict
-from tasks.openai.structured_call import Invalid
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ import pytest
 from tasks.openai import errors
 from tasks.openai.client import Reply
 from tasks.openai.merge import SCHEMA, SCHEMA_NAME, Parent, merge_messages
-from tasks.openai.usage import Usage
+from tasks.openai.provider import Usage
 
 SYSTEM, USER = merge_messages(Parent("End earlier.\nIt helped.", 0.75), Parent("Numbers up.", 0.5))
 call_numbers = itertools.count()
@@ -45,7 +45,7 @@ def test_a_reply_is_parsed_counted_and_says_who_wrote_it(call_as):
     assert reply.data == {"scratchpad": "End earlier.\nIt helped.\nNumbers up."}
     assert json.loads(reply.text) == reply.data
     assert reply.system_fingerprint.startswith("whetstone-rules-")
-    assert caller.purse.tries == [reply.usage]
+    assert caller.budget.tries == [reply.usage]
     assert reply.usage.requests == 1 and reply.usage.prompt > 100 and reply.usage.completion > 5
 
 
@@ -64,8 +64,8 @@ def test_a_failure_that_passes_is_waited_for(call_as, service, fault):
     call_id = f"recovers-{fault}"
     assert ask(caller, call_id).data["scratchpad"]
     assert [call["status"] for call in service.calls(call_id)][-1] == 200
-    assert len(service.calls(call_id)) == caller.purse.used.requests == 3
-    assert [used.completion > 0 for used in caller.purse.tries] == [False, False, True]
+    assert len(service.calls(call_id)) == caller.budget.used.requests == 3
+    assert [used.completion > 0 for used in caller.budget.tries] == [False, False, True]
 
 
 def test_retry_after_is_honoured(call_as, service):
@@ -97,9 +97,9 @@ def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, 
         error in (errors.RateLimitedError, errors.UnavailableError, errors.TimedOutError)
     )
     assert "\n" not in str(raised.value) and len(str(raised.value)) > 10
-    assert caller.purse.used.requests == len(caller.purse.tries) == tries
+    assert caller.budget.used.requests == len(caller.budget.tries) == tries
     # and only of a try that nobody heard the end of is it not known whether it was paid
-    assert [used is None for used in caller.purse.tries] == [fault == "hang:2"] * tries
+    assert [used is None for used in caller.budget.tries] == [fault == "hang:2"] * tries
 
 
 def test_what_was_written_before_the_end_is_kept_for_the_log(call_as, service):
@@ -108,7 +108,7 @@ def test_what_was_written_before_the_end_is_kept_for_the_log(call_as, service):
     with pytest.raises(errors.TruncatedError) as raised:
         ask(caller)
     assert raised.value.raw.startswith('{"scratchpad"')
-    assert caller.purse.tries[0].completion > 0, "cut replies are paid for too"
+    assert caller.budget.tries[0].completion > 0, "cut replies are paid for too"
 
 
 def test_a_reply_that_is_too_long_for_its_limit_is_truncated_by_the_endpoint_itself(call_as):
@@ -120,7 +120,7 @@ def test_a_schema_that_the_endpoint_refuses_is_rejected_at_once(call_as):
     caller = call_as()
     with pytest.raises(errors.RejectedError, match="additionalProperties"):
         ask(caller, schema={"type": "object", "properties": {}})
-    assert len(caller.purse.tries) == 1
+    assert len(caller.budget.tries) == 1
 
 
 def test_no_server_is_unavailable(call_as):
@@ -129,7 +129,7 @@ def test_no_server_is_unavailable(call_as):
     caller = call_as(base_url=f"http://127.0.0.1:{port}/v1", max_tries=2)
     with pytest.raises(errors.UnavailableError, match="no connection"):
         ask(caller)
-    assert len(caller.purse.tries) == 2
+    assert len(caller.budget.tries) == 2
 
 
 def test_without_a_key_nothing_is_sent(call_as, monkeypatch):
@@ -137,7 +137,7 @@ def test_without_a_key_nothing_is_sent(call_as, monkeypatch):
     monkeypatch.delenv("KEY_OF_THIS_TEST")
     with pytest.raises(errors.MissingKeyError, match="KEY_OF_THIS_TEST"):
         ask(caller)
-    assert caller.purse.tries == []
+    assert caller.budget.tries == []
 
 
 def test_the_environment_says_where_an_endpoint_without_address_is(call_as, service, monkeypatch):
@@ -215,4 +215,4 @@ def test_a_call_that_the_budget_cannot_pay_is_not_made(call_as, service):
     caller = call_as(budget_usd=0.000001)
     with pytest.raises(errors.BudgetSpent, match="CONFIG_BUDGET_USD=1e-06 is reached"):
         ask(caller, "too-dear")
-    assert service.calls("too-dear") == [] and caller.purse.used == Usage()
+    assert service.calls("too-dear") == [] and caller.budget.used == Usage()

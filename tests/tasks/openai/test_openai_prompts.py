@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.openai import prompts
+from tasks.openai import merge, reflect
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.prompt_escaping import one_line, plain, quote, unquote
@@ -45,7 +45,7 @@ def message(scratchpad: str = "line one\nline two", responses: list[Response] = 
     ],
 )
 def test_the_mutation_template_has_every_heading_placeholder_and_instruction(part):
-    assert part in prompts.MUTATION_USER
+    assert part in reflect.USER
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_mutation_template_has_every_heading_placeholder_and_instruction(par
     ],
 )
 def test_the_merge_template_has_every_heading_placeholder_and_instruction(part):
-    assert part in prompts.MERGE_USER
+    assert part in merge.USER
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_the_merge_template_has_every_heading_placeholder_and_instruction(part):
     ],
 )
 def test_the_mutation_system_message_names_inputs_duties_and_output(part):
-    assert part in prompts.MUTATION_SYSTEM
+    assert part in reflect.SYSTEM
 
 
 @pytest.mark.parametrize("part", ["both", "fitness of each parent", "conflict", "higher fitness", '"scratchpad"'])
 def test_the_merge_system_message_names_inputs_duties_and_output(part):
-    assert part in prompts.MERGE_SYSTEM
+    assert part in merge.SYSTEM
 
 
 def test_the_schemas_are_the_specifications():

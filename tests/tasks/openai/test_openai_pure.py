@@ -8,9 +8,9 @@ import pytest
 
 from tasks.models import Endpoint
 from tasks.openai import errors
-from tasks.openai.retry_policy import asked_wait
+from tasks.openai.provider import Usage, cost_usd, estimate_tokens
+from tasks.openai.retry_policy import requested_wait_s
 from tasks.openai.schema import mismatch, not_strict, strict_object
-from tasks.openai.usage import Usage, cost_usd, estimate_tokens
 
 ALL_ERRORS = [
     value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.CallError)
@@ -47,7 +47,7 @@ NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
     ],
 )
 def test_the_wait_that_headers_ask_for(headers, seconds):
-    assert asked_wait(headers, NOW) == seconds
+    assert requested_wait_s(headers, NOW) == seconds
 
 
 VERDICT = strict_object(

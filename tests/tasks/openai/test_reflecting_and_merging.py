@@ -6,12 +6,12 @@ import pytest
 
 from tasks.models import Reflector
 from tasks.openai import errors
+from tasks.openai.calls import CallRecord, Invalid, make_ask
 from tasks.openai.client import Reply
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Merged, Parent, merge
+from tasks.openai.provider import Usage
 from tasks.openai.reflect import SCHEMA, Proposal, Response, Skipped, check_proposal, mutation_messages, propose
-from tasks.openai.structured_call import CallRecord, Invalid, asker
-from tasks.openai.usage import Usage
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
 DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]
@@ -116,7 +116,7 @@ def test_a_merge_is_taken_asked_for_again_and_given_up():
 
 def test_over_http_the_second_attempt_is_a_call_of_its_own(call_as, service):
     service.fail("mutation:unchanged:1")
-    ask = asker(call_as().client, REFLECTOR, "mutation", SCHEMA, "gen-0-child-1")
+    ask = make_ask(call_as().client, REFLECTOR, "mutation", SCHEMA, "gen-0-child-1")
     log: list[CallRecord] = []
     proposal = propose(ask, MESSAGES, 0.0, log.append)
     assert isinstance(proposal, Proposal) and proposal.delta != 0.0
@@ -128,14 +128,14 @@ def test_over_http_the_second_attempt_is_a_call_of_its_own(call_as, service):
 def test_over_http_an_endpoint_that_never_changes_its_mind_skips(call_as, service, fault):
     service.fail(f"mutation:{fault}:*")
     caller = call_as()
-    ask = asker(caller.client, REFLECTOR, "mutation", SCHEMA, f"never-{fault}")
+    ask = make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, f"never-{fault}")
     assert isinstance(propose(ask, MESSAGES, 0.0, lambda record: None), Skipped)
-    assert len(caller.purse.tries) == 2
+    assert len(caller.budget.tries) == 2
 
 
 def test_over_http_a_merge_falls_back_to_the_first_parent(call_as, service):
     service.fail("merge:invalid_json:2")
-    ask = asker(call_as().client, REFLECTOR, "merge", MERGE_SCHEMA, "merge-1")
+    ask = make_ask(call_as().client, REFLECTOR, "merge", MERGE_SCHEMA, "merge-1")
     merged = merge(ask, A, B, lambda record: None)
     assert merged.scratchpad == "from A" and "not JSON" in merged.fallback
     again = merge(ask, A, B, lambda record: None)
@@ -146,5 +146,5 @@ def test_over_http_a_refusal_is_raised_after_one_call(call_as, service):
     service.fail("mutation:refusal:*")
     caller = call_as()
     with pytest.raises(errors.RefusedError):
-        propose(asker(caller.client, REFLECTOR, "mutation", SCHEMA, "refused"), MESSAGES, 0.0, lambda record: None)
-    assert len(caller.purse.tries) == 1
+        propose(make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, "refused"), MESSAGES, 0.0, lambda record: None)
+    assert len(caller.budget.tries) == 1

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Endpoint
 from tasks.openai.budget import RedisBudget
-from tasks.openai.usage import Usage
+from tasks.openai.provider import Usage
 from tasks.store.address import queues_url
 from tasks.store.client import connect
 from tasks.store.keys import STANDING
@@ -38,10 +38,10 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     store.put_run(run)
     standing = {"state": "running", "generation": 3, "generations": 8, "best": 0.5, "mean": 0.25, "budget_usd": 5.0}
     store.put_metadata(run.id, STANDING, json.dumps({**standing, "best_ever": 0.75, "updated": 1000.0}))
-    purse = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
-    purse.settle(purse.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
-    purse.settle(purse.reserve(Usage(completion=20_000)), "judge-m", None)
-    purse.reserve(Usage(completion=10_000))
+    budget = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
+    budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
+    budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
+    budget.reserve(Usage(completion=10_000))
     store.add_usage(run.id, {"target": 123})
     roster = WorkerRegistry(store.redis)
     target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}

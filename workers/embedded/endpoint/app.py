@@ -13,9 +13,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tasks.openai.provider import NO_RULE
+from tasks.openai.provider import NO_RULE, estimate_tokens
 from tasks.openai.schema import mismatch
-from tasks.openai.usage import estimate_tokens
 from workers.embedded.endpoint import chat, faults
 from workers.embedded.endpoint.calls import Call, Calls, TokenBucket
 from workers.embedded.endpoint.chat import ApiError, ChatRequest

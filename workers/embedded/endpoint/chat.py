@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.openai.provider import RULES_FINGERPRINT
+from tasks.openai.provider import RULES_FINGERPRINT, estimate_tokens
 from tasks.openai.schema import Schema, not_strict
-from tasks.openai.usage import estimate_tokens
 
 MODEL = "whetstone-rules"
 FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # counts the rules: with another, the same prompt may have another answer
@@ -42,7 +41,7 @@ class ChatRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """The estimate of `tasks.openai.usage`, which is what the client charges its limits too."""
+        """The estimate of `tasks.openai.provider`, which is what the client charges its limits too."""
         return estimate_tokens(self.system) + estimate_tokens(self.user)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tasks.models import Endpoint
 from tasks.openai.budget import Budget, LocalBudget, RedisBudget
 from tasks.openai.errors import BudgetSpent
-from tasks.openai.usage import Usage, cost_usd
+from tasks.openai.provider import Usage, cost_usd
 from tasks.store.address import store_url
 from tasks.store.ledger import Spending
 from tasks.store.store import Store
@@ -26,22 +26,22 @@ import random, sys
 from concurrent.futures import ThreadPoolExecutor
 from tasks.openai.errors import BudgetSpent
 from tasks.openai.budget import RedisBudget
-from tasks.openai.usage import Usage
+from tasks.openai.provider import Usage
 from tasks.store.address import store_url
 from tasks.models import Endpoint
 from tasks.store.client import connect
 from tasks.store.store import Store
 
 store = Store(connect(sys.argv[1]))
-purse = RedisBudget(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
+budget = RedisBudget(store.ledger("run"), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 1.0))
 def spend(seed):
     rng, used = random.Random(seed), []
     try:
         while True:
-            receipt = purse.reserve(Usage(prompt=10_000, completion=4_000))
+            reservation_id = budget.reserve(Usage(prompt=10_000, completion=4_000))
             usage = Usage(1, rng.randrange(10_000), 0, rng.randrange(1_000))
-            purse.settle(receipt, "m", usage)
-            purse.settle(receipt, "m", usage)  # as a client does that lost its connection while it was told "done"
+            budget.settle(reservation_id, "m", usage)
+            budget.settle(reservation_id, "m", usage)  # as a client does that lost its connection
             used.append(usage)
     except BudgetSpent:
         return used
@@ -94,26 +94,26 @@ def test_who_finds_the_rest_held_by_calls_under_way_waits_for_them(store: Store,
         pause.wait(seconds)
 
     asked = endpoint(0.11)
-    purse: Budget = RedisBudget(store.ledger("run"), asked, sleep) if kind == "run" else LocalBudget(asked, sleep)
-    first, _ = purse.reserve(MOST), purse.reserve(MOST)
+    budget: Budget = RedisBudget(store.ledger("run"), asked, sleep) if kind == "run" else LocalBudget(asked, sleep)
+    first, _ = budget.reserve(MOST), budget.reserve(MOST)
     with ThreadPoolExecutor(1) as pool:
         # when a third asks
-        third = pool.submit(purse.reserve, MOST)
+        third = pool.submit(budget.reserve, MOST)
         # then it waits, and comes through when one of the others turns out cheap
         assert looked.wait(10) and not third.done()
-        purse.settle(first, "m", Usage(1, 100, 0, 10))
+        budget.settle(first, "m", Usage(1, 100, 0, 10))
         assert third.result(10)
 
 
 @pytest.mark.parametrize("kind", ["run", "local"])
 def test_a_call_that_has_no_known_outcome_stays_charged_at_its_most(store: Store, kind: str) -> None:
     asked = endpoint(0.07)
-    purse: Budget = RedisBudget(store.ledger("run"), asked) if kind == "run" else LocalBudget(asked)
-    purse.settle(purse.reserve(MOST), "m", None)
-    money = purse.money if isinstance(purse, LocalBudget) else store.ledger("run").spending()
-    assert money == Spending(0, 0, pytest.approx(0.05))
+    budget: Budget = RedisBudget(store.ledger("run"), asked) if kind == "run" else LocalBudget(asked)
+    budget.settle(budget.reserve(MOST), "m", None)
+    spending = budget.spending if isinstance(budget, LocalBudget) else store.ledger("run").spending()
+    assert spending == Spending(0, 0, pytest.approx(0.05))
     with pytest.raises(BudgetSpent, match=r"up to 0\.0500 for calls whose outcome is unknown"):
-        purse.reserve(MOST)
+        budget.reserve(MOST)
 
 
 def test_a_call_whose_worker_died_counts_as_unconfirmed_until_its_answer_comes_after_all(store: Store) -> None:
@@ -138,15 +138,15 @@ def test_what_is_sent_twice_is_set_aside_once(store: Store) -> None:
 
 
 def test_without_a_budget_everything_fits(store: Store) -> None:
-    purse = run_purse(store, 0.0)
+    budget = run_purse(store, 0.0)
     for _ in range(50):
-        purse.settle(purse.reserve(Usage(prompt=10**9)), "m", Usage(1, 10**9))
+        budget.settle(budget.reserve(Usage(prompt=10**9)), "m", Usage(1, 10**9))
     assert store.ledger("run").spending().spent == pytest.approx(50_000)
 
 
 def test_any_number_of_small_prices_adds_up(store: Store) -> None:
-    rng, purse = random.Random(3), run_purse(store, 0.0)
+    rng, budget = random.Random(3), run_purse(store, 0.0)
     used = [Usage(1, rng.randrange(5), 0, rng.randrange(3)) for _ in range(200)]
     for usage in used:
-        purse.settle(purse.reserve(usage), "m", usage)
+        budget.settle(budget.reserve(usage), "m", usage)
     assert store.ledger("run").spending().spent == pytest.approx(sum(cost_usd(u, endpoint(0)) for u in used), rel=1e-9)

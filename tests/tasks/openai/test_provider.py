@@ -11,11 +11,11 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Run
-from tasks.openai import client_factory, merge
+from tasks.openai import calls, merge
+from tasks.openai.calls import make_ask
 from tasks.openai.describe import describe_clusters
 from tasks.openai.judge import judged_by
-from tasks.openai.provider import NOBODY, RULES, answerer, listed
-from tasks.openai.structured_call import asker
+from tasks.openai.provider import NOBODY, RULES, listed, provider_of
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -36,15 +36,15 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
 
 
 def test_the_model_that_was_asked_for_answers_unless_the_fingerprint_is_the_rules() -> None:
-    assert (answerer("fp_44709d6fcb", "large"), answerer("", "large")) == ("large", "large")
-    assert answerer("whetstone-rules-2", "large") == RULES
+    assert (provider_of("fp_44709d6fcb", "large"), provider_of("", "large")) == ("large", "large")
+    assert provider_of("whetstone-rules-2", "large") == RULES
     assert (listed(["b", "a"]), listed([])) == ("a and b", NOBODY)
 
 
 def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
-    ask = asker(client_factory.client_for(run, store), run.reflector, "merge", merge.SCHEMA, "a-call")
+    ask = make_ask(calls.client_for(run, store), run.reflector, "merge", merge.SCHEMA, "a-call")
 
-    merge.merge(ask, *SCRATCHPADS, client_factory.prompt_logger(store, run.id, "merge"))
+    merge.merge(ask, *SCRATCHPADS, calls.prompt_logger(store, run.id, "merge"))
 
     assert store.providers(run.id, "reflector") == [RULES]
     assert f"# answered by: {RULES}\n" in store.prompts(run.id)["merge.txt"]
@@ -53,7 +53,7 @@ def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
 
 @pytest.mark.parametrize(("answer", "by"), [("It is not.", RULES), ("", "")])
 def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: str) -> None:
-    client = client_factory.client_for(run, store)
+    client = calls.client_for(run, store)
 
     verdict: dict[str, Any] = judged_by(client, run.judge, "a-call", ("Is it?", "No, it is not.", answer))
 

@@ -1,0 +1,167 @@
+"""Calls of the openai queue: one request with a strict schema, repeated once when the reply cannot be used.
+
+`client_for` gives a task its client, whose limits and budget hold across all workers; `make_ask` turns the client
+into the function that `ask_with_retry` calls; `prompt_logger` keeps each call with the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, Protocol, TypeVar
+
+from tasks import context
+from tasks.models import Endpoint, Reflector
+from tasks.openai.budget import RedisBudget
+from tasks.openai.client import OpenAIClient, Reply
+from tasks.openai.errors import CallError, InvalidReplyError
+from tasks.openai.limits import RedisLimiter
+from tasks.openai.schema import Schema
+from tasks.secret import secret
+from tasks.store.store import Store
+from tasks.task import go_on
+
+TRIES = 2
+Kind = Literal["mutation", "merge", "descriptions"]
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """A reply that cannot be used, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call for the prompt log.
+
+    `attempt` counts from 1.  `system` and `user` are the exact messages, `reply` the exact text ("" for none);
+    `outcome` is "used", "invalid: ..." or "error: ..."; `provider` is who wrote the reply, "" without one.
+    """
+
+    kind: Kind
+    attempt: int
+    system: str
+    user: str
+    reply: str
+    outcome: str
+    system_fingerprint: str = ""
+    provider: str = ""
+
+
+class Ask(Protocol):
+    """One call to the reflector. Raises: tasks.openai.errors.CallError."""
+
+    def __call__(self, system: str, user: str, attempt: int) -> Reply: ...
+
+
+Log = Callable[[CallRecord], None]
+Used = TypeVar("Used")
+
+
+def make_ask(client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Schema, call_id: str) -> Ask:
+    """An `Ask` over HTTP. The second attempt is another call, with its own id and the next seed."""
+
+    def ask(system: str, user: str, attempt: int) -> Reply:
+        return client.ask(
+            system,
+            user,
+            model=reflector.model,
+            schema_name=kind,
+            schema=schema,
+            temperature=reflector.temperature,
+            top_p=reflector.top_p,
+            max_completion_tokens=reflector.max_completion_tokens,
+            # The same seed and messages would give the same unusable reply.
+            seed=reflector.seed + attempt - 1,
+            call_id=call_id if attempt == 1 else f"{call_id}-{attempt}",
+        )
+
+    return ask
+
+
+def ask_with_retry(
+    ask: Ask, kind: Kind, messages: tuple[str, str], check: Callable[[object], Used | Invalid], log: Log
+) -> Used | Invalid:
+    """What `check` makes of the first usable reply, or why the second was unusable too.
+
+    Raises: CallError when a call fails, is refused or is truncated: it is not repeated here.
+    """
+    system, user = messages
+    result: Used | Invalid = Invalid("never asked")
+    for attempt in range(1, TRIES + 1):
+        text = fingerprint = provider = ""
+        try:
+            reply = ask(system, user, attempt)
+            text, fingerprint, provider = reply.text, reply.system_fingerprint, reply.provider
+            result = check(reply.data)
+        except InvalidReplyError as error:
+            text, result = error.raw, Invalid(str(error))
+        except CallError as error:
+            log(CallRecord(kind, attempt, system, user, error.raw, f"error: {type(error).__name__}: {error}"))
+            raise
+        if not isinstance(result, Invalid):
+            log(CallRecord(kind, attempt, system, user, text, "used", fingerprint, provider))
+            return result
+        log(CallRecord(kind, attempt, system, user, text, f"invalid: {result.reason}", fingerprint, provider))
+    return result
+
+
+class HasEndpoint(Protocol):
+    """A run, or a part of it with an endpoint of its own."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The id for which usage is counted, and the endpoint."""
+
+    id: str
+    endpoint: Endpoint
+
+
+def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
+    """A client whose limits and budget hold across all workers and whose usage is counted for the run.
+
+    Raises: Cancelled when the run was.
+    """
+    go_on(store, run.id)
+    return OpenAIClient(run.endpoint, _limiter(run.endpoint), RedisBudget(store.ledger(run.id), run.endpoint))
+
+
+def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord], None]:
+    """A log of the reflector's calls: a file for each call, with the exact messages and who answered."""
+
+    def log(call: CallRecord) -> None:
+        suffix = "" if call.attempt == 1 else f"_attempt{call.attempt}"
+        text = "\n".join(
+            [
+                f"# {call.kind}, attempt {call.attempt}: {call.outcome}",
+                f"# answered by: {call.provider or '(nobody)'}",
+                f"# system_fingerprint: {call.system_fingerprint or '(none)'}",
+                f"===== system =====\n{call.system}",
+                f"===== user =====\n{call.user}",
+                f"===== reply =====\n{call.reply}\n",
+            ]
+        )
+        store.put_prompt(run_id, f"{stem}{suffix}.txt", text)
+        if call.provider:
+            store.add_providers(run_id, "reflector", [call.provider])
+
+    return log
+
+
+@lru_cache(maxsize=8)
+def _limiter(endpoint: Endpoint) -> RedisLimiter:
+    """One limiter for all calls to the same address with the same key, of whatever run."""
+    address = endpoint.base_url or os.environ.get("OPENAI_BASE_URL", "")
+    key = secret(endpoint.api_key_env)
+    name = context.content_hash(address, key)[:16]
+    return RedisLimiter(context.store().redis, name, endpoint.requests_per_minute, endpoint.tokens_per_minute)
