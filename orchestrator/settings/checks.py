@@ -38,7 +38,7 @@ def placeholders(*names: str) -> AfterValidator:
 
     def check(template: str) -> str:
         if missing := missing_placeholders(template, names):
-            raise ValueError(f"has no place for {' and '.join(missing)}")
+            raise ValueError(f"lacks the placeholder {' and '.join(missing)}")
         return template
 
     return AfterValidator(check)
@@ -66,7 +66,7 @@ def no_password(instead: str) -> AfterValidator:
 
     def check(url: str) -> str:
         if password_in(url):
-            raise ValueError(f"holds a password, and a settings file is read by many; put it into {instead}")
+            raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")
         return url
 
     return AfterValidator(check)
@@ -75,7 +75,9 @@ def no_password(instead: str) -> AfterValidator:
 def variable_name(name: str) -> str:
     """The name of an environment variable; the error does not repeat what may be a secret."""
     if not (name.isascii() and name.isidentifier()):
-        raise ValueError("is not the name of an environment variable (put the key into the environment, its name here)")
+        raise ValueError(
+            "is not the name of an environment variable; the key belongs into the environment, and its name here"
+        )
     return name
 
 
@@ -142,20 +144,20 @@ def check_selection(values: Values) -> Findings:
 
 
 def check_limits(values: Values) -> Findings:
-    """A single call fits the tokens a minute, or it would wait for ever."""
+    """Each single call is within the tokens per minute; otherwise it would wait forever."""
     limit = values.get("openai_tokens_per_minute")
     for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
         longest = values.get(option)
         if limit is not None and longest is not None and longest > limit:
             yield (
                 "OPENAI_TOKENS_PER_MINUTE",
-                f"{limit} is less than {option.upper()} ({longest}): no call could ever be made",
+                f"{limit} is less than {option.upper()} ({longest}): no such call could be made",
             )
             return
 
 
 def check_questions(values: Values) -> Findings:
-    """The pool and the validation set lie in the data set and have nothing in common."""
+    """The pool and the validation set are in the data set and have no question in common."""
     path = values.get("financebench_path")
     count = None if path is None else _count_lines(path)
     sound = {}
@@ -169,7 +171,7 @@ def check_questions(values: Values) -> Findings:
         except ValueError as error:
             yield option.upper(), str(error)
     if count == 0:
-        yield "FINANCEBENCH_PATH", f"{quote(str(path))} holds no question"
+        yield "FINANCEBENCH_PATH", f"{quote(str(path))} has no questions"
     if len(sound) == 2 and (common := overlap(*sound.values())):
         yield "VALIDATION_INDICES", f"has question {common[0]} in common with FINANCEBENCH_POOL_INDICES"
 
@@ -203,11 +205,11 @@ def check_discovered(values: Values) -> Findings:
 
 
 def check_lifecycle(values: Values) -> Findings:
-    """A server that is not ours is never restarted."""
+    """A running server that Whetstone did not start is never restarted."""
     if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
         yield (
             "SGLANG_LIFECYCLE",
-            "'restart' cannot restart the running server at SGLANG_URL; empty one, or use 'resident'",
+            "'restart' cannot restart the running server at SGLANG_URL; leave SGLANG_URL empty, or use 'resident'",
         )
 
 

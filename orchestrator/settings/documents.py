@@ -83,7 +83,7 @@ def make_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequen
     """The document that a mapping describes.  Raises: SettingsError, as `read_document`."""
     named = _with_text_keys(values)
     found: T | None = None
-    problems = dict.fromkeys(_repeated(values, ""), "is there twice")
+    problems = dict.fromkeys(_repeated(values, ""), "occurs twice")
     try:
         found = TypeAdapter(kind).validate_python(named)
     except ValidationError as error:

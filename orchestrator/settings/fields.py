@@ -144,7 +144,7 @@ def _switch(text: str) -> bool:
 def _file(path: Path | None) -> Path | None:
     try:
         if path is not None and not path.is_file():
-            raise ValueError(f"{quote(str(path))} is {'not a file' if path.exists() else 'not there'}")
+            raise ValueError(f"{quote(str(path))} {'is not a file' if path.exists() else 'does not exist'}")
     except OSError as error:  # for example a name that is too long
         raise ValueError(f"{quote(str(path))} is not a file: {error.strerror}") from None
     return path
@@ -152,7 +152,7 @@ def _file(path: Path | None) -> Path | None:
 
 def _folder(path: Path) -> Path:
     if "\0" in str(path):
-        raise ValueError(f"{quote(str(path))} is no path")
+        raise ValueError(f"{quote(str(path))} is not a path")
     return path
 
 

@@ -35,7 +35,7 @@ _STRING_ASSIGNMENT = re.compile(r'^(CONFIG_\w+=)"(.*)"[ \t]*$', re.MULTILINE)
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
 
-NAMED_LINES = 3  # lines that are no assignments, in an error message
+NAMED_LINES = 3  # lines that are not assignments, in an error message
 
 Assignments = dict[str, str]
 """The typed text of options, by name without CONFIG_."""
@@ -160,15 +160,15 @@ def _typed(name: str, written: str | None, kinds: Mapping[str, Any]) -> str:
         return written
     typed = typed_from_quoted(written)
     if typed is None:
-        raise ValueError(f'{quote(written)} must stand in double quotes, as in {PREFIX}{name}="..."')
+        raise ValueError(f'{quote(written)} must be in double quotes, as in {PREFIX}{name}="..."')
     return typed
 
 
 def _first(other: Problems) -> Problems:
-    """The first lines that are no assignments, and how many more there are: most likely it is another file."""
+    """The first lines that are not assignments, and how many more there are: most likely it is another file."""
     named = dict(list(other.items())[:NAMED_LINES])
     more = len(other) - len(named)
-    return named | ({f"{more} more lines": "are no assignments either; is this a .config?"} if more else {})
+    return named | ({f"{more} more lines": "are not assignments either; is this a .config?"} if more else {})
 
 
 def _unknown(name: str, names: Collection[str]) -> str:

@@ -82,13 +82,13 @@ def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     if not isinstance(ids, list):
         raise ValueError(f"{quote(str(path))} has no list token_selection.v_steer_token_ids: is it Phase 0's output?")
     if not ids:
-        raise ValueError(f"{quote(str(path))} names no discovered token")
+        raise ValueError(f"{quote(str(path))} has no discovered tokens")
     if wrong := [i for i in ids if not isinstance(i, int) or isinstance(i, bool) or i < 0]:
         raise ValueError(
-            f"{quote(str(path))} has {quote(repr(wrong[0]))} among its discovered tokens, which is no token id"
+            f"{quote(str(path))} has {quote(repr(wrong[0]))} among its discovered tokens, which is not a token id"
         )
     if len(set(ids)) < len(ids):
-        raise ValueError(f"{quote(str(path))} names a discovered token twice")
+        raise ValueError(f"{quote(str(path))} has a discovered token twice")
     return tuple(ids)
 
 

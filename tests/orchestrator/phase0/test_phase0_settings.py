@@ -141,7 +141,7 @@ def test_a_key_that_is_there_twice_is_named(tmp_path):
     (tmp_path / "c.yaml").write_text(SHIPPED.read_text().replace("  k: 50", "  k: 50\n  k: 60"))
     with pytest.raises(SettingsError) as refused:
         read_settings(tmp_path / "c.yaml")
-    assert refused.value.problems == ("phase0.k: is there twice",)
+    assert refused.value.problems == ("phase0.k: occurs twice",)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "a: [", "\x00"])

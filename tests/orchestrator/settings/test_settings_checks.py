@@ -110,7 +110,7 @@ def test_deltas_follow_the_number_of_clusters(sound: Any, problems: Any) -> None
 def test_a_file_must_be_there(sound: Any, problems: Any, name: str) -> None:
     missing = sound.folder / "missing"
 
-    assert problems(f"{name}={missing}") == (f"CONFIG_{name}: {str(missing)!r} is not there",)
+    assert problems(f"{name}={missing}") == (f"CONFIG_{name}: {str(missing)!r} does not exist",)
     assert problems(f"{name}={sound.folder}") == (f"CONFIG_{name}: {str(sound.folder)!r} is not a file",)
 
 
@@ -166,7 +166,7 @@ def test_the_validation_set_has_nothing_of_the_pool(problems: Any, pool: str, va
 def test_a_data_set_has_questions(sound: Any, problems: Any) -> None:
     sound.questions.write_text("\n\n")
 
-    assert f"CONFIG_FINANCEBENCH_PATH: {str(sound.questions)!r} holds no question" in problems()
+    assert f"CONFIG_FINANCEBENCH_PATH: {str(sound.questions)!r} has no questions" in problems()
 
 
 # prompts, addresses, commands, limits
@@ -175,10 +175,10 @@ def test_a_data_set_has_questions(sound: Any, problems: Any) -> None:
 @pytest.mark.parametrize(
     ("template", "told"),
     [
-        ("{context}", "has no place for {query}"),
-        ("{query}", "has no place for {context}"),
-        ("no names", "has no place for {context} and {query}"),
-        ("{context!r} {query:>9}", "has no place for {context} and {query}"),
+        ("{context}", "lacks the placeholder {query}"),
+        ("{query}", "lacks the placeholder {context}"),
+        ("no names", "lacks the placeholder {context} and {query}"),
+        ("{context!r} {query:>9}", "lacks the placeholder {context} and {query}"),
     ],
 )
 def test_a_prompt_template_has_a_place_for_pages_and_question(problems: Any, template: str, told: str) -> None:

@@ -51,12 +51,12 @@ def test_more_clusters_than_tokens_are_refused(sound: Any, problems: Any, tmp_pa
 @pytest.mark.parametrize(
     ("ids", "reason"),
     [
-        ([], "names no discovered token"),
+        ([], "has no discovered tokens"),
         (None, "has no list token_selection.v_steer_token_ids"),
         ([1, "2"], "has \"'2'\" among its discovered tokens"),
         ([1, True], "has 'True' among"),
         ([1, -2], "has '-2' among"),
-        ([3, 4, 3], "names a discovered token twice"),
+        ([3, 4, 3], "has a discovered token twice"),
     ],
 )
 def test_a_list_that_is_none_is_refused(problems: Any, tmp_path: Path, ids: object, reason: str) -> None:

@@ -58,9 +58,9 @@ def test_everything_is_reported_at_once_in_the_order_of_the_fields(tmp_path: Pat
     text = "inner: {low: 3.0, high: 2.0, low: 3.0, extra: 1, 7: x}\ncount: 10\nlimit: 0\ncount: 10\nother: 1\n"
     assert problems(tmp_path, text) == [
         "name: is missing",
-        "count: is there twice",
+        "count: occurs twice",
         "limit: 0 must be greater than 0",
-        "inner.low: is there twice",
+        "inner.low: occurs twice",
         "inner.extra: is not a key of this file",
         "inner.7: is not a key of this file",
         "other: is not a key of this file",
@@ -73,7 +73,7 @@ def test_everything_is_reported_at_once_in_the_order_of_the_fields(tmp_path: Pat
 
 def test_a_key_that_json_repeats_is_reported(tmp_path: Path) -> None:
     text = '{"name": "a", "count": 1, "limit": 1, "inner": {"low": 1, "high": 2, "high": 3}}'
-    assert problems(tmp_path, text, "json") == ["inner.high: is there twice"]
+    assert problems(tmp_path, text, "json") == ["inner.high: occurs twice"]
 
 
 def test_a_key_that_overrides_a_merged_one_is_no_repetition(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_number_is_written_as_one(sound: Any, problems: Any, written: str) -> 
 def test_a_number_with_a_fraction_stands_in_quotes(sound: Any, problems: Any) -> None:
     sound.put("CXPB", "0.5")
 
-    assert problems() == ("CONFIG_CXPB: '0.5' must stand in double quotes, as in CONFIG_CXPB=\"...\"",)
+    assert problems() == ("CONFIG_CXPB: '0.5' must be in double quotes, as in CONFIG_CXPB=\"...\"",)
 
 
 @pytest.mark.parametrize("name", ["FARM", "TARGET_ENGINE", "SELECTION", "DEVICE", "SGLANG_LIFECYCLE", "LOG_LEVEL"])
