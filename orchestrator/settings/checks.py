@@ -125,7 +125,7 @@ def _hide_password(url: str) -> str:
 
 
 def check_selection(values: Values) -> Findings:
-    """genetic_evolution_plan.md section 2: elites leave room for children, and parents can be drawn."""
+    """Elites leave room for children, and the chosen selection has its parameter."""
     population = values.get("population_size")
     elites = values.get("elitism_size")
     if population is not None and elites is not None and elites >= population:
