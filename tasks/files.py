@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -65,3 +66,14 @@ def remove_unfinished(folder: Path, older_than_s: float = 0.0) -> None:
     for unfinished in folder.glob(f".*{_UNFINISHED}"):
         if time.time() - unfinished.stat().st_mtime >= older_than_s:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def model_sha256(folder: Path) -> str:
+    """The SHA-256 of a model's files and their names, wherever the folder is; readmes and hidden files do not count."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".md" and not path.name.startswith("."):
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()

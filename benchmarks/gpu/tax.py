@@ -25,8 +25,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
-from workers.processes.local_http import free_port, is_healthy
-from workers.processes.process import ChildProcess, Command
+from workers.processes.process import ChildProcess, Command, free_port, is_healthy
 from workers.sglang import server as target_server
 from workers.steering.request import LABELS_VARIABLE, reference_string
 
@@ -63,7 +62,11 @@ def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildPr
     labels = options.folder / "labels"
     labels.mkdir(parents=True, exist_ok=True)
     np.save(labels / f"{CLUSTERING}.npy", np.random.default_rng(1).integers(0, CLUSTERS, width).astype(np.uint8))
-    path = [target_server.make(options.folder / "path"), Path(__file__).parent, os.environ.get("PYTHONPATH", "")]
+    path = [
+        target_server.make_steering_path(options.folder / "path"),
+        Path(__file__).parent,
+        os.environ.get("PYTHONPATH", ""),
+    ]
     environment = {**os.environ, LABELS_VARIABLE: str(labels), "PYTHONPATH": os.pathsep.join(map(str, path))}
     port = free_port()
     arguments = ["--model-path", str(model), "--host", "127.0.0.1", "--port", str(port), *shlex.split(ARGUMENTS)]

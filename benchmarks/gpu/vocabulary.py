@@ -28,7 +28,7 @@ from tasks.gpu.clustering.vocabulary import decode_vocabulary
 from tasks.gpu.prompt import load_tokenizer
 from tasks.models import Clusters
 from workers.embedded import models
-from workers.sglang.gpus import Gpu, GpuUnavailable, gpus_here
+from workers.sglang.gpus import Gpu, GpuUnavailable, available_gpus
 
 STAGES = ("start", "decode", "embed", "reduce", "cluster", "write")
 END = "<end>"
@@ -85,7 +85,7 @@ def measure(size: int, words: list[str], options: argparse.Namespace) -> dict[st
         gpu = None
         if options.device == "cuda":
             with contextlib.suppress(GpuUnavailable):
-                gpu = gpus_here()[0]
+                gpu = available_gpus()[0]
         with peak_of(gpu) as peak:
             stages = cluster(tokenizer, options)
     resident = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024

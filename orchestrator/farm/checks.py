@@ -22,7 +22,7 @@ import redis
 from orchestrator.settings import Settings
 from tasks.secret import secret
 from tasks.store.address import redacted
-from workers.sglang.gpus import GpuUnavailable, gpus_here
+from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or CONFIG_FARM="exte
 def check_gpus_here() -> Finding:
     """Whether there is one, and how full each is."""
     try:
-        gpus = [(gpu, *gpu.memory()) for gpu in gpus_here()]
+        gpus = [(gpu, *gpu.memory()) for gpu in available_gpus()]
     except GpuUnavailable as error:
         return wrong("GPUs here", str(error), HINT)
     said = (f"{gpu.index} {gpu.name}, {used / 1e9:.1f} of {total / 1e9:.1f} GB used" for gpu, used, total in gpus)

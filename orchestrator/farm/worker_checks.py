@@ -9,7 +9,7 @@ from orchestrator.farm.checks import Finding, check_clock, check_endpoints, disk
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
 from tasks.queues import QUEUES
-from workers.processes.local_http import is_healthy
+from workers.processes.process import is_healthy
 
 Report = Mapping[str, Any]
 

@@ -31,8 +31,7 @@ from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.secret import secret
-from workers.processes.local_http import free_port, is_healthy
-from workers.processes.process import ChildProcess, Command
+from workers.processes.process import ChildProcess, Command, free_port, is_healthy
 
 AskFor = Callable[[Row], Ask]
 """Makes the call to the judge for a row."""

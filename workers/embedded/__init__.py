@@ -1,1 +1,1 @@
-"""The embedded default: a Valkey, a target server and an OpenAI-compatible endpoint on one machine."""
+"""The embedded farm: a Valkey, a target server and an OpenAI-compatible endpoint on one machine."""

@@ -1,7 +1,7 @@
-"""Start, find, ask and stop an embedded farm from another process.
+"""Start, find and stop an embedded farm from another process.
 
-A farm lives in a folder.  One that was started by `start` belongs to the process that started it and ends with it,
-however that ends; one that was started by `up` stays until `down`.
+A farm is identified by its folder.  A farm that was started by `start` belongs to the process that started it and ends
+with it, also when that is killed; a farm that was started by `up` stays up until `down`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,34 @@ from types import TracebackType
 
 from tasks.files import write_atomic
 from workers.embedded import valkey
-from workers.embedded.farm import FarmFiles, FarmSpec
-from workers.embedded.farm_status import error_text, living_owner, living_supervisor, read_state, status
+from workers.embedded.farm import (
+    FarmFiles,
+    FarmSpec,
+    error_text,
+    living_owner,
+    living_supervisor,
+    read_state,
+    status,
+)
 from workers.processes.pid_records import PidRecord, PidRecords, start_time
 from workers.processes.process import ChildProcess, Command, ProcessFailed, log_tail
 
 __all__ = ["Farm", "FarmBusy", "FarmError", "attach", "down", "start", "status", "up", "use"]
 
-STOP_S = 20.0  # the supervisor's own graces add up to less
+STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
 
 
 class FarmError(RuntimeError):
-    """The farm could not be started: one line, then the last lines of the log that tells why."""
+    """The farm could not be started: one line, then the last lines of the log with the reason."""
 
 
 class FarmBusy(FarmError):
-    """The farm in this folder is up and is not ours to take."""
+    """The farm in this folder is up and belongs to another process."""
 
 
 class Farm:
-    """A farm that is up. Use it as a context manager: one that is owned is taken down at the end."""
+    """A farm that is up. As a context manager it is stopped at the end when this process owns it."""
 
     def __init__(
         self, folder: Path, redis_url: str, endpoint_url: str | None, supervisor: ChildProcess | None, pipe: int | None
@@ -56,15 +63,15 @@ class Farm:
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor is still there."""
+        """Whether its supervisor still runs."""
         return self._supervisor.alive if self._supervisor else living_supervisor(FarmFiles(self.folder)) is not None
 
     def failure(self) -> str | None:
-        """Why the farm gave up by itself, with the log's last lines; None when it did not."""
+        """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
         return error_text(FarmFiles(self.folder))
 
     def stop(self) -> None:
-        """Take an owned farm down and wait until nothing of it is left; leave another one. May be called twice."""
+        """Stop an owned farm and wait until all its processes have ended; leave others up. May be called twice."""
         if self._supervisor is None:
             return
         if self._pipe is not None:
@@ -87,7 +94,7 @@ class Farm:
 def start(spec: FarmSpec) -> Farm:
     """Start a farm that belongs to this process and ends with it, even when this process is killed.
 
-    Raises: FarmBusy when one is up in that folder already; FarmError when it does not become ready.
+    Raises: FarmBusy when a farm is up in that folder already; FarmError when it does not become ready.
     """
     reading, writing = os.pipe()
     try:
@@ -100,14 +107,14 @@ def start(spec: FarmSpec) -> Farm:
 
 
 def up(spec: FarmSpec) -> Farm:
-    """Start a farm that stays until `down`. Raises: as `start`."""
+    """Start a farm that stays up until `down`. Raises: as `start`."""
     return _start(spec, None, None)
 
 
 def attach(folder: Path) -> Farm | None:
-    """The farm that is up in `folder` to stay, or None when none is.
+    """The farm that was started by `up` in `folder`, or None.
 
-    Raises: FarmBusy when one is up there that belongs to another living process.
+    Raises: FarmBusy when a farm is up there that belongs to another running process.
     """
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
@@ -118,14 +125,14 @@ def attach(folder: Path) -> Farm | None:
 
 
 def use(spec: FarmSpec) -> Farm:
-    """The farm that stays in the spec's folder, or else one of our own. Raises: as `start`."""
+    """The farm that is up in the spec's folder, or else a new one of this process. Raises: as `start`."""
     return attach(Path(spec.folder)) or start(spec)
 
 
 def down(folder: Path) -> bool:
-    """Take down the farm that stays in `folder`, and clear what a killed one left. Returns whether there was anything.
+    """Stop the farm in `folder`, and end what a killed one left running. Returns whether anything was running.
 
-    Raises: FarmBusy when it belongs to another living process.
+    Raises: FarmBusy when it belongs to another running process.
     """
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
@@ -141,7 +148,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         _clear(files)
         write_atomic(files.spec, spec.to_json())
         if writing is not None:
-            write_atomic(files.owner, json.dumps(asdict(_myself())))
+            write_atomic(files.owner, json.dumps(asdict(_this_process())))
         supervisor = ChildProcess(_supervisor_command(files, reading), PidRecords(files.supervisor))
         supervisor.start()
         try:
@@ -164,7 +171,7 @@ def _supervisor_command(files: FarmFiles, reading: int | None) -> Command:
     argv = [sys.executable, "-m", "workers.embedded.supervisor", "--spec", str(files.spec)]
     pipes = () if reading is None else (reading,)
     argv += [option for pipe in pipes for option in ("--owner-pipe", str(pipe))]
-    # No death signal: it would come when the starting thread ends, and for an owner that dies there is the pipe.
+    # No death signal: it would come when the starting thread ends; the pipe covers an owner that dies.
     return Command("supervisor", tuple(argv), files.logs / "supervisor.log", dict(os.environ), None, pipes)
 
 
@@ -184,18 +191,18 @@ def _refuse_owned(files: FarmFiles) -> None:
 
 
 def _clear(files: FarmFiles) -> bool:
-    """Stop a supervisor that is there, and end whatever a killed one left. Returns whether there was anything."""
+    """Stop a running supervisor, and end what a killed one left running. Returns whether anything was running."""
     supervisor = living_supervisor(files)
-    left = supervisor is not None
+    was_running = supervisor is not None
     if supervisor is not None:
         PidRecords(files.supervisor).clear(grace_s=STOP_S)
     for path in (files.supervisor, files.pids, files.target_pids):
-        left |= bool(PidRecords(path).clear(LEFTOVER_GRACE_S))
+        was_running |= bool(PidRecords(path).clear(LEFTOVER_GRACE_S))
     valkey.remove_socket(files.folder)
     for path in (files.state, files.owner, files.error):
         path.unlink(missing_ok=True)
-    return left
+    return was_running
 
 
-def _myself() -> PidRecord:
+def _this_process() -> PidRecord:
     return PidRecord("owner", os.getpid(), start_time(os.getpid()) or time.time(), "")

@@ -1,34 +1,28 @@
-"""The embedded farm as data: what is asked of it, where its files lie, and the processes it consists of."""
+"""The embedded farm as data: its settings, its files, and its state as far as the files and processes show it."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import os
-import signal
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
-from tasks.queues import QueueName
-from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
-from workers.processes.process import Command
-from workers.queues import worker_command
+import psutil
+
+from workers.processes.pid_records import PidRecord, PidRecords
 
 FARM_VARIABLE = "WHETSTONE_FARM"
-EMBEDDED_KEY = "embedded"  # the embedded endpoint wants no secret, the client wants some key
 
 
 @dataclass(frozen=True)
 class FarmSpec:
-    """What the embedded farm is to be. `folder` holds its data and logs and outlives it.
+    """The settings of an embedded farm. `folder` holds its data and logs and is kept when the farm stops.
 
-    With `embedded_endpoint` the rules answer in place of OpenAI; otherwise OPENAI_API_KEY and OPENAI_BASE_URL of the
-    environment hold.  `faults` is what the endpoint is told to do wrong ("" is nothing), `dtype` what the embedded
-    target computes in when a run leaves it open, `visibility_timeout` in seconds: how soon a killed worker's tasks
-    are back.
+    With `embedded_endpoint` the farm has an endpoint that answers by rules; otherwise OPENAI_API_KEY and
+    OPENAI_BASE_URL of the environment are used.  `faults` are those of the embedded endpoint ("" for none); `dtype`
+    is what the embedded target computes in when a run does not say; `visibility_timeout`, in seconds, is how soon a
+    killed worker's tasks return to their queue.
     """
 
     folder: str
@@ -41,7 +35,7 @@ class FarmSpec:
     log_level: str = "INFO"
     embedded_endpoint: bool = True
     visibility_timeout: float = 10.0
-    offline: bool = True  # whether Hugging Face's libraries may look for anything outside
+    offline: bool = True  # Hugging Face's libraries do not use the network
     ready_timeout_s: float = 120.0
 
     def to_json(self) -> str:
@@ -55,7 +49,7 @@ class FarmSpec:
 
 @dataclass(frozen=True)
 class FarmFiles:
-    """Where everything of a farm lies."""
+    """The paths of a farm's files."""
 
     folder: Path
 
@@ -65,12 +59,12 @@ class FarmFiles:
 
     @property
     def state(self) -> Path:
-        """What is up, written when all of it is ready."""
+        """The addresses of a farm that is up, written when all of it is ready."""
         return self.folder / "farm.json"
 
     @property
     def owner(self) -> Path:
-        """The process that the farm belongs to; absent for a farm that stays."""
+        """The process that the farm belongs to; absent for a farm that stays up until `down`."""
         return self.folder / "owner.json"
 
     @property
@@ -79,7 +73,7 @@ class FarmFiles:
 
     @property
     def pids(self) -> Path:
-        """The supervisor's children."""
+        """The supervisor's child processes."""
         return self.folder / "pids.json"
 
     @property
@@ -89,7 +83,7 @@ class FarmFiles:
 
     @property
     def error(self) -> Path:
-        """Why the farm gave up, in words."""
+        """Why the farm stopped by itself, as text."""
         return self.folder / "error.txt"
 
     @property
@@ -102,69 +96,95 @@ class FarmFiles:
 
     @property
     def endpoint_calls(self) -> Path:
-        """One line for every call that the embedded endpoint got."""
+        """One line for every call of the embedded endpoint."""
         return self.logs / "endpoint_calls.jsonl"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the farm answers; `endpoint_url` ends with /v1 and is None when the farm has no endpoint of its own."""
+    """Addresses of a farm; `endpoint_url` ends with /v1 and is None when the farm has no endpoint of its own."""
 
     redis_url: str
     endpoint_url: str | None
 
 
-def endpoint_command(spec: FarmSpec, port: int, environment: Mapping[str, str]) -> Command:
-    """The embedded OpenAI-compatible endpoint."""
-    files = FarmFiles(Path(spec.folder))
-    options = ["--host", "127.0.0.1", "--port", str(port), "--calls-log", str(files.endpoint_calls)]
-    options += ["--faults", spec.faults] if spec.faults else []
-    argv = (sys.executable, "-m", "workers.embedded.endpoint", *options)
-    return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL)
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process of the farm, with its children; `rss` is their resident memory together, in bytes."""
+
+    name: str
+    pid: int
+    alive: bool
+    rss: int
 
 
-def worker_commands(spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str]) -> list[Command]:
-    """The Celery workers: one on gpu, `openai_workers` on openai, one on cpu with a pool of `cpu_workers`."""
-    several = spec.openai_workers > 1
-    openai_names = [f"openai{number}" if several else "openai" for number in range(1, spec.openai_workers + 1)]
-    return [
-        _worker(spec, addresses, environment, "gpu", "gpu", spec.gpu_slots),
-        *(_worker(spec, addresses, environment, "openai", name, spec.openai_threads) for name in openai_names),
-        _worker(spec, addresses, environment, "cpu", "cpu", spec.cpu_workers),
+@dataclass(frozen=True)
+class FarmStatus:
+    """Whether the farm is up, its owner (None: it stays up until `down`), its addresses and its processes."""
+
+    up: bool
+    owner_pid: int | None
+    redis_url: str | None
+    endpoint_url: str | None
+    started: str | None
+    processes: tuple[ProcessStatus, ...]
+
+
+def status(folder: Path) -> FarmStatus:
+    """The state of the farm in `folder`; changes nothing."""
+    files = FarmFiles(folder)
+    records = [
+        *PidRecords(files.supervisor).read(),
+        *PidRecords(files.pids).read(),
+        *PidRecords(files.target_pids).read(),
     ]
+    state = read_state(files) if living_supervisor(files) else None
+    owner = living_owner(files)
+    return FarmStatus(
+        up=state is not None,
+        owner_pid=owner.pid if owner else None,
+        redis_url=state["redis_url"] if state else None,
+        endpoint_url=state["endpoint_url"] if state else None,
+        started=state["started"] if state else None,
+        processes=tuple(_process_status(record) for record in records),
+    )
 
 
-def _worker(
-    spec: FarmSpec,
-    addresses: Addresses,
-    environment: Mapping[str, str],
-    queue: QueueName,
-    name: str,
-    concurrency: int,
-) -> Command:
-    log = FarmFiles(Path(spec.folder)).logs / f"{name}.log"
-    argv = tuple(worker_command(queue, name, concurrency, spec.log_level))
-    # Of a killed supervisor's broker nothing is left to give messages back to: no reason to die slowly.
-    return Command(name, argv, log, _worker_environment(spec, addresses, environment, queue), signal.SIGKILL)
+def living_supervisor(files: FarmFiles) -> PidRecord | None:
+    """The supervisor's process, if it runs."""
+    return next((record for record in PidRecords(files.supervisor).read() if record.leader()), None)
 
 
-def _worker_environment(
-    spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str], queue: QueueName
-) -> dict[str, str]:
-    # Only the gpu worker computes with all cores; threads in the others would only be in its way.
-    threads = str(os.cpu_count() or 1) if queue == "gpu" else "1"
-    own = {
-        ENVIRONMENT_VARIABLE: addresses.redis_url,
-        PASSWORD_VARIABLE: "",  # of another farm, if any: this one is a private socket
-        f"{PASSWORD_VARIABLE}_FILE": "",
-        FARM_VARIABLE: spec.folder,
-        "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
-        "WHETSTONE_EMBEDDED_DTYPE": spec.dtype,
-        "OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", threads),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    if spec.offline:
-        own["HF_HUB_OFFLINE"] = "1"
-    if addresses.endpoint_url:
-        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": EMBEDDED_KEY, NAME_VARIABLE: EMBEDDED}
-    return {**environment, **own}
+def living_owner(files: FarmFiles) -> PidRecord | None:
+    """The process that the farm belongs to, if there is one and it runs."""
+    try:
+        owner = PidRecord(**json.loads(files.owner.read_text()))
+    except FileNotFoundError:
+        return None
+    return owner if owner.leader() else None
+
+
+def read_state(files: FarmFiles) -> dict[str, str] | None:
+    """The farm's addresses and start time, as its supervisor wrote them when all was ready."""
+    try:
+        state: dict[str, str] = json.loads(files.state.read_text())
+    except FileNotFoundError:
+        return None
+    return state
+
+
+def error_text(files: FarmFiles) -> str | None:
+    """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
+    try:
+        return files.error.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _process_status(record: PidRecord) -> ProcessStatus:
+    members = record.members()
+    rss = 0
+    for process in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            rss += process.memory_info().rss
+    return ProcessStatus(record.name, record.pid, record.leader() is not None, rss)

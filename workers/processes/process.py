@@ -1,39 +1,50 @@
-"""A process that is ours: started in a session of its own, watched until it answers, and taken down for certain.
+"""A child process: started in a session of its own, watched until it is ready, restarted when it dies, and stopped.
 
-Three things keep a process from outliving its owner: `stop`, for an owner in good health; the kernel's parent-death
-signal (Linux), for an owner that was killed; and the pid records, with which the next owner finds what is still left.
+Three things keep a process from outliving its owner: `stop`, for an owner that ends regularly; the kernel's
+parent-death signal (Linux), for an owner that is killed; and the pid records, by which the next owner finds what is
+still running.
 """
 
 from __future__ import annotations
 
+import http
+import http.client
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tasks import die_with_parent
 from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end, start_time
 
+logger = logging.getLogger("whetstone.farm")
+
 WRAPPER = Path(die_with_parent.__file__)
 LOG_LINES = 12
 PROBE_PAUSE_S = 0.05
+DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 
 class ProcessFailed(RuntimeError):
-    """A process that did not become ready; the message ends with the last lines of its log."""
+    """A process did not become ready, or keeps dying; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
 class Command:
     """What to run. `environment` is complete, not an addition.
 
-    `death_signal` is what it gets when its owner dies (Linux); None lets it live on.
+    `death_signal` is what the process gets when its owner dies (Linux); None lets it run on.
     """
 
     name: str
@@ -45,10 +56,10 @@ class Command:
 
 
 class ChildProcess:
-    """One process of ours, and everything that it starts in its process group.
+    """One child process, and everything that it starts in its process group.
 
-    The parent-death signal comes when the THREAD that called `start` ends, not only its process: call it from a
-    thread that lives as long as the process (the main thread, or a one-thread executor kept for this).
+    The parent-death signal comes when the THREAD that called `start` ends, not only its process.  Call it from a thread
+    that lives as long as the process: the main thread, or a one-thread executor that is kept for this.
     """
 
     def __init__(self, command: Command, records: PidRecords | None = None) -> None:
@@ -94,23 +105,25 @@ class ChildProcess:
     def returncode(self) -> int | None:
         return self._process.poll() if self._process else None
 
-    def wait_ready(self, probe: Callable[[], bool], deadline_s: float, give_up: threading.Event | None = None) -> None:
-        """Wait until `probe` says yes.
+    def wait_ready(
+        self, is_ready: Callable[[], bool], timeout_s: float, cancelled: threading.Event | None = None
+    ) -> None:
+        """Wait until `is_ready()` is true.
 
-        Raises: ProcessFailed when it dies, when `deadline_s` seconds are over, or when `give_up` is set meanwhile.
+        Raises: ProcessFailed when the process dies, when `timeout_s` seconds are over, or when `cancelled` is set.
         """
-        give_up = give_up or threading.Event()
-        deadline = time.monotonic() + deadline_s
-        while not probe():
+        cancelled = cancelled or threading.Event()
+        deadline = time.monotonic() + timeout_s
+        while not is_ready():
             if not self.alive:
                 raise ProcessFailed(f"{self.command.name} ended with {describe_exit(self.returncode)}{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise ProcessFailed(f"{self.command.name} was not ready in {deadline_s:g} s{self.log_tail()}")
-            if give_up.wait(PROBE_PAUSE_S):
-                raise ProcessFailed(f"{self.command.name} was no longer wanted")
+                raise ProcessFailed(f"{self.command.name} was not ready in {timeout_s:g} s{self.log_tail()}")
+            if cancelled.wait(PROBE_PAUSE_S):
+                raise ProcessFailed(f"the start of {self.command.name} was cancelled")
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the process alone, which knows best how to end its own children."""
+        """Send SIGTERM to the process alone, so that it can end its own children in order."""
         if self.alive and self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -125,7 +138,7 @@ class ChildProcess:
         return True
 
     def stop(self, grace_s: float) -> None:
-        """SIGTERM, `grace_s` seconds, SIGKILL for whatever of its group is left. May be called twice."""
+        """SIGTERM, `grace_s` seconds, then SIGKILL for the rest of its group. May be called twice."""
         if self._process is None:
             return
         group = self._record.members() if self._record is not None else []
@@ -134,20 +147,49 @@ class ChildProcess:
             self._process.kill()
             self._process.wait()
         if self._record is not None:
-            # Both those that were there before and those that came since: not every process keeps its environment
-            # readable, by which the group of a dead leader is known.
+            # Members from before and from now: the group of a dead leader is found by the environment of its members,
+            # and not every process keeps its environment readable.
             end([*group, *self._record.members()], grace_s=0)
         if self._records is not None and self._record is not None:
             self._records.remove(self._record)
         self._record = None
 
     def log_tail(self, lines: int = LOG_LINES) -> str:
-        """The last lines of the log, each on a line of its own, after a line break; empty when there is none."""
+        """The last `lines` lines of its log, each after a line break; empty when there is no log."""
         return log_tail(self.command.log, lines)
 
 
+class RestartPolicy:
+    """Restarts one child process when it dies, after a pause that doubles with each recent death."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self.child = child
+        self._deaths: deque[float] = deque(maxlen=DEATHS_ALLOWED)
+        self._restart_at: float | None = None
+
+    def check(self, now: float) -> None:
+        """Detect a death, and restart when the pause is over. Raises: ProcessFailed when the child keeps dying."""
+        if self._restart_at is None and not self.child.alive:
+            self._note_death(now)
+        if self._restart_at is not None and now >= self._restart_at:
+            self._restart_at = None
+            self.child.start()
+
+    def _note_death(self, now: float) -> None:
+        name, how = self.child.command.name, describe_exit(self.child.returncode)
+        self.child.stop(0)  # the rest of its group
+        self._deaths.append(now)
+        recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
+        if recent >= DEATHS_ALLOWED:
+            window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
+            raise ProcessFailed(f"{name} died {window}, at last with {how}{self.child.log_tail()}")
+        pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
+        logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
+        self._restart_at = now + pause
+
+
 def log_tail(log: Path, lines: int = LOG_LINES) -> str:
-    """The last `lines` lines of a log, each after a line break; empty when there is none."""
+    """The last `lines` lines of a log, each after a line break; empty when there is no log."""
     try:
         text = log.read_bytes()[-64_000:].decode(errors="replace")
     except OSError:
@@ -160,3 +202,24 @@ def describe_exit(returncode: int | None) -> str:
     if returncode is not None and returncode < 0:
         return signal.Signals(-returncode).name
     return f"status {returncode}"
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_healthy(base_url: str, timeout_s: float = 2.0) -> bool:
+    """Whether GET /health under `base_url` (http or https) answers 200 in time. Proxies are never used."""
+    parts = urlsplit(base_url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", parts.path.rstrip("/") + "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

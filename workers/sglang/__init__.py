@@ -1,1 +1,1 @@
-"""The target server of a gpu worker: its process, its GPU, its life."""
+"""The target server of a gpu worker: its process, its GPU, and its life cycle."""

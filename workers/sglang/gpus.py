@@ -1,10 +1,10 @@
-"""The GPU that a gpu worker owns: no other worker of this host has it, for as long as the worker or its server lives.
+"""The GPU of a gpu worker: no other worker of this host uses it while the worker or its server runs.
 
-A claim is a lock on a file, which the kernel drops when the last process that holds it has ended, however it ends.  The
-server holds it too, so a GPU is free again only when its memory is.
+A claim is a lock on a file.  The kernel releases it when the last process that holds it has ended, in whatever way.
+The server holds it too, so a GPU becomes free only when its memory does.
 
-WHETSTONE_GPU names the GPU, as nvidia-smi numbers them; without it a worker takes the first one that is free, of
-those in CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: whoever says so looks after the memory.
+WHETSTONE_GPU names the GPU by its number in nvidia-smi.  Without it a worker takes the first free one, of those in
+CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: the user then makes sure that the memory suffices.
 """
 
 from __future__ import annotations
@@ -12,29 +12,34 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import tenacity
+
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 SHARED = "shared"
+RELEASE_S = 15.0  # how long the server of a killed worker may still hold its GPU
+PAUSE_S = 0.2
 
 
 class GpuUnavailable(RuntimeError):
-    """There is no GPU for this worker; says why in one line."""
+    """There is no GPU for this worker; the message is the reason in one line."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as nvidia-smi numbers it."""
+    """A GPU with its number in nvidia-smi."""
 
     index: int
     name: str
 
     def environment(self) -> dict[str, str]:
-        """What makes it the only GPU of a process."""
+        """Environment variables that make it the only GPU of a process."""
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE_VARIABLE: str(self.index)}
 
     def memory(self) -> tuple[int, int]:
@@ -43,15 +48,15 @@ class Gpu:
 
         try:
             pynvml.nvmlInit()
-            found = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(self.index))
+            memory = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(self.index))
         except pynvml.NVMLError as error:
             raise GpuUnavailable(f"the driver does not answer for GPU {self.index}: {error}") from error
-        return int(found.used), int(found.total)
+        return int(memory.used), int(memory.total)
 
     def utilization(self) -> float | None:
-        """The share of the last moment (a sixth of a second to one) in which the GPU computed, from 0 to 1.
+        """The share of the last 1/6 to 1 second in which the GPU computed, from 0 to 1.
 
-        None where the driver does not tell, as of a GPU that is shared out by MIG.
+        None where the driver does not report it, for example for a GPU that is divided by MIG.
         """
         import pynvml
 
@@ -65,7 +70,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Claim:
-    """A GPU that is ours until `release`, or until we and those who inherited `lock` have ended."""
+    """A claimed GPU, until `release`, or until this process and those that inherited `lock` have ended."""
 
     gpu: Gpu
     lock: IO[bytes]
@@ -74,8 +79,8 @@ class Claim:
         self.lock.close()
 
 
-def gpus_here() -> list[Gpu]:
-    """All GPUs of this host, by their number.  Raises: GpuUnavailable, also where there is none."""
+def available_gpus() -> list[Gpu]:
+    """All GPUs of this host, by their number.  Raises: GpuUnavailable when there is none."""
     try:
         import pynvml
     except ImportError as error:
@@ -85,35 +90,50 @@ def gpus_here() -> list[Gpu]:
     try:
         pynvml.nvmlInit()
         handles = [(i, pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
-        found = [Gpu(index, str(pynvml.nvmlDeviceGetName(handle))) for index, handle in handles]
+        gpus = [Gpu(index, str(pynvml.nvmlDeviceGetName(handle))) for index, handle in handles]
     except pynvml.NVMLError as error:
         raise GpuUnavailable(f"no GPU on this machine that a driver answers for ({error})") from error
-    if not found:
+    if not gpus:
         raise GpuUnavailable("no GPU on this machine")
-    return found
+    return gpus
 
 
 def eligible(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that this worker may take, in the order in which it tries them.
+    """The GPUs that this worker may use, in the order in which it tries them.
 
-    Raises: GpuUnavailable when what the environment names is not there.
+    Raises: GpuUnavailable when the environment names a GPU that does not exist.
     """
-    wanted, visible = environment.get(GPU_VARIABLE), environment.get(VISIBLE_VARIABLE)
+    requested, visible = environment.get(GPU_VARIABLE), environment.get(VISIBLE_VARIABLE)
     listed = visible.split(",") if visible is not None else [str(gpu.index) for gpu in gpus]
-    if wanted:
-        listed = [wanted]
-    found = [gpu for name in listed for gpu in gpus if name.strip() == str(gpu.index)]
-    if not found:
-        variable, value = (GPU_VARIABLE, wanted) if wanted else (VISIBLE_VARIABLE, visible)
-        here = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
-        raise GpuUnavailable(f"{variable} is {value!r}, and the GPUs of this machine are {here}")
-    return found
+    if requested:
+        listed = [requested]
+    matching = [gpu for name in listed for gpu in gpus if name.strip() == str(gpu.index)]
+    if not matching:
+        variable, value = (GPU_VARIABLE, requested) if requested else (VISIBLE_VARIABLE, visible)
+        existing = ", ".join(f"{gpu.index} ({gpu.name})" for gpu in gpus)
+        raise GpuUnavailable(f"{variable} is {value!r}, and the GPUs of this machine are {existing}")
+    return matching
+
+
+def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Claim:
+    """A GPU of this host for a worker with this environment; waits `RELEASE_S` seconds when all are in use.
+
+    Raises: GpuUnavailable; also when `cancelled` is set while all are in use.
+    """
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(GpuUnavailable),
+        stop=tenacity.stop_any(tenacity.stop_after_delay(RELEASE_S), tenacity.stop_when_event_set(cancelled)),
+        wait=tenacity.wait_fixed(PAUSE_S),
+        sleep=tenacity.sleep_using_event(cancelled),
+        reraise=True,
+    )
+    return retrying(claim, eligible(available_gpus(), environment))
 
 
 def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
-    """The first of `gpus` that nobody on this host has claimed; `folder` holds the locks.
+    """The first of `gpus` that no other worker of this host has claimed; `folder` holds the locks.
 
-    Raises: GpuUnavailable when all are taken.
+    Raises: GpuUnavailable when all are claimed.
     """
     folder = folder or Path(tempfile.gettempdir()) / f"whetstone-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,5 +147,5 @@ def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
         return Claim(gpu, lock)
     numbers = " and ".join(str(gpu.index) for gpu in gpus)
     raise GpuUnavailable(
-        f"GPU {numbers} of this machine is another worker's; {GPU_VARIABLE} names another one, or {SHARED!r}"
+        f"GPU {numbers} of this machine is in use by another worker; {GPU_VARIABLE} names another one, or {SHARED!r}"
     )

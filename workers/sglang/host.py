@@ -1,7 +1,7 @@
-"""The target server's life in a gpu worker: started when first asked for, restarted when it dies, gone with the worker.
+"""The life cycle of a gpu worker's target server: started on first use, restarted when it dies, stopped at the end.
 
 Tasks run in the threads of a pool, and the kernel's parent-death signal comes when the THREAD that started a process
-ends.  So one thread of the host's own, which lives as long as the worker, starts all servers.
+ends.  So the host has a thread of its own, which lives as long as the worker and starts all servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import tenacity
 from celery import bootsteps
 
 from tasks.gpu import host as installed
@@ -28,24 +27,31 @@ from workers.celery_ext import heartbeat
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
 from workers.processes.pid_records import PidRecords
-from workers.sglang import gpus, server
-from workers.sglang.server import STOP_GRACE_S, Launch, Place, TargetServer, in_health, launch_of
+from workers.sglang import gpus
+from workers.sglang.server import (
+    STOP_GRACE_S,
+    ServerPaths,
+    ServerSpec,
+    TargetServer,
+    is_server_healthy,
+    make_spec,
+    make_steering_path,
+)
 
 EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
-RUNNING_SERVER_S = 10.0  # how long a server that is not ours may be away
-FREE_GPU_S = 15.0  # how long the server of a killed worker may still hold its GPU
+EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
 PAUSE_S = 0.2
-FAILURE_STANDS_S = 10.0  # the other tasks that wait for a server that did not start need not try in vain one by one
+FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
 OPEN_FILES = 65_536  # a connection for each request in flight
 
 
 class LocalTargetHost:
     """A `tasks.gpu.host.TargetHost` that runs the server on this machine.
 
-    `folder` takes its log, its labels and the record of its pid; `name` tells apart the workers that share a folder.
+    `folder` holds its log, its labels and the record of its pid; `name` separates workers that share a folder.
     """
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
@@ -56,30 +62,30 @@ class LocalTargetHost:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        # Whatever is drawn, it is a word to YAML, and no option to the server that reads it as an argument.
+        # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self._api_key = f"key-{secrets.token_hex(24)}"
         self._claim: gpus.Claim | None = None
         self._server: TargetServer | None = None
         self._starts = 0
-        self._failure: tuple[Launch, float, TargetUnavailable] | None = None
+        self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def clear_leftovers(self) -> list[str]:
-        """End a server that a killed worker of this name left behind. Returns the names of what was left."""
+        """End a server that a killed worker of this name left running. Returns the names of such processes."""
         return self._records.clear(STOP_GRACE_S["embedded"])
 
     def serve(self, target: Target) -> str:
         if target.url:
-            return self._running_elsewhere(target)
-        model, dtype = self.model_folder(target), self._dtype(target)
+            return self._check_external(target)
         requests_log = self._folder / "logs" / "target_requests.jsonl"
-        launch = launch_of(target, model, self.labels_folder(), dtype, requests_log)
+        model = self.model_folder(target)
+        spec = make_spec(target, model, self.labels_folder(), self._dtype(target), requests_log)
         with self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
-            if self._server is None or self._server.launch != launch or not self._server.serves:
+            if self._server is None or self._server.spec != spec or not self._server.is_serving:
                 self._stop_server()
-                self._server = self._started(launch, target)
+                self._server = self._start_server(spec, target)
             return self._server.url
 
     def api_key(self, target: Target) -> str | None:
@@ -89,7 +95,7 @@ class LocalTargetHost:
         if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
             return {}
         with self._lock:
-            return self._owned().gpu.environment()
+            return self._own_gpu().gpu.environment()
 
     def labels_folder(self) -> Path:
         folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
@@ -110,7 +116,7 @@ class LocalTargetHost:
             self._stop_server()
 
     def close(self) -> None:
-        """Stop the server for good, also one that is just becoming ready, and give the GPU back."""
+        """Stop the server for good, also one that is still starting, and release the GPU."""
         self._closing.set()
         self.stop()
         self._starter.shutdown()
@@ -118,49 +124,50 @@ class LocalTargetHost:
             self._claim.release()
 
     def describe(self) -> dict[str, Any]:
-        """What a worker's report says of its target: from what is known, without asking the server.
+        """The target's part of the worker's report, without a request to the server.
 
-        Memory is the GPU's, in bytes, whoever uses it; tokens a second are those of the last ten seconds.
+        Memory is the GPU's, in bytes, of all processes; tokens a second are those of the last ten seconds.
         """
         server, claim = self._server, self._claim
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "in_flight": SERVER_STATS.in_flight,
             "tokens_a_second": round(SERVER_STATS.tokens_a_second(), 1),
         }
         if server is not None:
-            found |= {"engine": server.launch.engine, "version": server.version, "url": server.url}
-            found |= {"model": server.launch.model, "starts": self._starts}
+            report |= {"engine": server.spec.engine, "version": server.version, "url": server.url}
+            report |= {"model": server.spec.model, "starts": self._starts}
         if claim is not None:
             gpu, (used, total) = claim.gpu, claim.gpu.memory()
-            found["gpu"] = {"index": gpu.index, "name": gpu.name, "used": used, "total": total}
-            found["gpu"]["utilization"] = gpu.utilization()
-        return found
+            report["gpu"] = {"index": gpu.index, "name": gpu.name, "used": used, "total": total}
+            report["gpu"]["utilization"] = gpu.utilization()
+        return report
 
-    def _running_elsewhere(self, target: Target) -> str:
-        url, deadline = target.url.rstrip("/"), time.monotonic() + RUNNING_SERVER_S
-        while not in_health(url, target.engine):
+    def _check_external(self, target: Target) -> str:
+        url, deadline = target.url.rstrip("/"), time.monotonic() + EXTERNAL_SERVER_S
+        while not is_server_healthy(url, target.engine):
             if time.monotonic() > deadline or self._closing.wait(PAUSE_S):
                 raise TargetUnavailable(f"the target server at {target.url} does not answer /health")
         return url
 
     def _dtype(self, target: Target) -> str:
-        # "auto" is left to the farm, and then to the server.
+        # "auto" is decided by the farm, or else by the server.
         return self._environment.get(DTYPE_VARIABLE) or "auto" if target.dtype == "auto" else target.dtype
 
-    def _started(self, launch: Launch, target: Target) -> TargetServer:
+    def _start_server(self, spec: ServerSpec, target: Target) -> TargetServer:
         if self._failure is not None:
             failed, at, error = self._failure
-            if failed == launch and time.monotonic() - at < FAILURE_STANDS_S:
+            if failed == spec and time.monotonic() - at < FAILURE_S:
                 raise TargetUnavailable(str(error))
         log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
-        server = TargetServer(launch, Place(log, self._records, self._folder / f"key-{self._name}.yaml"), self._api_key)
+        paths = ServerPaths(log, self._records, self._folder / f"key-{self._name}.yaml")
+        server = TargetServer(spec, paths, self._api_key)
         try:
-            environment, lock = self._server_environment(target)
-            self._starter.submit(server.start, environment, lock).result()
+            environment, locks = self._server_environment(target)
+            self._starter.submit(server.start, environment, locks).result()
             server.wait_ready(target.ready_timeout_s, self._closing)
         except (TargetUnavailable, OSError) as error:
             unavailable = TargetUnavailable(str(error))
-            self._failure = (launch, time.monotonic(), unavailable)
+            self._failure = (spec, time.monotonic(), unavailable)
             raise unavailable from error
         self._starts += 1
         return server
@@ -171,13 +178,13 @@ class LocalTargetHost:
         self._server = None
 
     def _server_environment(self, target: Target) -> tuple[dict[str, str], tuple[int, ...]]:
-        """The server's whole environment, and the lock of its GPU for it to hold as well."""
+        """The server's whole environment, and the lock of its GPU, which it holds as well."""
         gpu: Mapping[str, str] = {}
         locks: tuple[int, ...] = ()
         if target.device.startswith("cuda") and self._environment.get(gpus.GPU_VARIABLE) != gpus.SHARED:
-            claim = self._owned()
+            claim = self._own_gpu()
             gpu, locks = claim.gpu.environment(), (claim.lock.fileno(),)
-        path = [str(server.make(self._folder / "path")), self._environment.get("PYTHONPATH")]
+        path = [str(make_steering_path(self._folder / "path")), self._environment.get("PYTHONPATH")]
         return {
             **self._environment,
             **gpu,
@@ -185,28 +192,18 @@ class LocalTargetHost:
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
         }, locks
 
-    def _owned(self) -> gpus.Claim:
-        """This worker's GPU, claimed when it is first needed.  Raises: TargetUnavailable."""
+    def _own_gpu(self) -> gpus.Claim:
+        """This worker's GPU, claimed on first use.  Raises: TargetUnavailable."""
         if self._claim is None:
-            patiently = tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(gpus.GpuUnavailable),
-                stop=tenacity.stop_any(
-                    tenacity.stop_after_delay(FREE_GPU_S), tenacity.stop_when_event_set(self._closing)
-                ),
-                wait=tenacity.wait_fixed(PAUSE_S),
-                sleep=tenacity.sleep_using_event(self._closing),
-                reraise=True,
-            )
             try:
-                mine = gpus.eligible(gpus.gpus_here(), self._environment)
-                self._claim = patiently(gpus.claim, mine)
+                self._claim = gpus.claim_own(self._environment, self._closing)
             except gpus.GpuUnavailable as error:
                 raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
         return self._claim
 
 
 class TargetHostStep(bootsteps.StartStopStep):
-    """Gives a worker of the gpu queue its target host, and takes the server down with the worker."""
+    """Gives a worker of the gpu queue its target host, and stops the server when the worker stops."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -215,7 +212,7 @@ class TargetHostStep(bootsteps.StartStopStep):
         super().__init__(worker, **options)
 
     def start(self, worker: Any) -> None:
-        allow_open_files()
+        raise_open_files_limit()
         farm = os.environ.get(FARM_VARIABLE)
         folder = Path(farm) if farm else models.cache_folder() / "workers"
         name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
@@ -235,8 +232,8 @@ class TargetHostStep(bootsteps.StartStopStep):
         self.stop(worker)
 
 
-def allow_open_files() -> None:
-    """As many open files as the machine lets us have: eight individuals at once are a thousand connections."""
+def raise_open_files_limit() -> None:
+    """Allow as many open files as the machine permits: eight individuals at once are a thousand connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

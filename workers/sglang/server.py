@@ -1,7 +1,4 @@
-"""The folder by which a server that we start finds the steering module, without anything being installed for it.
-
-One target server as a process: what it is started with, how it is made ready, and how its key stays a secret.
-"""
+"""One target server as a process: its command, its module path with the steering package, its key and its start."""
 
 from __future__ import annotations
 
@@ -23,16 +20,50 @@ from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
 from tasks.models import Target
 from workers import steering
-from workers.processes.local_http import free_port, is_healthy
 from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed
+from workers.processes.process import ChildProcess, Command, ProcessFailed, free_port, is_healthy
+
+STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang finishes its requests first, without a limit of its own
+# A server that does not answer for so long counts as hung.  SGLang's /health generates a token, among many others.
+HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
+INFO_S = 5.0
+RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
+EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
 
-def make(folder: Path) -> Path:
-    """Make `folder` ready for PYTHONPATH and return it: the steering module and nothing else of ours.
+@dataclass(frozen=True)
+class ServerSpec:
+    """What a server is started with, except for its port. A server with an equal spec need not be started again."""
 
-    To the server it looks like the installed distribution, entry point included, so SGLang loads the plugin by itself.
-    Our other packages stay away: the server's Python may not be ours, and theirs must not be hidden by ours.
+    argv: tuple[str, ...]
+    engine: str
+    model: str
+
+
+@dataclass(frozen=True)
+class ServerPaths:
+    """The server's log, and the records of its pid; `key_file` exists only while it starts."""
+
+    log: Path
+    records: PidRecords
+    key_file: Path
+
+
+def make_spec(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> ServerSpec:
+    """The spec for the server of `target`; `model` is a folder or a Hugging Face id."""
+    if target.engine == "embedded":
+        options = ["--model", model, "--labels", str(labels), "--dtype", dtype, "--requests-log", str(requests_log)]
+        start = [sys.executable, "-m", "workers.embedded.target", *options]
+    else:
+        start = [*shlex.split(target.command), "--model-path", model]
+    return ServerSpec((*start, *shlex.split(target.args)), target.engine, target.model)
+
+
+def make_steering_path(folder: Path) -> Path:
+    """Prepare `folder` for PYTHONPATH and return it: it holds the steering package and no other package of the project.
+
+    The server sees it as an installed distribution with its entry point, so SGLang loads the plugin.  The project's
+    other packages are left out: the server may run another Python, and its own packages must not be hidden.
     Raises: OSError.
     """
     metadata = folder / f"{steering.NAME}-{steering.VERSION}.dist-info"
@@ -48,40 +79,14 @@ def make(folder: Path) -> Path:
     return folder
 
 
-STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang drains first, and would take for ever
-# After so long without an answer a server counts as hung.  SGLang's /health generates a token, perhaps among many.
-HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
-INFO_S = 5.0
-TRUST_S = 5.0  # how long a sign of life speaks for a server
-EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a server is started with, but for its port: an equal one need not be started again."""
-
-    argv: tuple[str, ...]
-    engine: str
-    model: str
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a server leaves its traces: its log, and the record of its pid; `key_file` is there while it starts."""
-
-    log: Path
-    records: PidRecords
-    key_file: Path
-
-
 class TargetServer:
-    """A server of ours, from its start to its end.  `start` is called once, from a thread that outlives the server."""
+    """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server."""
 
-    def __init__(self, launch: Launch, place: Place, api_key: str) -> None:
-        self.launch = launch
+    def __init__(self, spec: ServerSpec, paths: ServerPaths, api_key: str) -> None:
+        self.spec = spec
         self.url = ""
         self.version = ""
-        self._place = place
+        self._paths = paths
         self._api_key = api_key
         self._process: ChildProcess | None = None
 
@@ -89,21 +94,21 @@ class TargetServer:
         """Start the process; it is not ready then.  Raises: OSError."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        SERVER_STATS.mark_unhealthy(self.url)  # another server may have been alive there
-        key_options, key_environment = self._key()
-        argv = (*self.launch.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
-        # Without a worker nobody ends a server that drains without a limit; SGLang's own processes end with the first.
-        death = signal.SIGKILL if self.launch.engine == "sglang" else signal.SIGTERM
-        command = Command("target", argv, self._place.log, {**environment, **key_environment}, death, pass_fds)
-        self._process = ChildProcess(command, self._place.records)
+        SERVER_STATS.mark_unhealthy(self.url)  # an earlier server may have used the same port
+        key_options, key_environment = self._pass_key()
+        argv = (*self.spec.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
+        # SGLang finishes its requests without a limit, and its own processes end with the first; so it is killed.
+        death_signal = signal.SIGKILL if self.spec.engine == "sglang" else signal.SIGTERM
+        command = Command("target", argv, self._paths.log, {**environment, **key_environment}, death_signal, pass_fds)
+        self._process = ChildProcess(command, self._paths.records)
         self._process.start()
 
-    def wait_ready(self, deadline_s: float, give_up: threading.Event) -> None:
-        """Until it answers.  Raises: TargetUnavailable, with the last lines of its log; it is stopped then."""
+    def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
+        """Wait until it is healthy.  Raises: TargetUnavailable, with the last lines of its log; it is stopped then."""
         assert self._process is not None
         try:
-            self._process.wait_ready(lambda: in_health(self.url, self.launch.engine), deadline_s, give_up)
-            self.version = self._told_version()
+            self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
+            self.version = self._read_version()
         except ProcessFailed as error:
             self.stop()
             raise TargetUnavailable(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
@@ -111,33 +116,33 @@ class TargetServer:
             self.stop()
             raise
         finally:
-            self._place.key_file.unlink(missing_ok=True)
-            blot_out(self._place.log, self._api_key)
+            self._paths.key_file.unlink(missing_ok=True)
+            redact_file(self._paths.log, self._api_key)
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     @property
-    def serves(self) -> bool:
-        """Whether it lives and is in health: one may have lost the part of it that computes and still be there."""
-        return self._process is not None and self._process.alive and in_health(self.url, self.launch.engine)
+    def is_serving(self) -> bool:
+        """Whether its process runs and it is healthy: the part that computes may have died alone."""
+        return self._process is not None and self._process.alive and is_server_healthy(self.url, self.spec.engine)
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.stop(STOP_GRACE_S[self.launch.engine])
+            self._process.stop(STOP_GRACE_S[self.spec.engine])
 
-    def _key(self) -> tuple[list[str], dict[str, str]]:
-        """How the server is told its key: never on the command line, where every user of the machine reads it."""
-        if self.launch.engine == "embedded":
+    def _pass_key(self) -> tuple[list[str], dict[str, str]]:
+        """Options and environment that give the server its key, without the key on the command line."""
+        if self.spec.engine == "embedded":
             return [], {EMBEDDED_KEY_VARIABLE: self._api_key}
-        self._place.key_file.unlink(missing_ok=True)
-        os.close(os.open(self._place.key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        self._place.key_file.write_text(f"api-key: {self._api_key}\n")
-        return ["--config", str(self._place.key_file)], {}
+        self._paths.key_file.unlink(missing_ok=True)
+        os.close(os.open(self._paths.key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self._paths.key_file.write_text(f"api-key: {self._api_key}\n")
+        return ["--config", str(self._paths.key_file)], {}
 
-    def _told_version(self) -> str:
-        """What the server says of its version; "" where it says nothing."""
+    def _read_version(self) -> str:
+        """The version that the server reports; "" where it reports none."""
         headers = {"Authorization": f"Bearer {self._api_key}"}
         request = urllib.request.Request(f"{self.url}/server_info", headers=headers)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -148,9 +153,9 @@ class TargetServer:
             return ""
 
 
-def in_health(url: str, engine: str) -> bool:
-    """Whether a server is in health.  One that answered lately need not be asked: SGLang takes a second to say so."""
-    if SERVER_STATS.was_alive(url, TRUST_S):
+def is_server_healthy(url: str, engine: str) -> bool:
+    """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
+    if SERVER_STATS.was_alive(url, RECENT_S):
         return True
     healthy = is_healthy(url, HEALTH_S[engine])
     if healthy:
@@ -158,18 +163,8 @@ def in_health(url: str, engine: str) -> bool:
     return healthy
 
 
-def launch_of(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> Launch:
-    """The command that starts the server of `target`; `model` is a folder or an id of Hugging Face."""
-    if target.engine == "embedded":
-        options = ["--model", model, "--labels", str(labels), "--dtype", dtype, "--requests-log", str(requests_log)]
-        start = [sys.executable, "-m", "workers.embedded.target", *options]
-    else:
-        start = [*shlex.split(target.command), "--model-path", model]
-    return Launch((*start, *shlex.split(target.args)), target.engine, target.model)
-
-
-def blot_out(log: Path, secret: str) -> None:
-    """Write over a secret in a log that a living server is still writing to: SGLang logs all that it was told."""
+def redact_file(log: Path, secret: str) -> None:
+    """Overwrite a secret in a log to which a running server still writes: SGLang logs all its arguments."""
     if not secret:
         return
     raw = secret.encode()

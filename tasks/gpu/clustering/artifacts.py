@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.files import folder_atomic, remove_unfinished
+from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
 
 if TYPE_CHECKING:
@@ -116,12 +116,7 @@ def embedder_identity(embedder: str | Path) -> str:
     folder = Path(embedder)
     if not folder.is_dir():
         return str(embedder)
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        # Readmes and hidden files do not change what the model computes.
-        if path.is_file() and path.suffix != ".md" and not path.name.startswith("."):
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{_sha256(path)}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
+    return f"sha256:{model_sha256(folder)}"
 
 
 def save_clustering(root: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> Path:

@@ -20,7 +20,7 @@ from chaos_network import Line
 from workplace import ROOT, Workplace, environment, victim
 
 from workers.embedded.valkey import socket_path
-from workers.processes.local_http import free_port, is_healthy
+from workers.processes.process import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 PATIENCE = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}

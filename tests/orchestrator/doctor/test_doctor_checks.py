@@ -12,7 +12,7 @@ import pytest
 from orchestrator.farm.checks import check_clock, check_endpoint, check_endpoints, check_gpus_here, check_keeping, disk
 from orchestrator.farm.worker_checks import check_all, check_queue, check_versions
 from tasks.code_version import code_version
-from workers.sglang.gpus import GpuUnavailable, gpus_here
+from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 0}
 
@@ -119,7 +119,7 @@ def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: 
 def test_the_gpus_of_this_machine_are_those_that_the_driver_tells_of() -> None:
     found = check_gpus_here()
     try:
-        names = [gpu.name for gpu in gpus_here()]
+        names = [gpu.name for gpu in available_gpus()]
     except GpuUnavailable as error:
         assert (found.ok, found.said) == (False, str(error))
         assert "nvidia-smi" in found.hint

@@ -55,7 +55,7 @@ def test_a_gpu_is_free_when_the_worker_and_its_server_have_ended(tmp_path: Path)
         # When the worker has gone and the server has not, then nobody else gets the GPU
         claimed.release()
         with pytest.raises(
-            GpuUnavailable, match=r"^GPU 0 of this machine is another worker's; WHETSTONE_GPU names another"
+            GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU names another"
         ):
             claim(GPUS[:1], tmp_path)
     claim(GPUS[:1], tmp_path).release()

@@ -36,7 +36,7 @@ def processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv(LABELS_VARIABLE, str(tmp_path))
     np.save(tmp_path / f"{FIRST}.npy", np.asarray([0, 1, 2, 2, 1], dtype=np.uint8))
     np.save(tmp_path / f"{SECOND}.npy", np.asarray([1, 1, 1, 0, 0], dtype=np.uint16))
-    monkeypatch.syspath_prepend(server.make(tmp_path / "path"))
+    monkeypatch.syspath_prepend(server.make_steering_path(tmp_path / "path"))
     yield getattr(importlib.import_module(MODULE), CLASS)()
     for module in [name for name in sys.modules if name.partition(".")[0] == steering.NAME]:
         del sys.modules[module]

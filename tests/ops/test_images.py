@@ -1,0 +1,59 @@
+"""The images copy every module that they run, and name modules that exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FARM = (ROOT / "ops" / "farm" / "Dockerfile").read_text()
+PACKAGES = ("orchestrator", "tasks", "workers")
+
+
+def project_imports(path: Path) -> set[Path]:
+    """The files of the project's modules that a file imports, with those that they import."""
+    imported: set[Path] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for module in modules:
+            if module.partition(".")[0] in PACKAGES:
+                file = ROOT / (module.replace(".", "/") + ".py")
+                imported |= {file} | project_imports(file)
+    return imported
+
+
+def test_the_stage_that_unpacks_the_model_copies_all_that_it_imports() -> None:
+    stage = FARM[FARM.index(" AS models") : FARM.index(" AS embedded")]
+    copied = {
+        ROOT / name for line in re.findall(r"^COPY (?!--)(.*) \S+$", stage, re.MULTILINE) for name in line.split()
+    }
+    assert project_imports(ROOT / "workers" / "embedded" / "models.py") <= copied
+
+
+@pytest.mark.parametrize(
+    "path", ["docker-compose.yml", "ops/k8s/workers.yaml", "ops/k8s/gpu.yaml", "ops/k8s/metrics.yaml"]
+)
+def test_commands_name_modules_that_exist(path: str) -> None:
+    """Every `python -m MODULE`, in whatever list it is written."""
+    names: set[str] = set()
+
+    def collect(node: object) -> None:
+        if isinstance(node, dict):
+            for value in node.values():
+                collect(value)
+        elif isinstance(node, list):
+            names.update(str(b) for a, b in itertools.pairwise(node) if a == "-m")
+            for value in node:
+                collect(value)
+
+    for document in yaml.safe_load_all((ROOT / path).read_text()):
+        collect(document)
+    assert names
+    assert [name for name in names if importlib.util.find_spec(name) is None] == []
