@@ -6,12 +6,12 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.cpu.notify import gather
+from tasks.cpu.score import notify_driver
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS, queue_of
 from tasks.stage import Stage, StageTask, run_stage
 
-__all__ = ["gather"]
+__all__ = ["notify_driver"]
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 

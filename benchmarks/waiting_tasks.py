@@ -9,12 +9,12 @@ from typing import Any
 from celery import shared_task
 from stage_times import SECONDS
 
-from tasks.cpu.notify import gather
+from tasks.cpu.score import notify_driver
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
 from tasks.stage import Stage, StageTask, run_stage
 
-__all__ = ["gather"]
+__all__ = ["notify_driver"]
 SCALE = float(os.environ.get("WHETSTONE_SCALE", "1"))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 

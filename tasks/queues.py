@@ -39,7 +39,7 @@ TASKS: Mapping[str, TaskEntry] = {
     "openai.describe": TaskEntry("tasks.openai.describe", ("run",)),
     "cpu.score": TaskEntry("tasks.cpu.score", _STAGE),
     "cpu.plot": TaskEntry("tasks.cpu.plot", ("run", "file")),
-    "cpu.gather": TaskEntry("tasks.cpu.notify", ("run", "plan", "attempt")),
+    "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
     "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "pairs")),
     "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "shards")),

@@ -1,1 +1,1 @@
-"""The genetic algorithm on DEAP: pure, seeded, and ignorant of Celery (genetic_evolution_plan.md)."""
+"""The genetic algorithm on DEAP: pure and seeded; it imports nothing of Celery or the store."""

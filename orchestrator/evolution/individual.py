@@ -1,11 +1,11 @@
-"""The individual: a DEAP list of deltas that carries a scratchpad (genetic_evolution_plan.md section 1).
+"""The individual: a DEAP list of deltas with a scratchpad.
 
-Deltas stand in canonical order, by ascending cluster id, so that list and dict convert without loss.
+Deltas are in canonical order, by ascending cluster id, so that list and dict convert without loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from deap import base, creator
@@ -19,7 +19,7 @@ Individual = Any  # DEAP makes the class at run time: list[float] with fitness, 
 
 
 def canonical_order(cluster_ids: Sequence[str]) -> tuple[str, ...]:
-    """Cluster ids in the order in which every list of deltas stands."""
+    """Cluster ids in the order of every list of deltas."""
     return tuple(sorted(cluster_ids, key=int))
 
 
@@ -31,20 +31,16 @@ def make_individual(deltas: Sequence[float], scratchpad: str = "") -> Individual
 
 
 def set_score(individual: Individual, score: Score) -> None:
-    """Give an individual the fitness of an evaluation, and keep what the fitness is made of."""
+    """Set the fitness of an evaluated individual, and keep the score that it comes from."""
     individual.fitness.values = (score.fitness,)
     individual.score = score
 
 
 def invalidate(individual: Individual) -> None:
-    """Forget the fitness of an individual that is new or whose genome changed (section 8)."""
+    """Delete the fitness of an individual whose deltas or scratchpad changed."""
     if individual.fitness.valid:
         del individual.fitness.values
     individual.score = None
-
-
-def deltas_to_list(deltas: Mapping[str, float]) -> tuple[float, ...]:
-    return tuple(float(deltas[cluster]) for cluster in canonical_order(list(deltas)))
 
 
 def list_to_deltas(values: Sequence[float], cluster_ids: Sequence[str]) -> dict[str, float]:

@@ -1,8 +1,7 @@
-"""The evolution tree: who came from whom (genetic_evolution_plan.md section 8, "Evolution tree").
+"""The lineage of all individuals of a run: nodes are evaluations, edges their descent.
 
-Node ids derive from generation, position and stage alone: g{g}_pop{i}, g{g}_child{j}_pre, g{g}_child{j}_mut.
-Edges are parent links, mutation links, and our "next": from the individual that survives to its place in the
-next population.
+Node ids name generation, position and stage: g{g}_pop{i}, g{g}_child{j}_pre, g{g}_child{j}_mut.  Edges are "parent",
+"mutation" and "next", from a surviving individual to its position in the next population.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SHAPE: Shape = {
 
 
 class Lineage:
-    """Nodes and edges as plain dicts, ready for JSON; grown a generation at a time."""
+    """Nodes and edges as plain dicts, ready for JSON, extended by each generation."""
 
     def __init__(self, nodes: Sequence[dict[str, Any]] = (), edges: Sequence[dict[str, str]] = ()) -> None:
         self.nodes = list(nodes)
@@ -31,7 +30,7 @@ class Lineage:
 
     @classmethod
     def before(cls, data: dict[str, Any], generation: int) -> Lineage:
-        """The tree that was saved, without what a generation that did not end has left in it."""
+        """The saved lineage without the nodes and edges of `generation` and later ones."""
         nodes = [n for n in data["nodes"] if n["generation"] < generation]
         kept = {n["id"] for n in nodes} | {f"g{generation}_pop{i}" for i in range(len(data["nodes"]))}
         return cls(nodes, [e for e in data["edges"] if e["from"] in kept and e["to"] in kept])
@@ -59,7 +58,7 @@ class Lineage:
         return final
 
     def add_survivors(self, generation: int, survivors: Sequence[str]) -> None:
-        """Join the nodes that make up the next population to their places in it."""
+        """Connect the nodes of the surviving individuals to their positions in the next population."""
         for index, node in enumerate(survivors):
             self._edge(node, f"g{generation + 1}_pop{index}", "next")
 

@@ -1,12 +1,8 @@
-"""Which cluster is mutated next: round robin over the canonical order, its position part of the saved state.
+"""The operators of the genetic algorithm, registered in a DEAP toolbox.
 
-DEAP's toolbox with our own `mate` and `mutate` (genetic_evolution_plan.md sections 3 and 4).
-
-Both operators decide at once and leave the language model's part for later: `mate` hangs the merge of the
-scratchpads on the child, `mutate` the target cluster.  The farm fulfils them (see `tasks.plan`), so that every
-draw of a generation is made, in child order, before anything is dispatched.
-
-DEAP's selections draw from the module `random`; `use_rng` lends them a generator of ours.
+`mate` and `mutate` only record what a language model has to do: `mate` sets the merge of the scratchpads on the child,
+`mutate` the cluster to change.  The farm does it later (see `tasks.plan`), so that every random draw of a generation is
+made, in child order, before anything is dispatched.  The cluster to change is chosen round robin, in canonical order.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from tasks.plan import Merge
 
 
 class RoundRobin:
-    """The driver's mutable state `rr_state` (genetic_evolution_plan.md section 1): cluster ids and `rr_idx`."""
+    """Chooses the cluster of each mutation in turn; `rr_idx`, the position of the next one, is saved with the run."""
 
     def __init__(self, cluster_ids: Sequence[str], rr_idx: int = 0) -> None:
         """Raises: ValueError when `rr_idx` is not a position in `cluster_ids`."""
@@ -33,21 +29,21 @@ class RoundRobin:
         self.cluster_ids = tuple(cluster_ids)
         self.rr_idx = rr_idx
 
-    def take(self) -> int:
-        """The position of the target cluster of this mutation; the next call gives the next one."""
-        taken = self.rr_idx
+    def next(self) -> int:
+        """The position of the cluster to mutate; the next call returns the one after it."""
+        position = self.rr_idx
         self.rr_idx = (self.rr_idx + 1) % len(self.cluster_ids)
-        return taken
+        return position
 
 
-def make_toolbox(params: Params, rr_state: RoundRobin) -> base.Toolbox:
+def make_toolbox(params: Params, round_robin: RoundRobin) -> base.Toolbox:
     """A toolbox with individual, clone, elites, select, mate and mutate."""
     toolbox = base.Toolbox()
     toolbox.register("individual", make_individual, params.initial_deltas)
     toolbox.register("clone", copy.deepcopy)
     toolbox.register("elites", tools.selBest, k=params.elitism_size)
     toolbox.register("mate", mate)
-    toolbox.register("mutate", make_mutate(rr_state))
+    toolbox.register("mutate", make_mutate(round_robin))
     parents = 2 * params.offspring_size
     if params.selection == "tournament":
         toolbox.register("select", tools.selTournament, k=parents, tournsize=params.tournament_size)
@@ -57,9 +53,9 @@ def make_toolbox(params: Params, rr_state: RoundRobin) -> base.Toolbox:
 
 
 def mate(ind1: Individual, ind2: Individual) -> Individual:
-    """One child: deltas averaged with the parents' fitnesses as weights, and the merge that it still owes.
+    """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
 
-    Both parents need a valid fitness; they stay as they are.
+    Both parents need a valid fitness; they are not changed.
     """
     f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
     total = f1 + f2
@@ -70,25 +66,25 @@ def mate(ind1: Individual, ind2: Individual) -> Individual:
     return child
 
 
-def make_mutate(rr_state: RoundRobin) -> Callable[[Individual], Individual]:
-    """`mutate(ind)`: a closure over the driver's round robin that sets `ind.target`, in place."""
+def make_mutate(round_robin: RoundRobin) -> Callable[[Individual], Individual]:
+    """`mutate(individual)`, which sets `individual.target` to the next cluster, in place."""
 
     def mutate(individual: Individual) -> Individual:
-        individual.target = rr_state.take()
+        individual.target = round_robin.next()
         return individual
 
     return mutate
 
 
 def select_truncation(individuals: list[Individual], k: int, top_k: int) -> list[Individual]:
-    """The best `top_k`, and from them `k` parents with replacement (section 2)."""
-    drawn: list[Individual] = tools.selRandom(tools.selBest(individuals, top_k), k)
-    return drawn
+    """`k` parents, drawn with replacement from the best `top_k`."""
+    parents: list[Individual] = tools.selRandom(tools.selBest(individuals, top_k), k)
+    return parents
 
 
 @contextmanager
 def use_rng(rng: random.Random) -> Iterator[None]:
-    """Inside the block, DEAP's own draws come from `rng`; the module's generator is left as it was found."""
+    """Inside the block, DEAP draws from `rng`, not from the module `random`, whose state is restored afterwards."""
     before = random.getstate()
     random.setstate(rng.getstate())
     try:

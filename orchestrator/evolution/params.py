@@ -1,4 +1,4 @@
-"""The parameters of the genetic algorithm (genetic_evolution_plan.md section 2)."""
+"""The parameters of the genetic algorithm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 class Params:
     """`generations` counts the generations to run, 0 .. generations - 1.
 
-    `tournament_size` is used by tournament selection, `top_k` by truncation; the other may be anything.
+    `tournament_size` is used by tournament selection, `top_k` by truncation; the other is ignored.
     """
 
     seed: int

@@ -1,7 +1,7 @@
-"""Planning a generation: every random draw, made by the driver in child order (spec/README.md, ruling 8).
+"""Plan a generation: make every random draw, in child order, before anything is dispatched.
 
-The draws of generation g come from a generator seeded with the run's seed and g alone, so a resumed generation
-draws what the interrupted one drew.
+The draws of a generation come from a generator seeded with the run's seed and the generation, so a resumed generation
+makes the same draws as the interrupted one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def plan_names(generation: int) -> tuple[str, str]:
 
 
 def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
-    """Evaluate those of the population that have no valid fitness, under their positions."""
+    """The plan that evaluates the individuals without a valid fitness; candidates are numbered by position."""
     candidates = tuple(
         Candidate(index, tuple(individual), individual.scratchpad)
         for index, individual in enumerate(population)
@@ -39,9 +39,9 @@ def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
 def plan_offspring(
     generation: int, population: Sequence[Individual], params: Params, toolbox: base.Toolbox
 ) -> tuple[Plan, list[Individual]]:
-    """The offspring of an evaluated population: their plan, and the children that it will complete.
+    """The offspring of an evaluated population: their plan, and the children that its outcomes complete.
 
-    Per child, in order: crossover or not, which parent is cloned when not, mutated or not, which cluster.
+    The draws of each child, in order: crossover or not, the parent to clone if not, mutated or not.
     """
     rng = generator(params.seed, generation)
     positions = {id(individual): index for index, individual in enumerate(population)}

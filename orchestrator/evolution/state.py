@@ -1,6 +1,6 @@
-"""`evolution_state.json`: what a run needs to go on, and nothing else (genetic_evolution_plan.md section 2).
+"""`evolution_state.json`: all that a run needs to resume.
 
-The state is that of the start of a generation: `generation` is the index of the next one to run.
+It is the state at the start of a generation: `generation` is the index of the next one to run.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Work of the cpu queue: score and plot."""
+"""The tasks of the cpu queue: scores, plots, token ids and frequencies."""

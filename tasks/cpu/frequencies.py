@@ -1,7 +1,7 @@
-"""Counting a shard of the tokenized pairs on the cpu queue, and merging the shards (phase0_collect.md section 4.9).
+"""Count the tokens of a shard of pairs on the cpu queue, and merge the counts of shards.
 
-The token ids of an answer lie in the store under a content key of their own, as {"ids": [...]}.  Counts are kept in the
-same way, under a hash of what was counted: a shard that was counted once is found again, whoever asks for it.
+The token ids of an answer are in the store under a content key, as {"ids": [...]}.  Counts are stored under the hash of
+what was counted, so no shard is counted twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KeyPair = tuple[Count, ContentKey, ContentKey]
 """m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
 
 VERSION = 1  # of the form of the counts
-_AT_ONCE = 128  # pairs that are fetched together: what bounds the memory of a task
+_AT_ONCE = 128  # pairs that are fetched together, to bound the memory of a task
 
 
 def counts_key(pairs: Sequence[KeyPair]) -> str:
@@ -40,13 +40,13 @@ def merged_key(keys: Sequence[str]) -> str:
 
 
 def read_counts(store: Store, run: str, key: str) -> ShardCounts:
-    """Counts that a task left.  Raises: LookupError when they are not there."""
+    """Counts in the store.  Raises: LookupError when they are not there."""
     from tasks.collect.frequencies import ShardCounts
 
-    found = store.shared(run, [key])
-    if key not in found:
+    counts = store.shared(run, [key])
+    if key not in counts:
         raise LookupError(f"no counts {key!r} in the store")
-    return ShardCounts.from_dict(found[key])
+    return ShardCounts.from_dict(counts[key])
 
 
 def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
@@ -54,7 +54,7 @@ def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
 
     Raises: LookupError when token ids of a pair are not in the store.
     """
-    # Here and below: numpy is for whoever counts, not for all who import this module.
+    # Imported here and below: only counting needs numpy.
     from tasks.collect.frequencies import count_shard
 
     key = counts_key(pairs)
@@ -65,7 +65,7 @@ def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
 
 
 def merge_counts(store: Store, run: str, keys: Sequence[str]) -> str:
-    """Merge shards, each named once or more often, unless it has been done; the key of the merged counts.
+    """Merge shards unless it has been done; the key of the merged counts.  A key may occur more than once.
 
     Raises: LookupError when a shard's counts are not in the store.
     """
@@ -86,12 +86,12 @@ def _fetched(
 
     for start in range(0, len(pairs), _AT_ONCE):
         some = pairs[start : start + _AT_ONCE]
-        wanted = sorted({key for _, verbose, compressed in some for key in (verbose, compressed)})
-        found = store.shared(run, wanted)
-        missing = [key for key in wanted if key not in found]
+        requested = sorted({key for _, verbose, compressed in some for key in (verbose, compressed)})
+        stored = store.shared(run, requested)
+        missing = [key for key in requested if key not in stored]
         if missing:
             raise LookupError(f"no token ids {missing[0]!r} in the store, nor {len(missing) - 1} others of this shard")
-        ids = {key: np.array(found[key]["ids"], dtype=np.int64) for key in wanted}
+        ids = {key: np.array(stored[key]["ids"], dtype=np.int64) for key in requested}
         for m, verbose, compressed in some:
             yield m, ids[verbose], ids[compressed]
 

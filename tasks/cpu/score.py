@@ -1,4 +1,4 @@
-"""Scoring an evaluation: shortness, correctness, fitness (genetic_evolution_plan.md section 1)."""
+"""The two cpu tasks of a plan: the score of an evaluation, and the end of the plan's chord."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks import context
 from tasks.message import Count, PlanName, RunId
 from tasks.models import Fitness, Score
 from tasks.plan import Phase
@@ -39,3 +40,9 @@ def score_stage(stage: Stage) -> dict[str, Any]:
 @shared_task(name="cpu.score", base=StageTask)
 def score_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
     run_stage("score", (run, plan, index, phase, attempt), score_stage)
+
+
+@shared_task(name="cpu.gather", ignore_result=True)
+def notify_driver(run: RunId, plan: PlanName, attempt: Count) -> None:
+    """The body of a plan's chord: all candidates have ended, so the driver reads the record now."""
+    context.store_of(run).notify(run)

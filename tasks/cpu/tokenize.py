@@ -1,4 +1,4 @@
-"""The token ids of an example's retained pairs (phase0_collect.md section 4.8)."""
+"""The token ids of an example's retained pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def texts_of(job: Job) -> list[str]:
 
 
 def tokenize(job: Job) -> dict[str, Any]:
-    """Keeps the ids of each text under a key of its own, where those who count find them; gives back the keys."""
+    """Puts the ids of each text into the store under a key of its own; returns the keys."""
     collection, texts = job.collection, texts_of(job)
     tokenizer = encoder(collection.id, collection.tokenizer_key(), job.store)
     keys = [collection.tokens_key(text) for text in texts]

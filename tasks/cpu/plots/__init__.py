@@ -1,6 +1,6 @@
-"""The pictures of a run, as PNG bytes: pure functions of the history and of the tree.
+"""The plots of a run, as PNG bytes: pure functions of its history and its tree.
 
-Importing this package imports matplotlib (about 60 MB): whoever only may need a plot imports it in a function.
+This package imports matplotlib (about 60 MB), so it is imported inside the functions that draw.
 """
 
 from tasks.cpu.plots.curves import fitness_png, lengths_png

@@ -1,7 +1,4 @@
-"""Fitness by generation: the best, the mean, the best so far, and every individual behind them.
-
-Response length by generation, and below it what it cost or gained in correctness.
-"""
+"""Two plots over the generations: fitness, and response length with correctness below it."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.cpu.plots import style
-from tasks.cpu.plots.style import NAN, BestSoFar, Record, champions, generations, number, spread, values
+from tasks.cpu.plots.style import NAN, BestSoFar, Record, best_so_far, generations, number, spread, values
 
 
 def fitness_png(history: Sequence[Record]) -> bytes:
-    """Draw the fitness of a run (genetic_evolution_plan.md section 6, item 9).
+    """Draw the fitness of a run: best, mean, best so far, and every individual.
 
     Args:
         history: the records of `history.jsonl`, oldest first; null and NaN values leave gaps.
@@ -24,7 +21,9 @@ def fitness_png(history: Sequence[Record]) -> bytes:
     """
     figure = style.new_figure(9.0, 5.2)
     axes = figure.add_subplot()
-    style.dress(axes, "Fitness by generation", "generation (its children half a step on)", "fitness (higher is better)")
+    style.style_axes(
+        axes, "Fitness by generation", "generation (its children half a step on)", "fitness (higher is better)"
+    )
     when = generations(history)
     style.generation_axis(axes, when)
     if history:
@@ -32,7 +31,7 @@ def fitness_png(history: Sequence[Record]) -> bytes:
         _draw_lines(axes, history, when)
         style.legend_below(figure, axes, 6)
     else:
-        style.say_empty(axes, "no generation has finished yet")
+        style.show_empty(axes, "no generation has finished yet")
     return style.to_png(figure)
 
 
@@ -65,7 +64,7 @@ def _draw_lines(axes: Axes, history: Sequence[Record], when: list[int]) -> None:
     style.draw_mean(axes, when, mean, "mean", zorder=4)
     marker = style.marker_size(len(when))
     axes.plot(when, best, color=style.BEST, linewidth=2.2, marker="o", ms=marker, label="best", zorder=5)
-    # A generation's record includes its children, who are evaluated half a step after their population.
+    # A generation's record includes its children, which are evaluated half a step after the population.
     steps = [(float(when[0]), best[0])] + [
         (generation + 0.5, number(record.get("best_ever"))) for generation, record in zip(when, history, strict=True)
     ]
@@ -92,7 +91,7 @@ def _annotate_record(axes: Axes, x: float, y: float) -> None:
 
 
 def lengths_png(history: Sequence[Record], baseline_tokens: float | None) -> bytes:
-    """Draw the mean response length of a run (evolution_plan.md section 6), with correctness under it.
+    """Draw the mean response length of a run, with correctness below it.
 
     Args:
         history: the records of `history.jsonl`, oldest first; null and NaN values leave gaps.
@@ -101,20 +100,20 @@ def lengths_png(history: Sequence[Record], baseline_tokens: float | None) -> byt
     """
     figure = style.new_figure(9.0, 6.4)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2.1, 1.0])
-    style.dress(upper, "Mean response length (tokens) vs evolution iteration", "", "tokens an answer")
-    style.dress(lower, "", "evolution iteration (generation; its children half a step on)", "answered correctly")
+    style.style_axes(upper, "Mean response length (tokens) vs evolution iteration", "", "tokens an answer")
+    style.style_axes(lower, "", "evolution iteration (generation; its children half a step on)", "answered correctly")
     style.generation_axis(upper, generations(history))
     lower.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
     lower.yaxis.set_major_locator(MaxNLocator(nbins=5))
     if not history:
-        style.say_empty(upper, "no generation has finished yet")
+        style.show_empty(upper, "no generation has finished yet")
         return style.to_png(figure)
-    best = champions(history)
+    best = best_so_far(history)
     _draw_baseline(upper, baseline_tokens)
     _draw_measure(upper, history, "mean_tokens", best)
     _draw_measure(lower, history, "correctness", best)
     _annotate_change(upper, best, number(baseline_tokens))
-    _keep_in_sight(upper, lower)
+    _set_limits(upper, lower)
     style.legend_below(figure, upper, 4)
     return style.to_png(figure)
 
@@ -125,7 +124,7 @@ def _draw_measure(axes: Axes, history: Sequence[Record], measure: str, best: lis
     low, mean, high = [s.low for s in spreads], [s.mean for s in spreads], [s.high for s in spreads]
     axes.fill_between(when, low, high, color=style.BAND, alpha=0.25, linewidth=0, label="population range")
     if len(when) == 1:
-        # A band of no width is invisible: a bar says the same for a single generation.
+        # A band without width is invisible: a bar shows a single generation.
         axes.vlines(when, low, high, color=style.BAND, linewidth=5, alpha=0.5)
     style.draw_mean(axes, when, mean, "population mean", zorder=2)
     marker = style.marker_size(len(when))
@@ -162,11 +161,11 @@ def _annotate_change(axes: Axes, best: list[BestSoFar], baseline: float) -> None
     )
 
 
-def _keep_in_sight(upper: Axes, lower: Axes) -> None:
-    """Lengths with some air; correctness never beyond what a share can be, and never a flat line without a scale."""
+def _set_limits(upper: Axes, lower: Axes) -> None:
+    """Margins around the lengths; correctness within 0 and 1, over a range of at least 0.2."""
     low, high = upper.get_ylim()
-    air = max(0.12 * (high - low), 1.0)
-    upper.set_ylim(max(0.0, low - air), high + air / 2)
+    margin = max(0.12 * (high - low), 1.0)
+    upper.set_ylim(max(0.0, low - margin), high + margin / 2)
     low, high = lower.get_ylim()
     if high - low < 0.2:
         middle = (low + high) / 2

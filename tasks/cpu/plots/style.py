@@ -1,9 +1,7 @@
-"""Read `history.jsonl` records as series that can be drawn: missing, null and non-finite values become gaps.
+"""What all plots share: series read from `history.jsonl`, one style, and PNG bytes.
 
-One look for all plots, and the way from a figure to bytes.
-
-Only matplotlib's object interface: no pyplot, no current figure, no `rcParams` written, so that threads may draw at
-the same time and a process that draws for days holds nothing back.
+Missing, null and non-finite values of a record become gaps.  Only matplotlib's object interface is used, no pyplot, no
+current figure and no `rcParams`, so that threads may draw at the same time and no figure stays in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ NAN = float("nan")
 
 
 def number(value: Any) -> float:
-    """The value as a float, NaN when it is missing or not finite: matplotlib leaves a gap there."""
+    """The value as a float; NaN, where matplotlib leaves a gap, when it is missing or not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NAN
     return float(value) if math.isfinite(value) else NAN
@@ -30,7 +28,7 @@ def number(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """One measure over the individuals of one generation."""
+    """Range and mean of a measure over the individuals of one generation."""
 
     low: float
     mean: float
@@ -39,7 +37,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class BestSoFar:
-    """The best individual known at a moment. `when` is g for a population, g + 0.5 for the children of g."""
+    """The best individual up to `when`: g for the population of generation g, g + 0.5 for its children."""
 
     when: float
     fitness: float
@@ -53,22 +51,22 @@ def generations(history: Sequence[Record]) -> list[int]:
 
 def values(record: Record, group: str, measure: str) -> list[float]:
     """The finite values of a measure in "population" or "offspring"."""
-    found = (number(individual.get(measure)) for individual in record.get(group) or ())
-    return [value for value in found if not math.isnan(value)]
+    measured = (number(individual.get(measure)) for individual in record.get(group) or ())
+    return [value for value in measured if not math.isnan(value)]
 
 
 def spread(record: Record, measure: str) -> Spread:
-    """The population's range and mean of a measure; all NaN when nobody has a value."""
-    found = values(record, "population", measure)
-    if not found:
+    """The population's range and mean of a measure; all NaN without a value."""
+    measured = values(record, "population", measure)
+    if not measured:
         return Spread(NAN, NAN, NAN)
-    return Spread(min(found), math.fsum(found) / len(found), max(found))
+    return Spread(min(measured), math.fsum(measured) / len(measured), max(measured))
 
 
-def champions(history: Sequence[Record]) -> list[BestSoFar]:
+def best_so_far(history: Sequence[Record]) -> list[BestSoFar]:
     """The best individual so far, after each population and after each generation's children.
 
-    Ties stay with the earlier individual, as the run's own best-ever does (genetic_evolution_plan.md section 1).
+    Of equal individuals the earlier one stays, as in the run's own hall of fame.
     """
     best: BestSoFar | None = None
     line: list[BestSoFar] = []
@@ -90,25 +88,24 @@ INK = "#1c2733"
 MUTED = "#6b7785"
 GRID = "#e6e9ee"
 PAPER = "#ffffff"
-# Blue, vermilion and green that stay apart for colour-blind eyes (the family of Okabe and Ito).
+# Blue and vermilion of the palette of Okabe and Ito, which colour-blind people can tell apart.
 BEST = "#0068a8"
 RECORD = "#cf4d08"
 MEAN = "#5b6775"
 BAND = "#9db4cc"
 DOT = "#8ca3bb"
-GOOD = "#00835f"
 
 DPI = 130
 TICK_STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of `width` x `height` inches that lays itself out."""
+    """An empty figure of `width` x `height` inches with a constrained layout."""
     return Figure(figsize=(width, height), dpi=DPI, facecolor=PAPER, layout="constrained")
 
 
-def dress(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
-    """Give the axes the common look: a quiet grid, two spines, a title at the left."""
+def style_axes(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
+    """Apply the common style: a light grid, two spines, a title at the left."""
     axes.set_facecolor(PAPER)
     axes.grid(True, axis="y", color=GRID, linewidth=0.9)
     axes.set_axisbelow(True)
@@ -124,7 +121,7 @@ def dress(axes: Axes, title: str = "", xlabel: str = "", ylabel: str = "") -> No
 
 
 def generation_axis(axes: Axes, generations: list[int]) -> None:
-    """Whole numbers along x, and room for the children half a step behind the last generation."""
+    """Whole numbers along x, with room for the children half a step after the last generation."""
     first, last = (generations[0], generations[-1]) if generations else (0, 0)
     step = next(step for step in TICK_STEPS if (last - first) / step <= 15)
     axes.set_xticks(range(first, last + 1, step))
@@ -133,12 +130,12 @@ def generation_axis(axes: Axes, generations: list[int]) -> None:
 
 
 def marker_size(points: int) -> float:
-    """Smaller where there are many."""
+    """Smaller for many points."""
     return 5.0 if points <= 12 else 3.0
 
 
 def draw_mean(axes: Axes, when: Sequence[float], mean: Sequence[float], label: str, zorder: float) -> None:
-    """A population's mean over the generations: the dashed line that looks the same in every plot."""
+    """A population's mean over the generations: the same dashed line in every plot."""
     axes.plot(
         when,
         mean,
@@ -153,7 +150,7 @@ def draw_mean(axes: Axes, when: Sequence[float], mean: Sequence[float], label: s
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """The legend in one place outside the data, so that it never hides a point."""
+    """The legend below the axes, where it hides no point."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles,
@@ -168,13 +165,13 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     )
 
 
-def say_empty(axes: Axes, text: str) -> None:
-    """A plot without data says so instead of showing an empty frame."""
+def show_empty(axes: Axes, text: str) -> None:
+    """Show a text in place of data."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=11, color=MUTED)
 
 
 def to_png(figure: Figure) -> bytes:
-    """PNG bytes that depend on the figure alone: nothing of the time, nothing of the program's version."""
+    """PNG bytes that depend on the figure alone, not on the time or on matplotlib's version."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=figure.dpi, facecolor=PAPER, metadata={"Software": None})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The evolution tree as a picture: who came from whom, how fit each was, and the way to the best."""
+"""The plot of the evolution tree: descent and fitness of all individuals, and the path to the best."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.cpu.plots import style
 from tasks.cpu.plots.tree_layout import Edge, Layout, Node, column, lay_out
 
 FITNESS = LinearSegmentedColormap.from_list("fitness", ["#f3ecd2", "#a9d3b5", "#4ba3b3", "#1f5f99", "#1b2a6b"])
-MAX_PIXELS = 5_000_000  # 20 MB as RGBA: the process that draws must stay under 200 MB
+MAX_PIXELS = 5_000_000  # 20 MB as RGBA: the process must stay under 200 MB
 MUTATION = "#8a4fbf"
 
 
@@ -36,7 +36,7 @@ class Scale:
 
 
 def tree_png(tree: Mapping[str, Any]) -> bytes:
-    """Draw the evolution tree (genetic_evolution_plan.md section 8).
+    """Draw the evolution tree.
 
     Args:
         tree: the content of `evolution_tree.json`: `nodes` and `edges`.
@@ -52,7 +52,7 @@ def tree_png(tree: Mapping[str, Any]) -> bytes:
     axes.set_axis_off()
     axes.set_title("Evolution tree", loc="left", fontsize=12.5, fontweight="bold", color=style.INK, pad=26)
     if not layout.nodes:
-        style.say_empty(axes, "no individual yet")
+        style.show_empty(axes, "no individual yet")
         return style.to_png(figure)
     axes.set_xlim(-0.6, layout.columns - 0.4)
     axes.set_ylim(layout.rows - 0.4, -0.6)
@@ -66,7 +66,7 @@ def tree_png(tree: Mapping[str, Any]) -> bytes:
 
 
 def _scale(layout: Layout) -> Scale:
-    """Three sizes: every node named, every node with its fitness, only colours."""
+    """Three sizes by the number of nodes: names and fitness, fitness only, colours only."""
     crowd = max(layout.columns / 1.6, layout.rows)
     if crowd <= 11:
         return Scale(column=1.05, row=0.92, node=30.0, text=7.5, labels="full", dpi=style.DPI)
@@ -76,13 +76,13 @@ def _scale(layout: Layout) -> Scale:
 
 
 def _fitness_range(layout: Layout) -> tuple[float, float]:
-    found = [node.fitness for node in layout.nodes.values() if node.fitness is not None]
-    low, high = (min(found), max(found)) if found else (0.0, 1.0)
+    fitness = [node.fitness for node in layout.nodes.values() if node.fitness is not None]
+    low, high = (min(fitness), max(fitness)) if fitness else (0.0, 1.0)
     return (low, high) if high - low > 1e-6 else (low - 0.05, high + 0.05)
 
 
 def _draw_generations(axes: Axes, layout: Layout, scale: Scale) -> None:
-    """A pale strip behind each population, the generation's number over it, and what the columns are."""
+    """A light strip behind each population, the generation's number above it, and titles of the columns."""
     first = min(node.generation for node in layout.nodes.values())
     for generation in sorted({node.generation for node in layout.nodes.values()}):
         x = column(generation - first, "pop")
@@ -144,7 +144,7 @@ def _curves(layout: Layout, edges: Iterable[Edge]) -> list[PathPatch]:
 
 
 def _curve(source: Node, to: Node) -> Path:
-    """An S from column to column; an elite's long way bends at once and then keeps to the row of its new place."""
+    """An S from column to column; a longer edge, of an elite, bends at its start and then stays in its target's row."""
     bend = min(to.x, source.x + 1.0)
     middle = (source.x + bend) / 2
     points = [(source.x, source.row), (middle, source.row), (middle, to.row), (bend, to.row), (to.x, to.row)]
@@ -152,7 +152,7 @@ def _curve(source: Node, to: Node) -> Path:
 
 
 def _draw_nodes(axes: Axes, layout: Layout, scale: Scale, colours: Normalize) -> None:
-    """Squares are places in a population, circles are children. A collection a look: thousands of nodes stay cheap."""
+    """Squares are individuals of a population, circles are children. One collection for each style."""
     thick = 1.0 if scale.labels != "none" else 0.75
     looks: dict[tuple[str, str, float], list[Node]] = {}
     for node in layout.nodes.values():

@@ -1,8 +1,8 @@
-"""Where the nodes of an evolution tree stand, and which path leads to the best of them.  No drawing here.
+"""The positions of the nodes of an evolution tree, and the path to the best of them.  No drawing here.
 
-Time runs to the right in columns: each generation has one for its population, one for the children as crossover or
-cloning left them (`_pre`), and one for those that were mutated (`_mut`).  A child stands in the row of the place that
-it takes in the next population, so that only the edges from parents ever cross.
+Time runs to the right in columns: each generation has one for its population, one for the children before mutation
+(`_pre`), and one for those after it (`_mut`).  A child is in the row of its position in the next population, so that
+only the edges from parents cross.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = re.compile(r"^g(\d+)_(?:pop|child)(\d+)(?:_(?:pre|mut))?$")
 
 @dataclass(frozen=True)
 class Node:
-    """A node and its place: `x` in columns from the left, `row` from the top."""
+    """A node and its position: `x` in columns from the left, `row` from the top."""
 
     id: str
     generation: int
@@ -53,7 +53,7 @@ class Layout:
 def lay_out(tree: Mapping[str, Any]) -> Layout:
     """Place the nodes of `evolution_tree.json`; edges whose ends are missing are left out.
 
-    Node names are those of genetic_evolution_plan.md section 8.
+    Node names are g{g}_pop{i}, g{g}_child{j}_pre and g{g}_child{j}_mut.
     """
     raw = {str(node["id"]): node for node in tree.get("nodes", ())}
     edges = tuple(
@@ -76,7 +76,7 @@ def lay_out(tree: Mapping[str, Any]) -> Layout:
 
 
 def column(generation: int, stage: str) -> float:
-    """The x of a stage, for generations counted from the first that is drawn."""
+    """The x of a stage; generations are counted from the first one drawn."""
     return generation * (len(STAGES) + GAP) + STAGES.index(stage)
 
 
@@ -103,7 +103,7 @@ def index_of(name: str) -> int:
 
 
 def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict[str, float]:
-    """A population stands in its order; a child in the row of its place to come, or where that will likely be."""
+    """A population is in its order; a child in the row of its next position, or of the expected one."""
     follows = {edge.source: edge.to for edge in edges if edge.kind in {"mutation", "next"}}
     size = max((index_of(name) + 1 for name, node in raw.items() if node["stage"] == "pop"), default=1)
     children = max((index_of(name) + 1 for name, node in raw.items() if node["stage"] != "pop"), default=0)
@@ -121,7 +121,7 @@ def _rows(raw: Mapping[str, Mapping[str, Any]], edges: tuple[Edge, ...]) -> dict
 
 
 def _best(nodes: Mapping[str, Node]) -> str | None:
-    """The earliest node of the highest fitness: an elite's copies in later populations are not the event."""
+    """The earliest node of the highest fitness, so not an elite's copy in a later population."""
     rated = [node for node in nodes.values() if node.fitness is not None]
     if not rated:
         return None
@@ -132,14 +132,14 @@ def _path_to(best: str | None, nodes: Mapping[str, Node], edges: tuple[Edge, ...
     """From `best` back to a node without ancestors, through the fitter of two parents."""
     into: dict[str, list[str]] = {}
     for edge in edges:
-        # Only edges that lead forward: a damaged file must not send this round in circles.
+        # Only edges that lead forward: a damaged file could have cycles.
         if nodes[edge.source].x < nodes[edge.to].x:
             into.setdefault(edge.to, []).append(edge.source)
     path: list[str] = []
-    here = best
-    while here is not None:
-        path.append(here)
-        here = min(into.get(here, ()), key=lambda name: (-_fitness(nodes[name]), nodes[name].row), default=None)
+    node = best
+    while node is not None:
+        path.append(node)
+        node = min(into.get(node, ()), key=lambda name: (-_fitness(nodes[name]), nodes[name].row), default=None)
     return tuple(reversed(path))
 
 

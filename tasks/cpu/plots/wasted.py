@@ -1,4 +1,4 @@
-"""The tokens that a model wastes most: how much likelier each is in verbose answers than in compressed ones."""
+"""The plot of the most wasted tokens: how much more frequent each is in verbose answers than in compressed ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {"\n": "⏎", "\r": "\\r", "\t": "⇥", " ": "␣", "\ufffd": "�"}
 
 
 def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
-    """Draw the first `top` entries of token_selection.v_steer (phase0_collect.md section 5) as bars.
+    """Draw the first `top` entries of token_selection.v_steer as bars.
 
     v_steer: {token_id, token_str, delta} each, the largest delta first.
     Returns: a PNG, the same bytes for the same input.
@@ -28,7 +28,7 @@ def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
     shown = v_steer[:top]
     figure = style.new_figure(7.6, max(2.6, 1.15 + 0.262 * len(shown)))
     axes = figure.subplots()
-    style.dress(
+    style.style_axes(
         axes, "Most wasted tokens", "Δ: share of verbose answers − share of compressed answers, percentage points"
     )
     axes.grid(False, axis="y")
@@ -36,7 +36,7 @@ def wasted_png(v_steer: Sequence[Mapping[str, Any]], top: int = 30) -> bytes:
     if not shown:
         axes.set_xticks([])
         axes.set_yticks([])
-        style.say_empty(axes, "no token was discovered")
+        style.show_empty(axes, "no token was discovered")
         return style.to_png(figure)
     _draw_bars(axes, [100 * float(entry["delta"]) for entry in shown])
     labels = [readable(str(entry["token_str"])) for entry in shown]

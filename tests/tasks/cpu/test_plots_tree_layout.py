@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.cpu.plots.style import champions
+from tasks.cpu.plots.style import best_so_far
 from tasks.cpu.plots.tree_layout import index_of, lay_out
 
 
@@ -83,7 +83,7 @@ def test_the_best_so_far_moves_only_forward_and_keeps_the_earlier_of_equals() ->
         {"generation": 0, "population": [one(0.5, 10), one(None, 1)], "offspring": [one(0.5, 99), one(0.4, 1)]},
         {"generation": 1, "population": [one(0.3, 2)], "offspring": [one(0.8, 3)]},
     ]
-    line = champions(history)
+    line = best_so_far(history)
     assert [(at.when, at.fitness, at.mean_tokens) for at in line] == [
         (0.0, 0.5, 10), (0.5, 0.5, 10), (1.0, 0.5, 10), (1.5, 0.8, 3),
     ]  # fmt: skip
