@@ -1,5 +1,5 @@
-"""The embedded OpenAI endpoint: chat completions with strict JSON schemas, answered by plain rules.
+"""The embedded OpenAI endpoint: chat completions with strict JSON schemas, answered by rules.
 
-For farms without a key.  It is a real HTTP server and answers as the real one does, errors and limits included; only
-what it says comes from rules, and its `system_fingerprint` and model name say so.
+For farms without an API key.  It is a real HTTP server and answers as OpenAI's does, errors and limits included.
+Only the content comes from rules, which its `system_fingerprint` and its model name state.
 """

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import uvicorn
 
-from workers.embedded.endpoint.app import State, create_app
-from workers.embedded.endpoint.calls import Calls, TokenBucket
+from workers.embedded.endpoint.app import EndpointState, create_app
+from workers.embedded.endpoint.calls import CallLog, TokenBucket
 from workers.embedded.endpoint.faults import Faults, parse_faults
 from workers.embedded.endpoint.rules import all_rules
 
 
 def main() -> None:
     options = _parser().parse_args()
-    calls = Calls(options.calls_log)
-    meters = [TokenBucket(limit, time.monotonic) for limit in (options.rpm, options.tpm)]
-    state = State(all_rules(), Faults(options.faults), calls, *meters)
+    calls = CallLog(options.calls_log)
+    buckets = [TokenBucket(limit, time.monotonic) for limit in (options.rpm, options.tpm)]
+    state = EndpointState(all_rules(), Faults(options.faults), calls, *buckets)
     listener = socket.create_server((options.host, options.port))
     host, port = listener.getsockname()[:2]
     config = uvicorn.Config(create_app(state), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
@@ -33,7 +33,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m workers.embedded.endpoint", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one and prints it")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, uses a free one and prints it")
     parser.add_argument("--faults", type=_faults, default=[], metavar="SPEC", help="SCHEMA:KIND:TIMES, ...")
     parser.add_argument("--calls-log", type=Path, metavar="FILE", help="append a JSON line for each answered call")
     parser.add_argument("--rpm", type=_positive, default=100_000, help="requests a minute")

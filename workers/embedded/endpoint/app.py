@@ -1,4 +1,4 @@
-"""The routes: who may ask, what is left of the limits, which fault is due, and the rule's answer."""
+"""The HTTP routes: authorization, limits, requested faults, and the reply of a rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from tasks.openai.provider import NO_RULE, estimate_tokens
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint import chat, faults
-from workers.embedded.endpoint.calls import Call, Calls, TokenBucket
+from workers.embedded.endpoint.calls import CallLog, CallRecord, TokenBucket
 from workers.embedded.endpoint.chat import ApiError, ChatRequest
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
 from workers.embedded.endpoint.rules import Rule
@@ -25,12 +25,12 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 @dataclass
-class State:
-    """What the endpoint knows and keeps; one event loop, so no locks."""
+class EndpointState:
+    """The state of the endpoint; one event loop uses it, so there are no locks."""
 
     rules: Mapping[str, Rule]
     faults: Faults
-    calls: Calls
+    calls: CallLog
     requests: TokenBucket
     tokens: TokenBucket
 
@@ -38,8 +38,8 @@ class State:
         return {**self.requests.headers("requests"), **self.tokens.headers("tokens")}
 
 
-def create_app(state: State) -> FastAPI:
-    """The application over `state`."""
+def create_app(state: EndpointState) -> FastAPI:
+    """The application; it changes `state`."""
     app = FastAPI(title="Whetstone's embedded OpenAI endpoint", openapi_url=None)
 
     @app.get("/health")
@@ -72,31 +72,31 @@ def create_app(state: State) -> FastAPI:
     return app
 
 
-async def _answer(state: State, request: Request) -> JSONResponse:
-    call = Call(request.headers.get("idempotency-key", ""), "", "", 200, "")
+async def _answer(state: EndpointState, request: Request) -> JSONResponse:
+    call = CallRecord(request.headers.get("idempotency-key", ""), "", "", 200, "")
     try:
         _authorize(request.headers.get("authorization", ""))
-        asked = chat.read_request(await _json(request))
-        call = dataclasses.replace(call, schema=asked.schema_name, messages=asked.digest)
-        rule = state.rules.get(asked.schema_name)
+        chat_request = chat.read_request(await _json(request))
+        call = dataclasses.replace(call, schema=chat_request.schema_name, messages=chat_request.digest)
+        rule = state.rules.get(chat_request.schema_name)
         if rule is None:
-            said = f"no rule answers the schema {asked.schema_name!r}; there are {sorted(state.rules)}"
-            raise ApiError(400, said, "invalid_request_error", NO_RULE)
-        _charge(state, asked)
-        fault = state.faults.take(asked.schema_name)
+            message = f"no rule answers the schema {chat_request.schema_name!r}; there are {sorted(state.rules)}"
+            raise ApiError(400, message, "invalid_request_error", NO_RULE)
+        _charge(state, chat_request)
+        fault = state.faults.take(chat_request.schema_name)
         if fault is not None:
             call = dataclasses.replace(call, fault=fault.kind)
             await _fail(fault)
-        body = _complete(asked, rule, fault)
-        used = body["usage"]
+        body = _complete(chat_request, rule, fault)
+        usage = body["usage"]
         call = dataclasses.replace(
-            call, prompt_tokens=used["prompt_tokens"], completion_tokens=used["completion_tokens"]
+            call, prompt_tokens=usage["prompt_tokens"], completion_tokens=usage["completion_tokens"]
         )
     except ApiError as error:
         state.calls.add(dataclasses.replace(call, status=error.status))
         return JSONResponse(error.body, error.status, {**state.limits(), **error.headers})
     if await request.is_disconnected():
-        # Nobody was answered: the client gave up, and whoever counts repeats must not count this.
+        # The client has closed the connection, so this call does not count as answered.
         state.calls.add(dataclasses.replace(call, status=CLIENT_CLOSED_REQUEST))
         return JSONResponse({}, CLIENT_CLOSED_REQUEST)
     state.calls.add(call)
@@ -116,8 +116,8 @@ def _authorize(header: str) -> None:
         raise ApiError(401, "You did not provide an API key.", "invalid_request_error", "invalid_api_key")
 
 
-def _charge(state: State, asked: ChatRequest) -> None:
-    cost = asked.prompt_tokens + (asked.max_completion_tokens or 0)
+def _charge(state: EndpointState, request: ChatRequest) -> None:
+    cost = request.prompt_tokens + (request.max_completion_tokens or 0)
     wait = max(state.requests.wait(1), state.tokens.wait(cost))
     if wait > 0:
         raise chat.too_many("Rate limit reached for requests or tokens.", wait)
@@ -129,24 +129,24 @@ async def _fail(fault: Fault) -> None:
     if fault.kind == "hang":
         await asyncio.sleep(fault.seconds)
     elif fault.kind == "rate_limit":
-        raise chat.too_many("Rate limit reached, as it was told to be.", fault.seconds)
+        raise chat.too_many("Rate limit reached (a requested fault).", fault.seconds)
     elif fault.kind == "quota":
         raise ApiError(429, "You exceeded your current quota.", "insufficient_quota", "insufficient_quota")
     elif fault.kind == "500":
-        raise ApiError(500, "The server had an error, as it was told to.", "server_error")
+        raise ApiError(500, "The server had an error (a requested fault).", "server_error")
 
 
-def _complete(asked: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str, Any]:
+def _complete(request: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str, Any]:
     try:
-        reply = rule(asked.system, asked.user)
+        reply = rule(request.system, request.user)
     except (ValueError, KeyError, TypeError) as error:
         raise chat.bad_request(f"the rule cannot read this prompt: {error}") from error
-    reason = mismatch(reply, asked.schema)
+    reason = mismatch(reply, request.schema)
     if reason:
-        raise chat.bad_request(f"the rule's reply does not fit the schema that was asked for: {reason}")
-    ordered = {name: reply[name] for name in asked.schema["properties"]}
-    spoilt = faults.spoil(ordered, asked, fault)
-    limit = asked.max_completion_tokens
-    if limit is not None and estimate_tokens(spoilt.text) > limit:
-        spoilt = dataclasses.replace(spoilt, text=spoilt.text[: 2 * limit], finish_reason="length")
-    return chat.completion(asked, spoilt.text, spoilt.finish_reason, spoilt.refusal, int(time.time()))
+        raise chat.bad_request(f"the rule's reply does not fit the requested schema: {reason}")
+    ordered = {name: reply[name] for name in request.schema["properties"]}
+    output = faults.apply_fault(ordered, request, fault)
+    limit = request.max_completion_tokens
+    if limit is not None and estimate_tokens(output.text) > limit:
+        output = dataclasses.replace(output, text=output.text[: 2 * limit], finish_reason="length")
+    return chat.completion(request, output.text, output.finish_reason, output.refusal, int(time.time()))

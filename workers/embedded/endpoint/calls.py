@@ -1,7 +1,4 @@
-"""What was asked and how it was answered: one JSON line a call, for tests and people who count repeats.
-
-Requests and tokens a minute, as an account's limits: what is left, and when there is more.
-"""
+"""The endpoint's account of its calls: one JSON line for each call, and limits a minute as OpenAI has them."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Call:
+class CallRecord:
     """An answered call. `call_id` is its Idempotency-Key, `messages` the SHA-256 of its messages.
 
-    The tokens are those that a reply asks money for; 0 where there was none.
+    The tokens are those that a reply would be billed for; 0 where it has none.
     """
 
     call_id: str
@@ -30,8 +27,8 @@ class Call:
     completion_tokens: int = 0
 
 
-class Calls:
-    """Counts calls, and appends each to a file, with seconds since 1970, that is flushed before the reply leaves."""
+class CallLog:
+    """Counts calls, and appends each to a file with seconds since 1970, before its reply is sent."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = None
@@ -41,7 +38,7 @@ class Calls:
         self._counts: Counter[tuple[str, int]] = Counter()
         self._answered: Counter[str] = Counter()
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CallRecord) -> None:
         self._counts[call.schema, call.status] += 1
         if call.status == 200 and call.call_id:
             self._answered[call.call_id] += 1
@@ -64,33 +61,33 @@ class Calls:
 
 
 class TokenBucket:
-    """A bucket that holds a minute's worth and fills evenly. `clock` in seconds."""
+    """A limit a minute, as a bucket that holds one minute's amount and fills evenly. `clock` in seconds."""
 
-    def __init__(self, a_minute: int, clock: Callable[[], float]) -> None:
-        self.limit = a_minute
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self.limit = limit
         self._clock = clock
-        self._left = float(a_minute)
+        self._remaining = float(limit)
         self._at = clock()
 
     def wait(self, cost: int) -> float:
-        """Seconds until `cost` may be taken; 0 for now. More than the bucket holds is taken as the whole bucket."""
+        """Seconds until `cost` may be taken; 0 for now. A cost above the limit is treated as the limit."""
         self._fill()
-        return max(0.0, min(cost, self.limit) - self._left) * 60 / self.limit
+        return max(0.0, min(cost, self.limit) - self._remaining) * 60 / self.limit
 
     def take(self, cost: int) -> None:
         self._fill()
-        self._left = max(0.0, self._left - cost)
+        self._remaining = max(0.0, self._remaining - cost)
 
     def headers(self, what: str) -> dict[str, str]:
         """OpenAI's `x-ratelimit-*` headers for "requests" or "tokens"."""
         self._fill()
         return {
             f"x-ratelimit-limit-{what}": str(self.limit),
-            f"x-ratelimit-remaining-{what}": str(int(self._left)),
-            f"x-ratelimit-reset-{what}": f"{(self.limit - self._left) * 60 / self.limit:.3f}s",
+            f"x-ratelimit-remaining-{what}": str(int(self._remaining)),
+            f"x-ratelimit-reset-{what}": f"{(self.limit - self._remaining) * 60 / self.limit:.3f}s",
         }
 
     def _fill(self) -> None:
         now = self._clock()
-        self._left = min(float(self.limit), self._left + (now - self._at) * self.limit / 60)
+        self._remaining = min(float(self.limit), self._remaining + (now - self._at) * self.limit / 60)
         self._at = now

@@ -1,4 +1,7 @@
-"""The wire format of chat completions: reading a request, writing a completion or an error. Pure."""
+"""The texts of chat completions: a request down to the sections of its prompt, a completion, an error. Pure.
+
+The project's prompts are headings ("## ...") with a body each, up to a line of dashes; the rules read them back.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from tasks.openai.provider import RULES_FINGERPRINT, estimate_tokens
 from tasks.openai.schema import Schema, not_strict
 
 MODEL = "whetstone-rules"
-FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # counts the rules: with another, the same prompt may have another answer
+FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # the version of the rules, which decides the answer of a prompt
 
 
 class ApiError(Exception):
-    """An error as OpenAI says it: an HTTP status, a message, a type and a code."""
+    """An error in OpenAI's form: an HTTP status, a message, a type and a code."""
 
     def __init__(
         self, status: int, message: str, kind: str, code: str | None = None, headers: Mapping[str, str] | None = None
@@ -29,7 +32,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What a request asks. `system` and `user` are all messages of the role; the limit is in tokens, None for none."""
+    """A checked request. `system` and `user` hold all messages of the role; the limit is in tokens, None for none."""
 
     model: str
     system: str
@@ -41,16 +44,16 @@ class ChatRequest:
 
     @property
     def prompt_tokens(self) -> int:
-        """The estimate of `tasks.openai.provider`, which is what the client charges its limits too."""
+        """The estimate of `tasks.openai.provider`, by which the client charges its limits too."""
         return estimate_tokens(self.system) + estimate_tokens(self.user)
 
 
 def read_request(body: object) -> ChatRequest:
-    """Raises: ApiError 400 for what the real endpoint refuses too, or what rules cannot do."""
+    """Raises: ApiError 400 for what OpenAI refuses too, and for what rules cannot do."""
     if not isinstance(body, dict):
         raise bad_request("the body is not a JSON object")
     if body.get("stream") or body.get("n", 1) not in (1, None):
-        raise bad_request("one whole completion is all there is: no stream, no n")
+        raise bad_request("only one completion at a time is supported: no stream, no n")
     if not isinstance(body.get("model"), str):
         raise bad_request("you must provide a model parameter")
     messages = body.get("messages")
@@ -70,6 +73,32 @@ def read_request(body: object) -> ChatRequest:
         max_completion_tokens=_read_limit(body),
         digest=hashlib.sha256(json.dumps(messages, sort_keys=True).encode()).hexdigest(),
     )
+
+
+def sections(message: str) -> list[tuple[str, str]]:
+    """The headings and bodies of a user message, in order. Only "\\n" ends a line: quoted texts may hold others."""
+    found: list[tuple[str, list[str]]] = []
+    for line in message.split("\n"):
+        if line == "---":
+            break
+        if line.startswith("## "):
+            found.append((line.removeprefix("## "), []))
+        elif found:
+            found[-1][1].append(line)
+    return [(heading, "\n".join(lines).strip("\n")) for heading, lines in found]
+
+
+def section(message: str, heading: str) -> str:
+    """The body below the first heading that begins with `heading`. Raises: ValueError when there is none."""
+    for title, text in sections(message):
+        if title.startswith(heading):
+            return text
+    raise ValueError(f"the user message has no section {heading!r}")
+
+
+def json_section(message: str, heading: str) -> Any:
+    """The body as JSON. Raises: ValueError when it is missing or not JSON."""
+    return json.loads(section(message, heading))
 
 
 def completion(
@@ -106,7 +135,7 @@ def bad_request(message: str) -> ApiError:
 
 
 def too_many(message: str, seconds: float) -> ApiError:
-    """429, with the wait in both of OpenAI's headers; Retry-After has whole seconds, and never asks for less."""
+    """429, with the wait in both of OpenAI's headers; Retry-After is rounded up to whole seconds."""
     headers = {"retry-after": str(int(-(-seconds // 1))), "retry-after-ms": str(int(-(-seconds * 1000 // 1)))}
     return ApiError(429, message, "requests", "rate_limit_exceeded", headers)
 
@@ -124,12 +153,12 @@ def _read_message(message: object) -> tuple[str, str]:
 def _read_format(response_format: object) -> tuple[str, Schema]:
     if not isinstance(response_format, dict) or response_format.get("type") != "json_schema":
         raise bad_request("response_format must be of type json_schema")
-    asked = response_format.get("json_schema")
-    if not isinstance(asked, dict):
+    requested = response_format.get("json_schema")
+    if not isinstance(requested, dict):
         raise bad_request("response_format has no json_schema")
-    if asked.get("strict") is not True:
+    if requested.get("strict") is not True:
         raise bad_request("json_schema must have strict: true")
-    name, schema = asked.get("name"), asked.get("schema")
+    name, schema = requested.get("name"), requested.get("schema")
     reason = not_strict(schema)
     if not isinstance(name, str) or not isinstance(schema, dict) or reason:
         raise bad_request(f"invalid schema for response_format {name!r}: {reason}")

@@ -1,17 +1,15 @@
-"""Failing on request, so that a run can be rehearsed: `SCHEMA:KIND:TIMES`, several separated by commas.
+"""Faults on request, for tests of how a run handles them: `SCHEMA:KIND:TIMES`, several separated by commas.
 
 SCHEMA is the name of a schema that a rule answers, or `*`; TIMES is a count or `*`.  KIND is one of
 
     rate_limit[:SECONDS]  429 with Retry-After and retry-after-ms (1 second where none is given)
     quota                 429 insufficient_quota
     500                   HTTP 500
-    refusal               the model declines
+    refusal               a refusal in place of an answer
     truncated             the reply stops in the middle, finish_reason "length"
-    invalid_json          the reply is whole but no JSON
+    invalid_json          the reply is complete but not JSON
     unchanged             the reflector proposes the current delta
-    hang:SECONDS          nothing for so long, then the answer
-
-Replies that are not what was asked for: the faults that come with HTTP 200. Pure.
+    hang:SECONDS          no reply for so long, then the answer
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from workers.embedded.endpoint.chat import ChatRequest, bad_request
-from workers.embedded.endpoint.prompt_parser import body, json_body
+from workers.embedded.endpoint.chat import ChatRequest, bad_request, json_section, section
 
 PLAIN_KINDS = frozenset({"quota", "500", "refusal", "truncated", "invalid_json", "unchanged"})
 TIMED_KINDS = {"rate_limit": 1.0, "hang": None}
@@ -30,7 +27,7 @@ TIMED_KINDS = {"rate_limit": 1.0, "hang": None}
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of failure. `times` None is for ever; `seconds` only for the kinds that take them."""
+    """One kind of fault. `times` None is without limit; `seconds` only for the kinds that have them."""
 
     schema: str
     kind: str
@@ -39,7 +36,7 @@ class Fault:
 
 
 def parse_faults(spec: str, schemas: Collection[str]) -> list[Fault]:
-    """The faults that `spec` names, of calls for one of `schemas`; none for "".
+    """The faults of `spec`, for calls of one of `schemas`; none for "".
 
     Raises: ValueError, naming the part that is wrong.
     """
@@ -47,16 +44,16 @@ def parse_faults(spec: str, schemas: Collection[str]) -> list[Fault]:
 
 
 class Faults:
-    """Hands out each fault as often as it was asked for, the first that fits first."""
+    """Each fault as often as it was requested; the first that matches comes first."""
 
     def __init__(self, faults: list[Fault]) -> None:
-        self._left: list[tuple[Fault, int | None]] = [(fault, fault.times) for fault in faults]
+        self._remaining: list[tuple[Fault, int | None]] = [(fault, fault.times) for fault in faults]
 
     def take(self, schema: str) -> Fault | None:
-        """The fault that the next call for `schema` is to have."""
-        for i, (fault, left) in enumerate(self._left):
-            if fault.schema in ("*", schema) and left != 0:
-                self._left[i] = (fault, None if left is None else left - 1)
+        """The fault for the next call of `schema`, or None."""
+        for i, (fault, times) in enumerate(self._remaining):
+            if fault.schema in ("*", schema) and times != 0:
+                self._remaining[i] = (fault, None if times is None else times - 1)
                 return fault
         return None
 
@@ -92,31 +89,31 @@ def _number(part: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What the model is to have written. With a `refusal`, nothing."""
+class ModelOutput:
+    """What the reply gives as the model's output. With a `refusal` there is no text."""
 
     text: str
     finish_reason: str = "stop"
     refusal: str | None = None
 
 
-def spoil(reply: dict[str, Any], asked: ChatRequest, fault: Fault | None) -> Written:
-    """`reply` as `fault` leaves it. Raises: ApiError 400 for "unchanged" where no delta was asked for."""
+def apply_fault(reply: dict[str, Any], request: ChatRequest, fault: Fault | None) -> ModelOutput:
+    """`reply` with the fault, if any. Raises: ApiError 400 for "unchanged" in a request that is no mutation."""
     kind = fault.kind if fault else ""
     if kind == "refusal":
-        return Written("", refusal="I'm sorry, I can't help with that, as I was told.")
+        return ModelOutput("", refusal="I'm sorry, I can't help with that (a requested fault).")
     if kind == "unchanged":
-        reply = {**reply, "delta": _current_delta(asked.user)}
+        reply = {**reply, "delta": _current_delta(request.user)}
     text = json.dumps(reply, ensure_ascii=False)
     if kind == "truncated":
-        return Written(text[: len(text) // 2], "length")
+        return ModelOutput(text[: len(text) // 2], "length")
     if kind == "invalid_json":
-        return Written(f"Here you are: {text[:-1]}")
-    return Written(text)
+        return ModelOutput(f"Here you are: {text[:-1]}")
+    return ModelOutput(text)
 
 
 def _current_delta(user: str) -> float:
     try:
-        return float(json_body(user, "Current delta vector")[body(user, "Target cluster").strip()])
+        return float(json_section(user, "Current delta vector")[section(user, "Target cluster").strip()])
     except (ValueError, KeyError, TypeError) as error:
         raise bad_request(f"the fault 'unchanged' is for mutations: {error}") from error

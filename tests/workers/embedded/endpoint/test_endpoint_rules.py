@@ -15,7 +15,14 @@ from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.reflect import Proposal, Response, check_proposal, mutation_messages
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
-from workers.embedded.endpoint.scratchpad import MOST_LINES, Seen, Step, read_step, settle, steps
+from workers.embedded.endpoint.rules.mutation import (
+    MAX_LINES,
+    DeltaStep,
+    Observation,
+    complete_steps,
+    read_step,
+    read_steps,
+)
 
 CLUSTERS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 1},
@@ -41,17 +48,17 @@ def reflect(deltas: dict[str, float], scratchpad: str, target: str, given: list[
 ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}
 
 
-def test_long_answers_make_the_end_of_the_turn_likelier_in_a_bold_step():
+def test_the_end_of_turn_becomes_more_likely_and_more_so_for_long_answers():
     assert reflect(ZERO, "", "0", responses(60)).delta == 2.0
     assert reflect(ZERO, "", "0", responses(8)).delta == 1.0
 
 
-def test_numbers_are_favoured_mildly():
+def test_numbers_become_a_little_more_likely():
     assert reflect(ZERO, "", "1", responses(60)).delta == 0.5
     assert reflect({**ZERO, "1": 1.5}, "", "1", responses(60)).delta == 1.25
 
 
-def test_a_cluster_is_lowered_by_how_much_of_the_long_answers_it_makes_up():
+def test_a_cluster_becomes_less_likely_by_its_share_of_the_long_answers():
     assert reflect(ZERO, "", "2", responses(60)).delta == -1.0
     assert reflect(ZERO, "", "4", responses(60)).delta == -0.25
 
@@ -63,7 +70,7 @@ def test_only_the_long_answers_count_for_the_share():
     assert reflect(ZERO, "", "3", [*short, *long]).delta == -1.0
 
 
-def test_descriptions_of_the_users_own_need_no_examples():
+def test_descriptions_without_examples_are_used_as_examples():
     described = [
         {"id": "0", "description": "end"},
         {"id": "1", "description": "the, of"},
@@ -73,7 +80,7 @@ def test_descriptions_of_the_users_own_need_no_examples():
     assert shares == {"0": 0.2, "1": 0.6, "2": 0.0}
 
 
-def test_a_step_that_helped_is_followed_by_another():
+def test_a_step_that_helped_is_repeated():
     first = reflect(ZERO, "", "0", responses(60))
     second = reflect({**ZERO, "0": first.delta}, first.scratchpad, "0", responses(30))
     assert 1.0 <= second.delta - first.delta <= 2.0
@@ -87,8 +94,8 @@ def test_a_step_that_hurt_is_taken_back_by_half(target):
     assert second.delta == pytest.approx(first.delta / 2)
 
 
-def test_a_loss_that_another_cluster_caused_holds_the_end_of_the_turn_back():
-    past = Step("2", 0.0, -1.0, Seen(60, 1.0), Seen(50, 1.0)).line()
+def test_a_loss_caused_by_another_cluster_lowers_the_end_of_turn():
+    past = DeltaStep("2", 0.0, -1.0, Observation(60, 1.0), Observation(50, 1.0)).line()
     assert reflect({**ZERO, "0": 3.0}, past, "0", responses(50, correct=2)).delta == 2.0
 
 
@@ -98,8 +105,8 @@ def test_an_outcome_after_a_crossover_is_not_credited_to_the_step():
     assert "then unseen" in later.scratchpad and "10.0 tokens, 0.75 correct; then ?" in later.scratchpad
 
 
-def test_a_lineage_shortens_a_model_that_breaks_when_it_ends_too_early():
-    # Given a model whose answers shorten with cluster 0, and go wrong once it ends too early
+def test_steps_shorten_the_answers_and_return_when_they_become_wrong():
+    # Given a model whose answers become shorter with cluster 0, and wrong when they end too early
     deltas, scratchpad = dict(ZERO), ""
 
     def answers() -> list[Response]:
@@ -111,10 +118,10 @@ def test_a_lineage_shortens_a_model_that_breaks_when_it_ends_too_early():
         proposal = reflect(deltas, scratchpad, target, answers())
         deltas[target], scratchpad = proposal.delta, proposal.scratchpad
         seen.append((answers()[0].tokens, sum(response.is_correct for response in answers())))
-    # Then it gets shorter at no loss, and returns from where it breaks
+    # Then answers become shorter without loss, and the deltas return from where they are wrong
     assert min(tokens for tokens, correct in seen if correct == 4) <= 0.6 * start[0].tokens
     assert (0 in {correct for _, correct in seen}) and seen[-1][1] == 4
-    assert len(scratchpad.split("\n")) <= MOST_LINES
+    assert len(scratchpad.split("\n")) <= MAX_LINES
 
 
 @given(
@@ -124,33 +131,33 @@ def test_a_lineage_shortens_a_model_that_breaks_when_it_ends_too_early():
     st.integers(0, 4),
     st.lists(
         st.builds(
-            Step,
+            DeltaStep,
             cluster=st.sampled_from(list(ZERO)),
             old=st.floats(-8, 8),
             new=st.floats(-8, 8),
-            before=st.builds(Seen, st.floats(0, 300), st.floats(0, 1)),
-            after=st.none() | st.builds(Seen, st.floats(0, 300), st.floats(0, 1)),
+            before=st.builds(Observation, st.floats(0, 300), st.floats(0, 1)),
+            after=st.none() | st.builds(Observation, st.floats(0, 300), st.floats(0, 1)),
         ),
         max_size=40,
     ),
 )
-def test_whatever_happened_the_proposal_is_valid_bounded_and_briefly_remembered(target, current, tokens, correct, past):
+def test_every_proposal_is_valid_and_bounded_and_so_is_its_scratchpad(target, current, tokens, correct, past):
     deltas = {**ZERO, target: current}
     scratchpad = "\n".join(step.line() for step in past)
     proposal = reflect(deltas, scratchpad, target, responses(tokens, correct))
     assert abs(proposal.delta) <= 8 or abs(proposal.delta) < abs(current)
-    assert len(proposal.scratchpad.split("\n")) <= MOST_LINES
-    assert steps(proposal.scratchpad)[-1].new == proposal.delta
+    assert len(proposal.scratchpad.split("\n")) <= MAX_LINES
+    assert read_steps(proposal.scratchpad)[-1].new == proposal.delta
     assert reflect(deltas, scratchpad, target, responses(tokens, correct)) == proposal
 
 
-def test_steps_are_read_as_they_were_written_and_other_lines_kept():
-    step = Step("12", -0.5, 1e-05, Seen(41.3, 0.75))
+def test_lines_of_steps_are_read_back_and_other_lines_are_kept():
+    step = DeltaStep("12", -0.5, 1e-05, Observation(41.3, 0.75))
     assert read_step(step.line()) == step
-    done = dataclasses.replace(step, after=Seen(30.0, 1.0))
+    done = dataclasses.replace(step, after=Observation(30.0, 1.0))
     assert read_step(done.line()) == done
     assert read_step("cluster 12 was bad") is None
-    assert settle(f"a note\n{step.line()}", {"12": 1e-05}, Seen(30.0, 1.0)) == f"a note\n{done.line()}"
+    assert complete_steps(f"a note\n{step.line()}", {"12": 1e-05}, Observation(30.0, 1.0)) == f"a note\n{done.line()}"
 
 
 def joined(a: Parent, b: Parent) -> list[str]:
@@ -158,27 +165,27 @@ def joined(a: Parent, b: Parent) -> list[str]:
     return str(reply["scratchpad"]).split("\n")
 
 
-def test_the_fitter_parents_lines_come_first_and_settle_conflicts():
+def test_the_fitter_parents_lines_come_first_and_replace_the_others():
     a = Parent("shared\ncluster 0: up was bad\ncluster 3: down was good", 0.25)
     b = Parent("cluster 0: up was good\nshared", 0.75)
     assert joined(a, b) == ["cluster 0: up was good", "shared", "cluster 3: down was good"]
     assert joined(b, a) == joined(a, b)
 
 
-def test_in_a_tie_the_first_parent_is_right_and_nothing_merges_to_nothing():
+def test_in_a_tie_the_first_parent_counts_as_the_fitter():
     assert joined(Parent("cluster 0: a", 0.5), Parent("cluster 0: b", 0.5)) == ["cluster 0: a"]
     assert joined(Parent("", 0.5), Parent("", 0.5)) == [""]
     assert joined(Parent("", 0.9), Parent("b", 0.5)) == ["b"]
 
 
-def test_a_merge_is_as_short_as_any_scratchpad():
+def test_a_merged_scratchpad_keeps_the_limit_of_lines():
     a = Parent("\n".join(f"note {i}" for i in range(100)), 0.9)
     b = Parent("other", 0.5)
-    assert joined(a, b) == [f"note {i}" for i in range(100 - MOST_LINES, 100)]
+    assert joined(a, b) == [f"note {i}" for i in range(100 - MAX_LINES, 100)]
 
 
-def judged(gold: str, said: str, question: str = "What does the page say?", tolerance: float = 0.15) -> verdict.Finding:
-    return verdict.judge(verdict.Case(question, gold, said, tolerance))
+def judged(gold: str, said: str, question: str = "What is it?", tolerance: float = 0.15) -> verdict.RuleVerdict:
+    return verdict.judge_by_rules(verdict.JudgeInput(question, gold, said, tolerance))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +223,7 @@ def test_the_judge(gold, said, is_correct):
     assert judged(gold, said).is_correct == is_correct
 
 
-def test_the_question_says_in_what_a_gold_counts_and_which_figures_are_not_the_answer():
+def test_the_question_gives_the_unit_of_the_gold_and_the_numbers_that_are_not_the_answer():
     in_millions = "What was the capital expenditure in 2018 (in USD millions)?"
     assert judged("$1577.00", "$1.577 billion", in_millions).is_correct
     assert not judged("$1577.00", "$1.577 billion").is_correct
@@ -229,7 +236,7 @@ def test_the_question_says_in_what_a_gold_counts_and_which_figures_are_not_the_a
 @pytest.mark.parametrize(
     "gold", ["$10 million", "The company sells bicycles and helmets in Norway.", "It employs 70 people in 9 towns."]
 )
-def test_saying_more_does_not_earn_a_better_verdict(gold):
+def test_a_longer_answer_does_not_get_a_better_verdict(gold):
     ramble = "Let me think about this question for a while. " * 12
     assert not judged(
         gold, f"It was $3 million. {ramble} $10 million, bicycles, helmets, company, sells, Norway."
@@ -250,7 +257,7 @@ def test_the_verdict_has_its_keys_in_order_and_the_tolerance_of_the_prompt():
     assert verdict.answer("Allow 5% tolerance.", message)["is_correct"] is False
 
 
-def test_the_numbers_of_a_reply_are_those_that_were_compared_in_one_unit():
+def test_the_numbers_of_a_reply_are_those_that_were_compared():
     def numbers(gold: str, said: str, question: str = "How much?") -> list[float | None]:
         reply = verdict.answer(prompt.system_message(0.01, True), judge_message(gold, said, question))
         return [reply[name] for name in ("normalized_gt", "normalized_pred", "relative_error_pct")]

@@ -53,7 +53,7 @@ def post(client: httpx.Client, call_id: str = "c", **changes: Any) -> httpx.Resp
     return client.post("/v1/chat/completions", json={**BODY, **changes}, headers={"idempotency-key": call_id})
 
 
-def test_it_answers_as_openai_does_and_says_that_it_is_rules(serve):
+def test_it_answers_in_openais_form_and_names_itself_as_rules(serve):
     client = serve()
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/v1/models").json()["data"][0]["id"] == "whetstone-rules"
@@ -92,7 +92,7 @@ def test_it_is_small(serve):
         ({"stream": True}, "stream"),
     ],
 )
-def test_what_it_cannot_do_is_a_bad_request_in_openais_form(serve_once, changes, said):
+def test_an_unsupported_request_is_a_bad_request_in_openais_form(serve_once, changes, said):
     response = post(serve_once, **changes)
     assert response.status_code == 400
     assert said in response.json()["error"]["message"]
@@ -110,17 +110,17 @@ def serve_once() -> Iterator[httpx.Client]:
         process.terminate()
 
 
-def test_without_a_key_nobody_is_answered(serve_once):
+def test_a_request_without_a_key_is_refused(serve_once):
     response = serve_once.post("/v1/chat/completions", json=BODY, headers={"authorization": ""})
     assert response.status_code == 401
     assert response.json()["error"]["code"] == "invalid_api_key"
 
 
-def test_a_body_that_is_no_json_is_a_bad_request(serve_once):
+def test_a_body_that_is_not_json_is_a_bad_request(serve_once):
     assert serve_once.post("/v1/chat/completions", content=b"{").status_code == 400
 
 
-def test_faults_come_as_often_as_they_were_asked_for_and_can_be_set_while_it_runs(serve):
+def test_faults_come_as_often_as_requested_and_can_be_set_while_it_runs(serve):
     client = serve("--faults", "merge:rate_limit:2.5:1, *:quota:1")
     limited, quota, fine = post(client), post(client), post(client)
     assert (limited.status_code, quota.status_code, fine.status_code) == (429, 429, 200)
@@ -153,7 +153,7 @@ def test_every_answered_call_is_recorded_before_its_reply(serve, tmp_path: Path)
     assert 200 not in [line["status"] for line in lines if line["call_id"] == "gone"]
 
 
-def test_its_own_limit_is_a_429_that_says_when_to_come_back(serve):
+def test_a_rate_limit_is_a_429_with_the_seconds_to_wait(serve):
     client = serve("--rpm", "2")
     answers = [post(client) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -161,13 +161,13 @@ def test_its_own_limit_is_a_429_that_says_when_to_come_back(serve):
     assert answers[2].headers["x-ratelimit-remaining-requests"] == "0"
 
 
-def test_wrong_options_are_named_and_nothing_starts():
+def test_a_wrong_option_is_named_and_ends_the_program():
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--faults", "merge:flood:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2 and "flood" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_faults_that_can_be_named():
+def test_faults_are_parsed():
     assert parse_faults("", []) == []
     assert parse_faults("*:500:*, verdict:hang:1.5:2,mutation:rate_limit:3", ["mutation", "verdict"]) == [
         Fault("*", "500", None),
@@ -179,27 +179,27 @@ def test_the_faults_that_can_be_named():
 @pytest.mark.parametrize(
     "spec", ["500", "a:500", "a:hang:1", "a:500:-1", "a:500:1.5", "a:500:x", "a:500:1:1", ":500:1"]
 )
-def test_faults_that_are_misspelt_name_themselves(spec):
+def test_a_fault_in_the_wrong_form_is_named_in_the_error(spec):
     with pytest.raises(ValueError, match=spec.split(":")[0] or "500"):
         parse_faults(spec, ["a"])
 
 
-def test_a_fault_of_a_schema_that_nobody_answers_names_those_that_are():
+def test_a_fault_of_an_unknown_schema_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"'mutate' is no schema.*merge, mutation"):
         parse_faults("merge:500:1, mutate:500:2", ["mutation", "merge"])
 
 
-def test_a_used_up_fault_lets_the_next_one_come():
+def test_after_a_used_fault_comes_the_next():
     faults = Faults([Fault("a", "500", 1), Fault("*", "quota", None)])
     kinds = [fault.kind if (fault := faults.take(schema)) else None for schema in ("b", "a", "a")]
     assert kinds == ["quota", "500", "quota"]
 
 
-def test_a_meter_fills_evenly():
+def test_a_token_bucket_fills_evenly():
     now = [0.0]
-    meter = TokenBucket(60, lambda: now[0])
-    meter.take(60)
-    assert meter.wait(3) == pytest.approx(3.0)
+    bucket = TokenBucket(60, lambda: now[0])
+    bucket.take(60)
+    assert bucket.wait(3) == pytest.approx(3.0)
     now[0] = 2.5
-    assert meter.headers("requests")["x-ratelimit-remaining-requests"] == "2"
-    assert meter.wait(1000) == pytest.approx(57.5), "more than it holds is as much as it holds"
+    assert bucket.headers("requests")["x-ratelimit-remaining-requests"] == "2"
+    assert bucket.wait(1000) == pytest.approx(57.5), "a cost above the limit counts as the limit"

@@ -1,6 +1,6 @@
-"""The rule compressor: of an answer, the one sentence that claims something, without its lead-in.
+"""The rule compressor: the one sentence of an answer that answers the question, without its lead-in.
 
-It reads the shape that `configs/collect.yaml` gives the prompt: "Question:", "Previous answer:", "Rewritten answer:".
+It reads a prompt of the form in `configs/collect.yaml`: "Question:", "Previous answer:", "Rewritten answer:".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAD_IN = re.compile(
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.collect.compression.messages`. Raises: ValueError for a prompt of another shape."""
+    """The reply to `tasks.collect.compression.messages`. Raises: ValueError for a prompt of another form."""
     del system
     found = _PROMPT.fullmatch(user)
     if found is None:
@@ -36,20 +36,20 @@ def answer(system: str, user: str) -> dict[str, Any]:
     return {"rewritten_answer": shorten(found[1], found[2])}
 
 
-def shorten(question: str, said: str) -> str:
-    """The sentence of `said` that best answers `question`, without its lead-in; "" for nothing."""
-    sentences = [part.strip() for part in _SENTENCE_END.split(said) if part.strip()]
+def shorten(question: str, answer_text: str) -> str:
+    """The sentence of `answer_text` that best answers `question`, without its lead-in; "" for none."""
+    sentences = [part.strip() for part in _SENTENCE_END.split(answer_text) if part.strip()]
     if not sentences:
         return ""
     if _YES_NO_QUESTION.match(question):
         chosen = next((s for s in sentences if _YES_NO.search(s)), sentences[0])
     else:
-        chosen = max(sentences, key=lambda s: (_tells_number(question, s), _shared_words(question, s)))
+        chosen = max(sentences, key=lambda s: (_adds_number(question, s), _shared_words(question, s)))
     bare = _LEAD_IN.sub("", chosen)
     return bare[:1].upper() + bare[1:]
 
 
-def _tells_number(question: str, sentence: str) -> bool:
+def _adds_number(question: str, sentence: str) -> bool:
     """Whether the sentence has a number that the question does not have."""
     return bool(set(_NUMBER.findall(sentence)) - set(_NUMBER.findall(question)))
 

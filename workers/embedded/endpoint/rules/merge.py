@@ -1,4 +1,4 @@
-"""The rule merger: the fitter parent's lines, and of the other's those on clusters of which the fitter says nothing."""
+"""The rule merger: the fitter parent's lines, then the other's lines on clusters that the fitter does not mention."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from tasks.openai import merge
 from tasks.openai.prompt_escaping import unquote
-from workers.embedded.endpoint.prompt_parser import sections
-from workers.embedded.endpoint.scratchpad import MOST_LINES
+from workers.embedded.endpoint.chat import sections
+from workers.embedded.endpoint.rules.mutation import MAX_LINES
 
 SCHEMA_NAME = merge.SCHEMA_NAME
 _PARENT = re.compile(r"Parent [AB] \(fitness: (.+)\)")
@@ -16,7 +16,7 @@ _CLUSTER = re.compile(r"cluster (\d+)", re.IGNORECASE)
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.merge.merge_messages`. Raises: ValueError for another prompt."""
+    """The reply to `tasks.openai.merge.merge_messages`. Raises: ValueError for a prompt of another form."""
     del system
     parents = [
         (float(found[1]), unquote(text)) for heading, text in sections(user) if (found := _PARENT.fullmatch(heading))
@@ -28,14 +28,14 @@ def answer(system: str, user: str) -> dict[str, Any]:
 
 
 def join(fitter: str, other: str) -> str:
-    """The lines of both, the fitter's first, each once; where both speak of a cluster, the fitter is right."""
+    """The lines of both, the fitter's first, each once; on a cluster that both mention, only the fitter's."""
     first = [line for line in fitter.split("\n") if line.strip()]
-    settled = {found[1] for line in first if (found := _CLUSTER.search(line))}
+    mentioned = {found[1] for line in first if (found := _CLUSTER.search(line))}
     rest = [
         line
         for line in other.split("\n")
-        if line.strip() and not ((found := _CLUSTER.search(line)) and found[1] in settled)
+        if line.strip() and not ((found := _CLUSTER.search(line)) and found[1] in mentioned)
     ]
-    # The fitter's newest lines weigh most when there is no room for all.
-    kept = list(dict.fromkeys(first))[-MOST_LINES:]
-    return "\n".join(dict.fromkeys([*kept, *rest[: MOST_LINES - len(kept)]]))
+    # The fitter's newest lines are kept when there is no room for all.
+    kept = list(dict.fromkeys(first))[-MAX_LINES:]
+    return "\n".join(dict.fromkeys([*kept, *rest[: MAX_LINES - len(kept)]]))

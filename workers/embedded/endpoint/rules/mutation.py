@@ -1,12 +1,20 @@
-"""The rule reflector: a step for the target cluster, by what earlier steps did and by how much the cluster is used.
+"""The rule reflector: a step for the target cluster, from the results of earlier steps and from the use of the cluster.
 
-A step that helped is made again; one that hurt is taken back by half.  Without experience, the end of the turn
-becomes likelier, numbers a little likelier, and other clusters less likely, the more so the more of the long
-answers they make up.
+A step that helped is repeated; a step that hurt is taken back by half.  Without experience, the end of the turn becomes
+more likely, numbers a little more likely, and other clusters less likely, the more so the more of the long answers they
+make up.
+
+The scratchpad holds one line for each step and its result:
+
+    cluster 0: 0.0 -> 2.0 at 41.3 tokens, 0.75 correct; then 30.0 tokens, 0.75 correct
+
+A new step ends in "then ?".  A step whose result is unknown, because a crossover changed the delta first, ends in "then
+unseen".  Other lines are kept as long as there is room.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +22,7 @@ from typing import Any
 
 from tasks.openai import reflect
 from tasks.openai.prompt_escaping import unquote
-from workers.embedded.endpoint.prompt_parser import body, json_body
-from workers.embedded.endpoint.scratchpad import Seen, Step, bounded, settle, steps
+from workers.embedded.endpoint.chat import json_section, section
 
 SCHEMA_NAME = reflect.SCHEMA_NAME
 END_OF_TURN, NUMBERS = "0", "1"
@@ -23,17 +30,62 @@ BOUND = 8.0
 SMALLEST_STEP = 0.25
 ENOUGH_FOR_NUMBERS = 1.0
 SHORT_ANSWER_TOKENS = 15.0
+MAX_LINES = 24
+# A measure of its own, because the prompt does not state the weights of the fitness.
+SHORTNESS_TOKENS = 50.0
+SHORTNESS_WEIGHT = 0.5
 
 _WORD = re.compile(r"\w+|[^\w\s]")
+_NUMBER = r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)"
+_LINE = re.compile(
+    rf"cluster (\d+): {_NUMBER} -> {_NUMBER} at {_NUMBER} tokens, {_NUMBER} correct; "
+    rf"then (?:{_NUMBER} tokens, {_NUMBER} correct|(\?|unseen))"
+)
 
 
 @dataclass(frozen=True)
-class Situation:
-    """What the prompt says. `prominence` is the target's share of the long answers over that of the mean cluster."""
+class Observation:
+    """Mean tokens an answer, and the share of answers that are correct."""
+
+    tokens: float
+    correct: float
+
+    @property
+    def value(self) -> float:
+        """More is better: correctness first, shortness second."""
+        return self.correct + SHORTNESS_WEIGHT / (1 + self.tokens / SHORTNESS_TOKENS)
+
+
+@dataclass(frozen=True)
+class DeltaStep:
+    """A change of one delta. `after` is None while its result is not known, and for good when `unseen`."""
+
+    cluster: str
+    old: float
+    new: float
+    before: Observation
+    after: Observation | None = None
+    unseen: bool = False
+
+    @property
+    def gain(self) -> float | None:
+        return None if self.after is None else self.after.value - self.before.value
+
+    def line(self) -> str:
+        outcome = "unseen" if self.unseen else "?"
+        if self.after is not None:
+            outcome = f"{self.after.tokens:.1f} tokens, {self.after.correct:.4g} correct"
+        before = f"{self.before.tokens:.1f} tokens, {self.before.correct:.4g} correct"
+        return f"cluster {self.cluster}: {self.old!r} -> {self.new!r} at {before}; then {outcome}"
+
+
+@dataclass(frozen=True)
+class MutationPrompt:
+    """A parsed prompt. `prominence` is the target's share of the long answers over that of the mean cluster."""
 
     target: str
     deltas: Mapping[str, float]
-    seen: Seen
+    now: Observation
     answers: int
     prominence: float
 
@@ -45,29 +97,29 @@ class Situation:
 def answer(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.reflect.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
     del system
-    situation = read_situation(user)
-    scratchpad = settle(unquote(body(user, "Current scratchpad")), situation.deltas, situation.seen)
-    new = decide(situation, steps(scratchpad))
-    line = Step(situation.target, situation.current, new, situation.seen).line()
-    return {"delta": new, "scratchpad": bounded([*scratchpad.split("\n"), line] if scratchpad else [line])}
+    prompt = parse_prompt(user)
+    scratchpad = complete_steps(unquote(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
+    new = decide(prompt, read_steps(scratchpad))
+    line = DeltaStep(prompt.target, prompt.current, new, prompt.now).line()
+    return {"delta": new, "scratchpad": newest([*scratchpad.split("\n"), line] if scratchpad else [line])}
 
 
-def read_situation(user: str) -> Situation:
-    """The user message, understood."""
-    responses = json_body(user, "Training-set responses")
+def parse_prompt(user: str) -> MutationPrompt:
+    """The user message as data."""
+    responses = json_section(user, "Training-set responses")
     if not responses:
         raise ValueError("there are no responses to learn from")
-    target = body(user, "Target cluster").strip()
+    target = section(user, "Target cluster").strip()
     tokens = [float(response["tokens"]) for response in responses]
     correct = [response["correct"] == "yes" for response in responses]
     typical = sorted(tokens)[len(tokens) // 2]
     long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
-    shares = cluster_shares(json_body(user, "Cluster descriptions"), long_answers)
+    shares = cluster_shares(json_section(user, "Cluster descriptions"), long_answers)
     mean_share = sum(shares.values()) / len(shares) if shares else 0.0
-    return Situation(
+    return MutationPrompt(
         target=target,
-        deltas=json_body(user, "Current delta vector"),
-        seen=Seen(sum(tokens) / len(tokens), sum(correct) / len(correct)),
+        deltas=json_section(user, "Current delta vector"),
+        now=Observation(sum(tokens) / len(tokens), sum(correct) / len(correct)),
         answers=len(responses),
         prominence=shares.get(target, 0.0) / mean_share if mean_share else 0.0,
     )
@@ -84,45 +136,45 @@ def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[
     return shares
 
 
-def decide(situation: Situation, remembered: Sequence[Step]) -> float:
+def decide(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
     """The target's new delta: within +-8, and never the current one."""
-    own = [step for step in remembered if step.cluster == situation.target and step.after is not None]
-    step = _next_step(situation, own[-1]) if own else _first_step(situation)
-    best = max((past.after.correct for past in remembered if past.after), default=0.0)
-    a_little = 0.5 / situation.answers  # less than one answer
-    lost = best - situation.seen.correct > 3 * a_little
-    if situation.target == END_OF_TURN and step > 0 and situation.current > 0 and lost:
-        step = -1.0  # too early an end cuts answers off
-    wanted = _short_of_harm(situation.current, situation.current + step, own, best - a_little)
+    own = [step for step in steps if step.cluster == prompt.target and step.after is not None]
+    change = _next_change(prompt, own[-1]) if own else _first_change(prompt)
+    best = max((past.after.correct for past in steps if past.after), default=0.0)
+    margin = 0.5 / prompt.answers  # less than one answer
+    lost = best - prompt.now.correct > 3 * margin
+    if prompt.target == END_OF_TURN and change > 0 and prompt.current > 0 and lost:
+        change = -1.0  # an end that comes too early cuts answers off
+    wanted = _before_harm(prompt.current, prompt.current + change, own, best - margin)
     new = round(min(BOUND, max(-BOUND, wanted)), 4)
-    if abs(new - situation.current) < SMALLEST_STEP / 2:  # at the bound, or at what hurt
-        new = round(situation.current - (2 * SMALLEST_STEP if situation.current > 0 else -2 * SMALLEST_STEP), 4)
+    if abs(new - prompt.current) < SMALLEST_STEP / 2:  # at the bound, or at a value that hurt
+        new = round(prompt.current - (2 * SMALLEST_STEP if prompt.current > 0 else -2 * SMALLEST_STEP), 4)
     return new
 
 
-def _first_step(situation: Situation) -> float:
-    if situation.target == END_OF_TURN:
-        return 2.0 if situation.seen.tokens > SHORT_ANSWER_TOKENS else 1.0
-    if situation.target == NUMBERS:
-        return 0.5 if situation.current < ENOUGH_FOR_NUMBERS else -SMALLEST_STEP
-    if situation.prominence >= 1.5:
+def _first_change(prompt: MutationPrompt) -> float:
+    if prompt.target == END_OF_TURN:
+        return 2.0 if prompt.now.tokens > SHORT_ANSWER_TOKENS else 1.0
+    if prompt.target == NUMBERS:
+        return 0.5 if prompt.current < ENOUGH_FOR_NUMBERS else -SMALLEST_STEP
+    if prompt.prominence >= 1.5:
         return -1.0
-    return -0.5 if situation.prominence >= 0.75 else -SMALLEST_STEP
+    return -0.5 if prompt.prominence >= 0.75 else -SMALLEST_STEP
 
 
-def _next_step(situation: Situation, last: Step) -> float:
+def _next_change(prompt: MutationPrompt, last: DeltaStep) -> float:
     made = last.new - last.old
     gain = last.gain or 0.0
     if gain < 0:
         return _at_least(-made / 2)
-    if situation.target == NUMBERS and situation.current >= ENOUGH_FOR_NUMBERS and made > 0:
+    if prompt.target == NUMBERS and prompt.current >= ENOUGH_FOR_NUMBERS and made > 0:
         return -SMALLEST_STEP
-    if situation.target == END_OF_TURN and made > 0:
+    if prompt.target == END_OF_TURN and made > 0:
         return max(made * 0.75, 1.0)
     return _at_least(made)
 
 
-def _short_of_harm(current: float, wanted: float, own: Sequence[Step], correct_enough: float) -> float:
+def _before_harm(current: float, wanted: float, own: Sequence[DeltaStep], correct_enough: float) -> float:
     """`wanted`, or half the way to the nearest value in that direction with which answers were less correct."""
     hurt = [step.new for step in own if step.after and step.after.correct < correct_enough]
     ahead = [value - current for value in hurt if value != current and (value > current) == (wanted > current)]
@@ -132,7 +184,41 @@ def _short_of_harm(current: float, wanted: float, own: Sequence[Step], correct_e
     return current + nearest / 2
 
 
-def _at_least(step: float) -> float:
-    if abs(step) >= SMALLEST_STEP:
-        return step
-    return SMALLEST_STEP if step > 0 else -SMALLEST_STEP
+def _at_least(change: float) -> float:
+    if abs(change) >= SMALLEST_STEP:
+        return change
+    return SMALLEST_STEP if change > 0 else -SMALLEST_STEP
+
+
+def read_step(line: str) -> DeltaStep | None:
+    """The step that a line states, None for any other line."""
+    found = _LINE.fullmatch(line.strip())
+    if not found:
+        return None
+    old, new, tokens, correct = (float(found[i]) for i in range(2, 6))
+    after = Observation(float(found[6]), float(found[7])) if found[6] else None
+    return DeltaStep(found[1], old, new, Observation(tokens, correct), after, found[8] == "unseen")
+
+
+def read_steps(scratchpad: str) -> list[DeltaStep]:
+    """The steps of a scratchpad, oldest first."""
+    return [step for line in scratchpad.split("\n") if (step := read_step(line))]
+
+
+def complete_steps(scratchpad: str, deltas: Mapping[str, float], now: Observation) -> str:
+    """`scratchpad` with the results of its new steps: `now`, if the delta is still the one that the step set."""
+    lines = []
+    for line in scratchpad.split("\n"):
+        step = read_step(line)
+        if step is not None and step.after is None and not step.unseen:
+            unchanged = abs(deltas.get(step.cluster, float("inf")) - step.new) < 1e-9
+            step = dataclasses.replace(step, after=now) if unchanged else dataclasses.replace(step, unseen=True)
+            lines.append(step.line())
+        elif line.strip():
+            lines.append(line)
+    return newest(lines)
+
+
+def newest(lines: list[str]) -> str:
+    """The newest lines, each once, at most `MAX_LINES`."""
+    return "\n".join(list(dict.fromkeys(lines))[-MAX_LINES:])
