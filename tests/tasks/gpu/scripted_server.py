@@ -1,0 +1,61 @@
+"""A server of /generate whose replies a test writes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tasks.gpu.target import GenerateRequest
+
+Script = Callable[[int, dict[str, Any]], tuple[int, Any]]
+
+
+@contextmanager
+def server(script: Script) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that answers its n-th request, counted from 1, with the script's status and JSON; 0 hangs up."""
+    seen: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(asked | {"authorization": self.headers.get("Authorization")})
+            status, reply = script(len(seen), asked)
+            if status == 0:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(reply).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on stderr."""
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_port}", seen
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+def reply_of(ids: list[int], reason: dict[str, Any]) -> dict[str, Any]:
+    meta = {"finish_reason": reason, "prompt_tokens": 2, "completion_tokens": len(ids), "cached_tokens": 1}
+    return {"text": "x", "output_ids": ids, "meta_info": meta}
+
+
+GOOD = reply_of([5, 2], {"type": "stop", "matched": 2})
+
+
+def request_of(**changes: Any) -> GenerateRequest:
+    fields: dict[str, Any] = {
+        "input_ids": (1, 2), "max_new_tokens": 4, "temperature": 0.0, "top_p": 1.0, "seed": 7, "stop_token_ids": (2,),
+    }  # fmt: skip
+    return GenerateRequest(**fields | changes)

@@ -1,0 +1,111 @@
+"""Asking the target: answers are kept as they arrive, and a server that went away is asked for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scripted_server import GOOD, request_of, server
+
+from tasks.gpu import ask, host
+from tasks.gpu.ask import ask_target
+from tasks.gpu.target import Generated, TargetDown, TargetRefused
+from tasks.models import Sampling, Target
+
+TARGET = Target(
+    model="m", engine="sglang", lifecycle="resident", url="", command="", args="", device="cpu", dtype="auto",
+    ready_timeout_s=10, request_timeout_s=10, concurrency=1, system_prompt="", prompt_template="{context}{query}",
+    sampling=Sampling(4, 0.0, 1.0, 7),
+)  # fmt: skip
+REQUESTS = {name: request_of(input_ids=(number,)) for number, name in enumerate("abc")}
+
+
+class Host:
+    """A target host with servers that a test started: each call of `serve` names the next one."""
+
+    def __init__(self, *urls: str) -> None:
+        self.urls = list(urls)
+        self.calls = 0
+
+    def serve(self, target: Target) -> str:
+        self.calls += 1
+        return self.urls[min(self.calls, len(self.urls)) - 1]
+
+    def api_key(self, target: Target) -> str | None:
+        return "a-key"
+
+
+@pytest.fixture
+def no_host_afterwards() -> Iterator[None]:
+    yield
+    host.install(None)
+
+
+def serve(*urls: str) -> Host:
+    installed = Host(*urls)
+    host.install(installed)  # type: ignore[arg-type]
+    return installed
+
+
+pytestmark = pytest.mark.usefixtures("no_host_afterwards")
+
+
+def test_each_answer_is_given_under_its_key() -> None:
+    answers: dict[str, Generated] = {}
+    with server(lambda *_: (200, GOOD)) as (url, seen):
+        serve(url)
+        ask_target(TARGET, REQUESTS, answers.__setitem__)
+    assert set(answers) == set("abc") and len(seen) == 3
+    assert {request["authorization"] for request in seen} == {"Bearer a-key"}
+
+
+def test_a_new_server_is_asked_only_for_the_rest() -> None:
+    """Given a server that dies after its first answer, its successor is asked for the other two."""
+    answers: dict[str, Generated] = {}
+    with (
+        server(lambda n, _: (200, GOOD) if n == 1 else (0, None)) as (first, _),
+        server(lambda *_: (200, GOOD)) as (
+            second,
+            seen,
+        ),
+    ):
+        installed = serve(first, second)
+        ask_target(TARGET, REQUESTS, answers.__setitem__)
+    assert set(answers) == set("abc") and installed.calls == 2
+    assert [request["input_ids"] for request in seen] == [[1], [2]]
+
+
+def test_a_server_that_dies_without_an_answer_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "NO_ANSWER_S", 0.0)
+    with server(lambda *_: (0, None)) as (url, _):
+        serve(url)
+        with pytest.raises(TargetDown):
+            ask_target(TARGET, REQUESTS, lambda *_: None)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_number_of_retries_is_kept(retries: int) -> None:
+    with server(lambda *_: (503, {})) as (url, seen):
+        installed = serve(url)
+        with pytest.raises(TargetDown, match="503"):
+            ask_target(TARGET, {"a": REQUESTS["a"]}, lambda *_: None, max_retries=retries)
+    assert len(seen) == installed.calls == 1 + retries
+
+
+def test_a_refused_request_is_not_repeated() -> None:
+    with server(lambda *_: (400, {"error": {"message": "too long"}})) as (url, seen):
+        serve(url)
+        with pytest.raises(TargetRefused, match="too long"):
+            ask_target(TARGET, {"a": REQUESTS["a"]}, lambda *_: None)
+    assert len(seen) == 1
+
+
+def test_an_error_of_the_caller_ends_it() -> None:
+    def fail(key: str, answer: Any) -> None:
+        raise OSError("disk full")
+
+    with server(lambda *_: (200, GOOD)) as (url, _):
+        serve(url)
+        with pytest.raises(OSError, match="disk full"):
+            ask_target(TARGET, REQUESTS, fail)
