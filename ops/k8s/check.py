@@ -16,7 +16,7 @@ NO_OBJECT = ("kustomization.yaml",)
 
 
 def mistakes(found: dict[str, Any]) -> list[str]:
-    """What is wrong with one object; unknown fields are mistakes too."""
+    """The mistakes of one object; unknown fields are mistakes too."""
     try:
         if found["apiVersion"].startswith("keda.sh/"):
             model = getattr(keda, found["kind"])
@@ -31,7 +31,7 @@ def mistakes(found: dict[str, Any]) -> list[str]:
 
 
 def lost(written: Any, read: Any, path: str = "") -> list[str]:
-    """Where the model left out what was written: it knows no such field."""
+    """Paths of fields that the model has dropped, because it does not know them."""
     if isinstance(written, dict):
         gone = [f"{path}.{key}" for key in written if key not in read]
         return gone + [p for key in written if key in read for p in lost(written[key], read[key], f"{path}.{key}")]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Healthy is: has loaded its data, knows the password, answers.
+# Healthy: the data is loaded, the password is accepted, and PING is answered.
 set -eu
 VALKEYCLI_AUTH=$(cat "${VALKEY_PASSWORD_FILE:-/run/secrets/valkey_password}")
 REDISCLI_AUTH=$VALKEYCLI_AUTH

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The password comes from a file and goes in through standard input: no argument, no environment and no disk holds it.
+# The password is read from a file and passed by standard input, so it is in no argument, environment or other file.
 set -eu
 password=$(cat "${VALKEY_PASSWORD_FILE:-/run/secrets/valkey_password}")
 [ -n "$password" ] || { echo "serve.sh: the password's file is empty" >&2; exit 1; }
