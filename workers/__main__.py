@@ -31,13 +31,13 @@ def main() -> None:
     except ValueError as error:  # a wrong address, secret or log format
         sys.exit(f"workers: {error}")
 
-    from workers.celery_ext.logs import connect
+    from workers.celery_ext.logs import format_worker_logs
 
     # For lines that come before Celery sets up its logs, such as its warning about the superuser.
     logs.always(worker=arguments.name)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.captureWarnings(True)
-    connect()
+    format_worker_logs()
     arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
     status: int = app.start([*options, *arguments_of_celery]) or 0
     logging.shutdown()

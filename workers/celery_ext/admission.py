@@ -1,6 +1,6 @@
 """Admission control: which messages a worker accepts, which it returns to the queue, and when it consumes none.
 
-A message is accepted when its run wants the code and the model that this worker has (`decide`).  Otherwise it goes back
+A message is accepted when its run wants the code and the model that this worker has (`admit`).  Otherwise it goes back
 to the end of its queue, behind the messages that the worker can process.  When the same message arrives again, the
 worker stops consuming for a while, so that other workers can take the message and it does not circulate without
 pause.  Messages of a cancelled run are discarded.
@@ -61,7 +61,7 @@ class Decision:
 ACCEPT = Decision("accept")
 
 
-def decide(run: str, metadata: Metadata, capabilities: Capabilities) -> Decision:
+def admit(run: str, metadata: Metadata, capabilities: Capabilities) -> Decision:
     """What to do with a message of a run with this metadata. A run without metadata has no requirements. Pure."""
     if metadata.get(CANCELLED):
         return Decision("discard", f"run {run} was cancelled")
@@ -133,7 +133,7 @@ class AdmissionControl(PeriodicStep):
             return ACCEPT  # a task without arguments belongs to no run
         if not isinstance(run, str):
             return ACCEPT
-        decision = decide(run, self.metadata_of(run), self.capabilities)
+        decision = admit(run, self.metadata_of(run), self.capabilities)
         if decision.action == "requeue":
             self.note_refusal(run, decision.reason)
         return decision

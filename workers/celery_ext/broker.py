@@ -95,7 +95,7 @@ class Transport(redis.Transport):
 
     def _deliver(self, message: Any, queue: str | None) -> None:
         self.delivered += 1
-        if reason := malformed(message):
+        if reason := envelope_error(message):
             logger.error("refused a message on the queue %s: %s", queue, reason)
         else:
             super()._deliver(message, queue)
@@ -107,7 +107,7 @@ def register_transport() -> None:
     kombu.transport.TRANSPORT_ALIASES.update(redis=name, rediss=name)
 
 
-def malformed(message: Any) -> str | None:
+def envelope_error(message: Any) -> str | None:
     """Why kombu could not deliver, acknowledge or return this message; None when it could."""
     if not isinstance(message, dict):
         return f"it is {quote(message)}, not an object"
@@ -121,10 +121,10 @@ def malformed(message: Any) -> str | None:
         return f"its delivery tag is {quote(tag)}"
     if not isinstance(info, dict) or not all(isinstance(info.get(key), str) for key in ("exchange", "routing_key")):
         return "it has no exchange or no routing key"
-    return _malformed_body(message.get("body"), properties.get("body_encoding"))
+    return _body_error(message.get("body"), properties.get("body_encoding"))
 
 
-def _malformed_body(body: Any, encoding: Any) -> str | None:
+def _body_error(body: Any, encoding: Any) -> str | None:
     if not isinstance(body, str) or encoding not in ("base64", None):
         return f"its body is {quote(body)} in the encoding {quote(encoding)}"
     try:

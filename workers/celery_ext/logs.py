@@ -70,7 +70,7 @@ def write_shutdown_line(message: str, f: object = None) -> None:
     os.write(STANDARD_ERROR, (logs.JsonLines().format(record) + "\n").encode())
 
 
-def connect() -> None:
+def format_worker_logs() -> None:
     """Give Celery's logs of this process the project's format.  Call it once, before the application starts."""
     context = TaskContextFilter()
     if logs.are_json():

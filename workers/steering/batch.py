@@ -100,7 +100,7 @@ def batch_steering(
     return BatchSteering(deltas.to(device, non_blocking=True), label_rows.to(device, non_blocking=True))
 
 
-def merge(
+def merge_batches(
     first: BatchSteering | None, first_length: int, second: BatchSteering | None, second_length: int
 ) -> BatchSteering | None:
     """The steering of two batches put together, of which either may be without steering."""

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-from .batch import LabelTable, add_deltas, batch_steering, merge
-from .request import LABELS_VARIABLE, Steering, check, is_cluster_bias
+from .batch import LabelTable, add_deltas, batch_steering, merge_batches
+from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
 
 _table = LabelTable()
 _BATCH = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo"
@@ -28,7 +28,7 @@ _BATCH = "sglang.srt.sampling.sampling_batch_info.SamplingBatchInfo"
 def register() -> None:
     """Called by SGLang's `load_plugins`. The names are the same from 0.5.16 to 0.5.23."""
     manager = "sglang.srt.managers.tokenizer_manager.TokenizerManager"
-    HookRegistry.register(f"{manager}._validate_one_request", validate, HookType.AROUND)
+    HookRegistry.register(f"{manager}._validate_one_request", validate_request, HookType.AROUND)
     HookRegistry.register("sglang.srt.managers.schedule_batch.Req.__init__", attach_steering, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.adjusted_from_schedule_batch", begin_batch, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.adjusted_filter_batch", filter_batch, HookType.AFTER)
@@ -37,7 +37,7 @@ def register() -> None:
     HookRegistry.register("sglang.srt.layers.sampler.Sampler._preprocess_logits", steer, HookType.BEFORE)
 
 
-def validate(original: Callable[..., None], manager: Any, request: Any, input_ids: list[int]) -> None:
+def validate_request(original: Callable[..., None], manager: Any, request: Any, input_ids: list[int]) -> None:
     """Refuse bad parameters with a ValueError, which the server answers as HTTP 400."""
     string = getattr(request, "custom_logit_processor", None)
     if not is_cluster_bias(string):
@@ -77,7 +77,7 @@ def filter_batch(_: None, info: Any, keep_indices: list[int], keep_indices_devic
 def merge_batch(_: None, info: Any, other: Any) -> None:
     """Called when the temperatures are already those of both batches, and so is the batch's length."""
     first, second = getattr(info, "whetstone_batch", None), getattr(other, "whetstone_batch", None)
-    info.whetstone_batch = merge(first, len(info) - len(other), second, len(other))
+    info.whetstone_batch = merge_batches(first, len(info) - len(other), second, len(other))
 
 
 def copy_batch(copied: Any, info: Any) -> None:
@@ -94,4 +94,4 @@ def _checked(sampling_params: dict[str, Any]) -> Steering:
     custom_params = sampling_params.get("custom_params")
     if isinstance(custom_params, dict):  # SGLang adds the request itself to the parameters
         custom_params = {key: value for key, value in custom_params.items() if key != "__req__"}
-    return check(custom_params, Path(os.environ.get(LABELS_VARIABLE, "")))
+    return check_params(custom_params, Path(os.environ.get(LABELS_VARIABLE, "")))

@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
-from .request import LABELS_VARIABLE, check
+from .request import LABELS_VARIABLE, check_params
 
 __all__ = ["ClusterBias"]
 
 
 # SGLang is not installed where types are checked, so its class is unknown there.
 class ClusterBias(CustomLogitProcessor):  # type: ignore[misc,unused-ignore]
-    """Adds to each row of logits [rows, V] the delta of each token's cluster. Its parameters: `request.check`."""
+    """Adds to each row of logits [rows, V] the delta of each token's cluster. Parameters: `request.check_params`."""
 
     def __call__(self, logits: torch.Tensor, custom_param_list: list[dict[str, Any]]) -> torch.Tensor:
         by_clustering: dict[str, list[int]] = {}
@@ -40,7 +40,7 @@ class ClusterBias(CustomLogitProcessor):  # type: ignore[misc,unused-ignore]
 @lru_cache(maxsize=8)
 def _labels(clustering: str, clusters: int, width: int, device: torch.device) -> torch.Tensor:
     """Labels as an int64 index [width]; `clusters`, one past the last, where the logits are wider than the labels."""
-    steering = check({"clustering": clustering, "deltas": [0.0] * clusters}, Path(os.environ[LABELS_VARIABLE]))
+    steering = check_params({"clustering": clustering, "deltas": [0.0] * clusters}, Path(os.environ[LABELS_VARIABLE]))
     if len(steering.labels) > width:
         raise ValueError(f"{len(steering.labels)} labels do not fit a vocabulary of {width}")
     index = torch.full((width,), clusters, dtype=torch.int64)

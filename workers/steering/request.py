@@ -5,7 +5,7 @@ A request names the class in `custom_logit_processor` and brings `custom_params 
 the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to its two
 names, so a reader can compare names and never has to un-pickle.
 
-Parameters that pass `check` cannot raise inside a server's sampler, where an exception would end the server.
+Parameters that pass `check_params` cannot raise inside a server's sampler, where an exception would end the server.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _names_cluster_bias(string: str) -> bool:
         return False
 
 
-def check(custom_params: object, labels_folder: Path) -> Steering:
+def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
     The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.

@@ -20,7 +20,7 @@ from tasks.plan import Candidate, Merge, Plan
 from tasks.queues import QUEUES, TASKS
 from tasks.store.address import queues_url
 from tasks.store.store import Store
-from workers.celery_ext.broker import malformed
+from workers.celery_ext.broker import envelope_error
 from workers.celery_ext.consumer import check
 
 MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
@@ -71,7 +71,7 @@ def test_chains_of_a_plan_and_single_tasks_are_accepted(sender: Celery, valkey_u
     messages = waiting(valkey_url)
     assert len(messages) == len(PLAN.candidates) + len(SINGLE)
     for raw in messages:
-        assert malformed(raw) is None
+        assert envelope_error(raw) is None
         check(read(raw), tasks())
         _, _, embedded = read(raw).payload
         for link in embedded["chain"] or ():

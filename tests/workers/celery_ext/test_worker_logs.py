@@ -49,7 +49,7 @@ def test_a_worker_of_processes_writes_json_lines_with_their_context(farm: Bench)
     of_failed = [line for line in lines if line.get("task") == failed]
     assert [line["logger"] for line in of_failed] == ["celery.worker.strategy", "celery.app.trace"]
     assert {(line["run"], line["stage"]) for line in of_failed} == {("demo-1", "plot")}
-    assert "has left nothing to draw" in of_failed[-1]["exception"]
+    assert "has no plot data" in of_failed[-1]["exception"]
     of_done = [line for line in lines if line.get("task") == done]
     assert {(line["run"], line.get("stage")) for line in of_done} == {("demo-1", "gather")}
     assert len(of_done) == 2

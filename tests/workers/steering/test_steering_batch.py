@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.steering.batch import BatchSteering, LabelTable, add_deltas, batch_steering, merge
+from workers.steering.batch import BatchSteering, LabelTable, add_deltas, batch_steering, merge_batches
 from workers.steering.request import Steering
 
 CPU = torch.device("cpu")
@@ -45,7 +45,7 @@ def test_each_row_keeps_its_own_deltas_however_requests_join_and_leave(history: 
     steerings: list[Steering | None] = []
     batch: BatchSteering | None = None
     for arriving, random in history:
-        batch = merge(batch, len(steerings), batch_steering(arriving, table, CPU), len(arriving))
+        batch = merge_batches(batch, len(steerings), batch_steering(arriving, table, CPU), len(arriving))
         steerings += arriving
         kept = [index for index in range(len(steerings)) if random.random() < 0.7]
         steerings = [steerings[index] for index in kept]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.steering.request import check
+from workers.steering.request import check_params
 
 HASH = "0123456789abcdef"
 
@@ -20,23 +20,23 @@ def labels_folder(tmp_path: Path) -> Path:
 
 
 def test_good_parameters_come_back_as_arrays(labels_folder: Path) -> None:
-    steering = check({"clustering": HASH, "deltas": [1, -0.5, 1000]}, labels_folder)
+    steering = check_params({"clustering": HASH, "deltas": [1, -0.5, 1000]}, labels_folder)
     assert steering.clustering == HASH
     assert steering.labels.tolist() == [0, 1, 2, 2, 1]
     assert steering.deltas.dtype == np.float32 and steering.deltas.tolist() == [1.0, -0.5, 1000.0]
 
 
 def test_labels_are_read_once_for_each_hash(labels_folder: Path) -> None:
-    first = check({"clustering": HASH, "deltas": [0, 0, 0]}, labels_folder)
+    first = check_params({"clustering": HASH, "deltas": [0, 0, 0]}, labels_folder)
     (labels_folder / f"{HASH}.npy").unlink()
-    assert check({"clustering": HASH, "deltas": [1, 1, 1]}, labels_folder).labels is first.labels
+    assert check_params({"clustering": HASH, "deltas": [1, 1, 1]}, labels_folder).labels is first.labels
 
 
 def test_labels_that_come_later_are_found(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no labels"):
-        check({"clustering": HASH, "deltas": [0]}, tmp_path)
+        check_params({"clustering": HASH, "deltas": [0]}, tmp_path)
     np.save(tmp_path / f"{HASH}.npy", np.zeros(3, dtype=np.uint16))
-    assert len(check({"clustering": HASH, "deltas": [0]}, tmp_path).labels) == 3
+    assert len(check_params({"clustering": HASH, "deltas": [0]}, tmp_path).labels) == 3
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_labels_that_come_later_are_found(tmp_path: Path) -> None:
 )
 def test_bad_parameters_are_refused_in_a_sentence(labels_folder: Path, params: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        check(params, labels_folder)
+        check_params(params, labels_folder)
 
 
 @pytest.mark.parametrize("labels", [np.zeros((2, 2), np.uint8), np.zeros(3, np.int64), np.zeros(0, np.uint8)])
 def test_a_file_that_holds_no_labels_is_refused(tmp_path: Path, labels: np.ndarray) -> None:
     np.save(tmp_path / f"{HASH}.npy", labels)
     with pytest.raises(ValueError, match="one uint8 or uint16 a token"):
-        check({"clustering": HASH, "deltas": [0]}, tmp_path)
+        check_params({"clustering": HASH, "deltas": [0]}, tmp_path)
 
 
 def test_a_file_that_would_run_code_is_not_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / f"{HASH}.npy", np.asarray([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle"):
-        check({"clustering": HASH, "deltas": [0]}, tmp_path)
+        check_params({"clustering": HASH, "deltas": [0]}, tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvicorn
 
-from workers.embedded.endpoint.app import EndpointState, create_app
+from workers.embedded.endpoint.app import EndpointState, build_endpoint_app
 from workers.embedded.endpoint.calls import CallLog, TokenBucket
 from workers.embedded.endpoint.faults import Faults, parse_faults
 from workers.embedded.endpoint.rules import all_rules
@@ -22,7 +22,9 @@ def main() -> None:
     state = EndpointState(all_rules(), Faults(options.faults), calls, *buckets)
     listener = socket.create_server((options.host, options.port))
     host, port = listener.getsockname()[:2]
-    config = uvicorn.Config(create_app(state), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        build_endpoint_app(state), log_level="warning", access_log=False, timeout_graceful_shutdown=1
+    )
     print(f"listening on http://{host}:{port}/v1", flush=True)
     try:
         uvicorn.Server(config).run(sockets=[listener])

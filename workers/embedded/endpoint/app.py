@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse
 from tasks.openai.provider import NO_RULE, estimate_tokens
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint import chat, faults
-from workers.embedded.endpoint.calls import CallLog, CallRecord, TokenBucket
+from workers.embedded.endpoint.calls import CallLog, EndpointCall, TokenBucket
 from workers.embedded.endpoint.chat import ApiError, ChatRequest
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
 from workers.embedded.endpoint.rules import Rule
@@ -38,7 +38,7 @@ class EndpointState:
         return {**self.requests.headers("requests"), **self.tokens.headers("tokens")}
 
 
-def create_app(state: EndpointState) -> FastAPI:
+def build_endpoint_app(state: EndpointState) -> FastAPI:
     """The application; it changes `state`."""
     app = FastAPI(title="Whetstone's embedded OpenAI endpoint", openapi_url=None)
 
@@ -73,7 +73,7 @@ def create_app(state: EndpointState) -> FastAPI:
 
 
 async def _answer(state: EndpointState, request: Request) -> JSONResponse:
-    call = CallRecord(request.headers.get("idempotency-key", ""), "", "", 200, "")
+    call = EndpointCall(request.headers.get("idempotency-key", ""), "", "", 200, "")
     try:
         _authorize(request.headers.get("authorization", ""))
         chat_request = chat.read_request(await _json(request))

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class CallRecord:
+class EndpointCall:
     """An answered call. `call_id` is its Idempotency-Key, `messages` the SHA-256 of its messages.
 
     The tokens are those that a reply would be billed for; 0 where it has none.
@@ -38,7 +38,7 @@ class CallLog:
         self._counts: Counter[tuple[str, int]] = Counter()
         self._answered: Counter[str] = Counter()
 
-    def add(self, call: CallRecord) -> None:
+    def add(self, call: EndpointCall) -> None:
         self._counts[call.schema, call.status] += 1
         if call.status == 200 and call.call_id:
             self._answered[call.call_id] += 1

@@ -15,7 +15,7 @@ import torch
 import uvicorn
 from transformers import AutoTokenizer
 
-from workers.embedded.target.app import Service, build
+from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 def _serve(service: Service, host: str, port: int) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
     config = uvicorn.Config(
-        build(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_S
+        build_target_app(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_S
     )
     server = uvicorn.Server(config)
 

@@ -22,8 +22,8 @@ from workers.embedded.target.protocol import (
     BadRequest,
     Finished,
     GenerateBody,
+    GenerationRequest,
     Limits,
-    Request,
     make_reply,
     make_request,
     parse,
@@ -48,7 +48,7 @@ class Service:
     requests_log: TextIO | None
 
 
-def build(service: Service) -> FastAPI:
+def build_target_app(service: Service) -> FastAPI:
     """The application; the engine is already running."""
     app = FastAPI(title="Whetstone embedded target", docs_url=None, redoc_url=None, openapi_url=None)
     _require_key(app, service.api_key)
@@ -133,7 +133,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
         return await _answer(service, http, pending, body.is_list)
 
 
-def _read_requests(service: Service, body: GenerateBody) -> list[Request]:
+def _read_requests(service: Service, body: GenerateBody) -> list[GenerationRequest]:
     """All requests of a body. Raises: BadRequest."""
     if (body.text is None) == (body.input_ids is None):
         raise BadRequest("give either text or input_ids")
@@ -181,7 +181,7 @@ async def _wait_for_disconnect(http: HttpRequest) -> None:
             pass
 
 
-def _log_answer(log: TextIO | None, request: Request, finished: Finished) -> None:
+def _log_answer(log: TextIO | None, request: GenerationRequest, finished: Finished) -> None:
     if log is not None:
         tokens = len(finished.output_ids)
         line = {"rid": request.rid, "sha256": request.digest, "completion_tokens": tokens, "at": time.time()}

@@ -11,7 +11,7 @@ import torch
 
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
-from workers.embedded.target.protocol import Finished, Request
+from workers.embedded.target.protocol import Finished, GenerationRequest
 from workers.embedded.target.sampling import BiasCache, Sampler
 
 
@@ -23,7 +23,7 @@ class EngineStopped(RuntimeError):
 class PendingRequest:
     """A request and its future result. Set `abort` to end it at the next step with the tokens that it has."""
 
-    request: Request
+    request: GenerationRequest
     done: Future[Finished] = field(default_factory=Future)
     abort: threading.Event = field(default_factory=threading.Event)
 
@@ -62,7 +62,7 @@ class Engine:
         self._changed = threading.Condition()
         self._stopped = False
 
-    def submit(self, request: Request) -> PendingRequest:
+    def submit(self, request: GenerationRequest) -> PendingRequest:
         """Queue a request; first come, first served. Raises: EngineStopped."""
         pending = PendingRequest(request)
         with self._changed:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workers.steering.request import CLASS, MODULE, Steering, check, parse_reference
+from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
 TokenId = Annotated[int, Field(ge=0)]
 
@@ -59,7 +59,7 @@ class GenerateBody(BaseModel):
 
 
 @dataclass(frozen=True)
-class Request:
+class GenerationRequest:
     """One checked request. `stop_ids` are the tokens that end its answer."""
 
     rid: str
@@ -107,7 +107,7 @@ def parse(raw: bytes) -> GenerateBody:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Limits) -> Request:
+def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Limits) -> GenerationRequest:
     """One request of a body, its text already as ids. Raises: BadRequest."""
     sampling = body.sampling_params
     if not ids:
@@ -125,7 +125,7 @@ def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Li
         raise BadRequest("top_k must be -1, for all, or at least 1")
     stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
     in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
-    return Request(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+    return GenerationRequest(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
 
 
 def _steering(body: GenerateBody, limits: Limits) -> Steering | None:
@@ -138,7 +138,7 @@ def _steering(body: GenerateBody, limits: Limits) -> Steering | None:
     try:
         if (named := parse_reference(body.custom_logit_processor)) != (MODULE, CLASS):
             raise BadRequest(f"this server knows the processor {MODULE}.{CLASS} only, not {'.'.join(named)}")
-        steering = check(params, limits.labels)
+        steering = check_params(params, limits.labels)
     except ValueError as error:
         raise BadRequest(str(error)) from error
     if len(steering.labels) > limits.vocabulary:
@@ -146,7 +146,7 @@ def _steering(body: GenerateBody, limits: Limits) -> Steering | None:
     return steering
 
 
-def make_reply(request: Request, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
+def make_reply(request: GenerationRequest, finished: Finished, text: str, seconds: float) -> dict[str, Any]:
     """The JSON of one answer."""
     reason: dict[str, Any] = {"type": finished.reason}
     if finished.reason == "stop":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.collect.compression import SCHEMA, messages, rewritten
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
-from workers.embedded.endpoint.rules.compression import SCHEMA_NAME, shorten
+from workers.embedded.endpoint.rules.compression import SCHEMA_NAME, best_sentence
 
 CONFIG = Path(__file__).parents[4] / "configs" / "collect.yaml"
 TEMPLATE = yaml.safe_load(CONFIG.read_text())["reflector"]["compress_prompt_template"]
@@ -45,7 +45,7 @@ def test_the_sentence_that_claims_something_is_kept(question: str, said: str, sh
 
 @given(st.text(), st.text(alphabet=st.characters(exclude_categories=("Cs",))))
 def test_it_never_says_more_than_the_answer(question: str, said: str) -> None:
-    assert len(shorten(question, said)) <= len(said) + 2  # a capital may take two letters more, as of "ﬃ"
+    assert len(best_sentence(question, said)) <= len(said) + 2  # a capital may take two letters more, as of "ﬃ"
 
 
 def test_an_answer_that_looks_like_the_prompt_stays_an_answer() -> None:

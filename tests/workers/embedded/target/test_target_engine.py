@@ -15,7 +15,7 @@ import torch
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
-from workers.embedded.target.protocol import Finished, Request, SamplingParams
+from workers.embedded.target.protocol import Finished, GenerationRequest, SamplingParams
 from workers.steering.request import Steering
 
 VOCABULARY = 49152
@@ -41,7 +41,7 @@ def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterat
         thread.join()
 
 
-def _mixed_requests(count: int) -> list[Request]:
+def _mixed_requests(count: int) -> list[GenerationRequest]:
     """PrefixCache of all lengths, greedy and sampled, steered and not, short and longer answers."""
     draw = random.Random(17)
     labels = (np.arange(VOCABULARY) % 5).astype(np.uint8)
@@ -58,7 +58,7 @@ def _mixed_requests(count: int) -> list[Request]:
         deltas = np.asarray([draw.uniform(-2, 2) for _ in range(5)], dtype=np.float32)
         steering = draw.choice((None, Steering("ab" * 16, labels, deltas)))
         ids = tuple(draw.randrange(VOCABULARY) for _ in range(length))
-        made.append(Request(str(number), ids, sampling, frozenset({2}), steering))
+        made.append(GenerationRequest(str(number), ids, sampling, frozenset({2}), steering))
     return made
 
 
@@ -118,8 +118,8 @@ def test_the_prefix_cache_stays_within_its_limit_and_drops_the_least_recently_us
     assert prompts.bytes == made[0].bytes * 2
 
 
-def _endless(rid: str) -> Request:
-    return Request(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
+def _endless(rid: str) -> GenerationRequest:
+    return GenerationRequest(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
 
 
 def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
@@ -153,7 +153,7 @@ def test_min_new_tokens_come_before_a_stop_token_which_is_reported(wide_model: P
 
     def ask(engine: Engine, **sampling: int) -> Finished:
         chosen = SamplingParams(temperature=0.0, **sampling)
-        return engine.submit(Request("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
+        return engine.submit(GenerationRequest("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
 
     with running(calibrated(wide_model)) as (engine, _):
         at_once = ask(engine, max_new_tokens=8)

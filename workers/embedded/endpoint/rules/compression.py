@@ -33,10 +33,10 @@ def answer(system: str, user: str) -> dict[str, Any]:
     found = _PROMPT.fullmatch(user)
     if found is None:
         raise ValueError('a compression prompt has "Question:", "Previous answer:" and "Rewritten answer:" on lines')
-    return {"rewritten_answer": shorten(found[1], found[2])}
+    return {"rewritten_answer": best_sentence(found[1], found[2])}
 
 
-def shorten(question: str, answer_text: str) -> str:
+def best_sentence(question: str, answer_text: str) -> str:
     """The sentence of `answer_text` that best answers `question`, without its lead-in; "" for none."""
     sentences = [part.strip() for part in _SENTENCE_END.split(answer_text) if part.strip()]
     if not sentences:

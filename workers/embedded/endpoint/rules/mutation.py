@@ -99,7 +99,7 @@ def answer(system: str, user: str) -> dict[str, Any]:
     del system
     prompt = parse_prompt(user)
     scratchpad = complete_steps(unquote(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
-    new = decide(prompt, read_steps(scratchpad))
+    new = choose_delta(prompt, read_steps(scratchpad))
     line = DeltaStep(prompt.target, prompt.current, new, prompt.now).line()
     return {"delta": new, "scratchpad": newest([*scratchpad.split("\n"), line] if scratchpad else [line])}
 
@@ -136,7 +136,7 @@ def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[
     return shares
 
 
-def decide(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
+def choose_delta(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
     """The target's new delta: within +-8, and never the current one."""
     own = [step for step in steps if step.cluster == prompt.target and step.after is not None]
     change = _next_change(prompt, own[-1]) if own else _first_change(prompt)
