@@ -1,4 +1,4 @@
-"""Tasks for the farm's tests: they say in the store that they began, wait there for leave to end, and say so too.
+"""Tasks for tests of workers: they record their begin in the store, wait there for a key, and record their end.
 
 A worker process imports this module (WHETSTONE_MODULES); the tests send by name.
 """
@@ -16,7 +16,7 @@ PAUSE_S = 0.02
 
 
 def hold(name: str) -> str:
-    """Begin, and end when the key `<name>:go` is there; a store that is away is waited for."""
+    """Record the begin, wait for the key `<name>:go`, record the end; waits for a store that is away."""
     store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
     pause = threading.Event()
     persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
@@ -51,7 +51,7 @@ def hold_on_cpu(name: str) -> str:
 
 @shared_task(name="cpu.kill", max_retries=1)
 def kill_own_process() -> None:
-    """A task that always takes its process with it."""
+    """A task that always kills its process."""
     os.kill(os.getpid(), 9)
 
 
@@ -77,17 +77,17 @@ def count(names: list[str]) -> int:
 
 @shared_task(name="gpu.serve")
 def serve(command: str) -> dict[str, object]:
-    """Have the worker's host serve a target with this command; what the server tells of itself."""
-    from server_target import server_target, told
+    """Have the worker's host serve a target with this command. Returns the server's /server_info."""
+    from server_target import server_reply, server_target
 
     from tasks.gpu import host
 
-    return told(host.current(), server_target(command))
+    return server_reply(host.current(), server_target(command))
 
 
 @shared_task(name="openai.kill", base=Recorded)
 def kill_whole_worker(name: str) -> None:
-    """A task in a thread that always takes its whole worker with it."""
+    """A task in a thread that always kills its whole worker."""
     redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE])).rpush(f"{name}:began", os.getpid())
     os.kill(os.getpid(), 9)
 

@@ -1,4 +1,4 @@
-"""A target whose server is the tests' tiny one."""
+"""A target that is served by tiny_server.py."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,8 @@ from tasks.models import Sampling, Target
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
 
 
-def told(host: TargetHost, target: Target, path: str = "/server_info") -> dict[str, object]:
-    """What the server of a target tells of itself, asked with its key."""
+def server_reply(host: TargetHost, target: Target, path: str = "/server_info") -> dict[str, object]:
+    """The server's reply to a GET request with its key, as JSON."""
     headers = {"Authorization": f"Bearer {host.api_key(target)}"}
     answer: dict[str, object] = httpx.get(host.serve(target) + path, headers=headers, trust_env=False).json()
     return answer

@@ -1,9 +1,9 @@
-"""A server that has health, says what it was started with, and can fall sick: a target server's shape without its work.
+"""A target server without a model: it has /health, reports its arguments, and can become unhealthy.
 
 `tiny_server.py [--fail REASON] [--die-once FILE] --model-path M --host H --port P ...`
 
-It answers every prompt with the prompt's own length.  With `--die-once` it dies when it has given three answers, if
-FILE is not there, and leaves FILE behind.
+It answers every prompt with the prompt's length.  With `--die-once` it exits after three answers if FILE does not
+exist, and creates FILE.
 """
 
 import argparse
@@ -23,7 +23,7 @@ parser.add_argument("--size", type=int)
 parser.add_argument("--die-once", type=Path)
 parser.add_argument("--config", type=Path, required=True)
 arguments = parser.parse_args()
-# As SGLang has it: YAML of one entry, read as if it were an argument, and all of it in the log.
+# As in SGLang: YAML with one entry, parsed like an argument, and written to the log.
 given = argparse.ArgumentParser()
 given.add_argument("--api-key", required=True)
 [entry] = yaml.safe_load(arguments.config.read_text()).items()
@@ -49,22 +49,22 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, {"text": f"{length} {os.getpid()}", "output_ids": [length, 2], "meta_info": meta})
 
     def refused(self) -> bool:
-        known = self.headers["Authorization"] == f"Bearer {API_KEY}"
-        if not known:
+        authorized = self.headers["Authorization"] == f"Bearer {API_KEY}"
+        if not authorized:
             self.send_error(401)
-        return not known
+        return not authorized
 
     def do_GET(self) -> None:
         if self.path != "/health" and self.refused():
             return
         from whetstone_steering import request  # as the real server must be able to
 
-        known = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": request.__name__}
-        told = {**known, "model_path": arguments.model_path, "size": arguments.size, "version": "0.0.tiny"}
-        if self.path == "/fall-sick":
-            self.server.sick = True
-        sick = self.path == "/health" and getattr(self.server, "sick", False)
-        self.reply(503 if sick else 200, told)
+        process = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": request.__name__}
+        info = {**process, "model_path": arguments.model_path, "size": arguments.size, "version": "0.0.tiny"}
+        if self.path == "/become-unhealthy":
+            self.server.unhealthy = True
+        unhealthy = self.path == "/health" and getattr(self.server, "unhealthy", False)
+        self.reply(503 if unhealthy else 200, info)
 
     def reply(self, status: int, content: dict[str, object]) -> None:
         body = json.dumps(content).encode()

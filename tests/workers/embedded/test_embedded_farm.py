@@ -1,4 +1,4 @@
-"""The embedded farm: it starts, heals itself, and leaves nothing behind, however its owner ends."""
+"""The embedded farm: its start, its restarts, and that no process is left, in whatever way its owner ends."""
 
 import os
 import signal
@@ -32,8 +32,8 @@ def processes_of(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            told = " ".join([*process.cmdline(), *process.environ().values()])
-            if str(folder) in told and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+            text = " ".join([*process.cmdline(), *process.environ().values()])
+            if str(folder) in text and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             continue
@@ -57,7 +57,7 @@ def farm(folder: Path) -> Iterator[Farm]:
 
 
 class Running:
-    """A farm that runs a chord of three chains, and what is to be done to it in the middle."""
+    """A farm that runs a chord of three chains, and methods that disturb it."""
 
     def __init__(self, farm: Farm) -> None:
         self.folder = farm.folder
@@ -95,7 +95,7 @@ def kill(pid: int) -> None:
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_a_chord_survives_the_death_of_everything_that_serves_it(farm: Farm) -> None:
+def test_a_chord_ends_although_every_process_of_the_farm_is_killed(farm: Farm) -> None:
     # Given a chord of chains over the three queues
     running = Running(farm)
     result = running.send_chord()
@@ -108,7 +108,7 @@ def test_a_chord_survives_the_death_of_everything_that_serves_it(farm: Farm) -> 
     running.let_end("openai")
     killed.append(running.kill_worker_of("cpu"))
     running.let_end("cpu")
-    # Then it ends as if nothing had been, and the farm has healed itself
+    # Then the chord ends with the same result, and all processes run again
     assert result.get(timeout=60) == 3
     assert all(running.store.llen(f"{name}:began") > running.store.llen(f"{name}:ended") for name in killed)
     until(lambda: all(one.alive for one in control.status(farm.folder).processes))
@@ -122,7 +122,7 @@ def running_again(running: Running) -> bool:
         return False
 
 
-def test_a_farm_that_ends_leaves_no_process_and_no_socket(folder: Path) -> None:
+def test_a_stopped_farm_leaves_no_process_and_no_socket(folder: Path) -> None:
     with control.start(spec(folder)) as farm:
         status = control.status(folder)
         assert status.up
@@ -135,13 +135,13 @@ def test_a_farm_that_ends_leaves_no_process_and_no_socket(folder: Path) -> None:
     assert not control.status(folder).up
 
 
-def test_what_a_killed_supervisor_left_is_cleared_by_the_next_start(folder: Path) -> None:
-    # Given a farm whose supervisor is killed, while its Valkey is in no state to notice
+def test_the_next_start_ends_what_a_killed_supervisor_left_running(folder: Path) -> None:
+    # Given a farm whose supervisor is killed while its Valkey is stopped
     farm = control.start(spec(folder))
     pids = {one.name: one.pid for one in control.status(folder).processes}
     os.kill(pids["valkey"], signal.SIGSTOP)
     kill(pids["supervisor"])
-    # When the next one starts in that folder, then nothing of the old one is left
+    # When the next one starts in that folder, then no process of the old one runs
     with control.start(spec(folder)) as again:
         assert again.redis_url == farm.redis_url
         assert not any(process.pid in pids.values() for process in processes_of(folder))
@@ -172,7 +172,7 @@ def owner(folder: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_farm_of_somebody_else_is_left_alone(folder: Path, owner: subprocess.Popen[str]) -> None:
+def test_a_farm_of_another_process_cannot_be_used_or_stopped(folder: Path, owner: subprocess.Popen[str]) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: control.start(spec(folder)),
         lambda: control.attach(folder),
@@ -182,13 +182,13 @@ def test_a_farm_of_somebody_else_is_left_alone(folder: Path, owner: subprocess.P
         with pytest.raises(FarmBusy, match=f"belongs to process {owner.pid}"):
             attempt()
     assert control.status(folder).owner_pid == owner.pid
-    # When its owner is killed, then it goes down by itself, in order
+    # When its owner is killed, then the farm stops by itself, in order
     owner.kill()
     until(lambda: processes_of(folder) == [], 15)
     assert "the farm is down" in (folder / "logs" / "supervisor.log").read_text()
 
 
-def test_a_farm_that_stays_is_used_and_left_running(folder: Path) -> None:
+def test_a_farm_started_by_up_is_used_and_left_running(folder: Path) -> None:
     assert control.attach(folder) is None
     control.up(spec(folder))
     with control.use(spec(folder)) as used:
@@ -201,7 +201,9 @@ def test_a_farm_that_stays_is_used_and_left_running(folder: Path) -> None:
     assert not control.down(folder)
 
 
-def test_a_farm_that_cannot_start_says_why_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_farm_that_cannot_start_gives_the_reason_and_leaves_no_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(MODULES_VARIABLE, "no_such_module")
     with pytest.raises(FarmError, match=r"ended with status 1[\s\S]*No module named 'no_such_module'"):
         control.start(spec(folder))
@@ -217,6 +219,6 @@ def test_a_child_that_keeps_dying_stops_the_farm(farm: Farm, folder: Path) -> No
         return not farm.alive
 
     until(kill_again, 30)
-    # Then the farm has given up and says of what
+    # Then the farm has stopped and gives the reason
     assert "gpu died 5 times in 60 s, at last with SIGKILL" in (farm.failure() or "")
     assert processes_of(folder) == []

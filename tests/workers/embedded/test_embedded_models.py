@@ -54,7 +54,7 @@ def test_neither_cache_nor_index_is_said_plainly_and_leaves_nothing(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [f"{FOLDER}.lock"]
 
 
-def test_what_a_killed_predecessor_left_is_cleared(tmp_path: Path, no_index: None) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, no_index: None) -> None:
     (tmp_path / f".{FOLDER}.abc.part" / "model").mkdir(parents=True)
     with pytest.raises(ModelUnavailable):
         embedded_model(tmp_path)

@@ -1,4 +1,4 @@
-"""Processes that are ours: they start in order, say why when they do not, and never outlive their owner."""
+"""Child processes: their start, the reason when they do not start, and that they never outlive their owner."""
 
 import contextlib
 import dataclasses
@@ -17,10 +17,10 @@ import pytest
 from workers.processes.pid_records import PidRecords, start_time
 from workers.processes.process import ChildProcess, Command, ProcessFailed
 
-SAY_READY = "from pathlib import Path; import sys, signal, subprocess, time\n"
+IMPORTS = "from pathlib import Path; import sys, signal, subprocess, time\n"
 READY = "Path(sys.argv[1]).write_text('ready')\n"
-FOR_EVER = "signal.pause()\n"
-DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+WAIT = "signal.pause()\n"
+IGNORE_SIGTERM = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 WITH_CHILD = (
     "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); print(child.pid, flush=True)\n"
 )
@@ -40,7 +40,7 @@ def children() -> Iterator[list[ChildProcess]]:
 
 
 def python(tmp_path: Path, program: str) -> Command:
-    argv = (sys.executable, "-c", SAY_READY + program, str(tmp_path / "ready"))
+    argv = (sys.executable, "-c", IMPORTS + program, str(tmp_path / "ready"))
     return Command("example", argv, tmp_path / "example.log", dict(os.environ))
 
 
@@ -60,34 +60,36 @@ def lives(process: psutil.Process) -> bool:
     return False
 
 
-def test_a_process_is_ready_when_its_probe_says_so_and_stops_when_told(
+def test_a_process_is_ready_when_its_check_succeeds_and_stops_on_request(
     tmp_path: Path, children: list[ChildProcess]
 ) -> None:
-    child = started(tmp_path, READY + FOR_EVER, children)
+    child = started(tmp_path, READY + WAIT, children)
     assert child.alive
     child.stop(grace_s=10)
     assert child.returncode == -signal.SIGTERM
 
 
-def test_one_that_does_not_listen_is_killed_with_all_that_it_started(
+def test_a_process_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, children: list[ChildProcess]
 ) -> None:
-    # Given a process deaf to SIGTERM that has a child of its own
-    child = started(tmp_path, DEAF + WITH_CHILD + READY + FOR_EVER, children)
+    # Given a process that ignores SIGTERM and has a child
+    child = started(tmp_path, IGNORE_SIGTERM + WITH_CHILD + READY + WAIT, children)
     grandchild = psutil.Process(int(child.command.log.read_text()))
-    # When it is stopped, then both are gone when its grace is over
+    # When it is stopped, then both have ended after the grace period
     child.stop(grace_s=0.2)
     assert child.returncode == -signal.SIGKILL
     assert not lives(grandchild)
 
 
-def test_one_that_dies_too_early_is_explained_by_its_log(tmp_path: Path, children: list[ChildProcess]) -> None:
+def test_the_error_for_a_process_that_dies_early_ends_with_its_log(
+    tmp_path: Path, children: list[ChildProcess]
+) -> None:
     with pytest.raises(ProcessFailed, match=r"example ended with status 3\n  the reason"):
         started(tmp_path, "print('the reason', flush=True); sys.exit(3)", children)
 
 
-def test_one_that_is_never_ready_is_given_up(tmp_path: Path, children: list[ChildProcess]) -> None:
-    child = ChildProcess(python(tmp_path, FOR_EVER))
+def test_a_process_that_does_not_become_ready_is_an_error(tmp_path: Path, children: list[ChildProcess]) -> None:
+    child = ChildProcess(python(tmp_path, WAIT))
     children.append(child)
     child.start()
     with pytest.raises(ProcessFailed, match=r"not ready in 0\.2 s"):
@@ -98,7 +100,7 @@ def test_one_that_is_never_ready_is_given_up(tmp_path: Path, children: list[Chil
         child.wait_ready(lambda: False, 60, given_up)
 
 
-def test_a_command_that_is_not_there_says_so(tmp_path: Path, children: list[ChildProcess]) -> None:
+def test_a_command_that_does_not_exist_is_named(tmp_path: Path, children: list[ChildProcess]) -> None:
     child = ChildProcess(dataclasses.replace(python(tmp_path, ""), argv=("/no/such/program",)))
     children.append(child)
     child.start()
@@ -106,34 +108,34 @@ def test_a_command_that_is_not_there_says_so(tmp_path: Path, children: list[Chil
         child.wait_ready(lambda: False, 20)
 
 
-def test_what_a_killed_owner_left_is_found_by_the_records(tmp_path: Path, children: list[ChildProcess]) -> None:
-    # Given a process with a child of its own, whose leader was killed behind its owner's back
+def test_processes_of_a_killed_owner_are_ended_by_the_records(tmp_path: Path, children: list[ChildProcess]) -> None:
+    # Given a process with a child, of which the process alone was killed
     records = PidRecords(tmp_path / "pids.json")
-    child = started(tmp_path, WITH_CHILD + READY + FOR_EVER, children, records)
+    child = started(tmp_path, WITH_CHILD + READY + WAIT, children, records)
     grandchild = psutil.Process(int(child.command.log.read_text()))
     os.kill(child.pid or 0, signal.SIGKILL)
     child.wait_end(5)
-    # When the next owner clears the records, then the orphan is gone, and a second time there is nothing
+    # When the next owner clears the records, then the child ends, and a second call finds nothing
     assert PidRecords(tmp_path / "pids.json").clear(grace_s=5) == ["example"]
     assert not lives(grandchild)
     assert records.clear(grace_s=5) == []
 
 
-def test_a_pid_that_now_belongs_to_somebody_else_is_left_alone(tmp_path: Path, children: list[ChildProcess]) -> None:
-    # Given a record whose pid another process has by now: it started at another time
+def test_a_pid_of_another_process_is_not_signalled(tmp_path: Path, children: list[ChildProcess]) -> None:
+    # Given a record whose pid belongs to a process with another start time
     records = PidRecords(tmp_path / "pids.json")
-    child = started(tmp_path, READY + FOR_EVER, children, records)
+    child = started(tmp_path, READY + WAIT, children, records)
     [record] = records.read()
     records.remove(record)
     records.add(dataclasses.replace(record, started=record.started - 60))
-    # When the records are cleared, then it lives on
+    # When the records are cleared, then that process still runs
     assert records.clear(grace_s=1) == []
     assert child.alive
 
 
 def test_a_stopped_process_leaves_no_record(tmp_path: Path, children: list[ChildProcess]) -> None:
     records = PidRecords(tmp_path / "pids.json")
-    child = started(tmp_path, READY + FOR_EVER, children, records)
+    child = started(tmp_path, READY + WAIT, children, records)
     assert [(record.pid, record.started) for record in records.read()] == [(child.pid, start_time(child.pid or 0))]
     child.stop(5)
     assert records.read() == []
@@ -150,7 +152,7 @@ signal.pause()
 """
 
 
-def test_a_process_dies_with_its_killed_owner(tmp_path: Path) -> None:
+def test_a_process_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path / "log")], stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -160,13 +162,11 @@ def test_a_process_dies_with_its_killed_owner(tmp_path: Path) -> None:
     assert psutil.wait_procs([child], timeout=20)[1] == []
 
 
-def test_the_parent_is_a_thread_so_a_thread_that_stays_must_start_it(
-    tmp_path: Path, children: list[ChildProcess]
-) -> None:
-    # Given one process started by a thread that ends, and one by a thread that is kept
+def test_a_process_ends_with_the_thread_that_started_it(tmp_path: Path, children: list[ChildProcess]) -> None:
+    # Given one process started by a thread that ends, and one by a thread that stays
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    passing, staying = (ChildProcess(python(tmp_path / name, READY + FOR_EVER)) for name in "ab")
+    passing, staying = (ChildProcess(python(tmp_path / name, READY + WAIT)) for name in "ab")
     children += [passing, staying]
     thread = threading.Thread(
         target=lambda: (passing.start(), passing.wait_ready((tmp_path / "a" / "ready").exists, 20))
@@ -175,7 +175,7 @@ def test_the_parent_is_a_thread_so_a_thread_that_stays_must_start_it(
     with ThreadPoolExecutor(max_workers=1) as kept:
         kept.submit(staying.start).result()
         staying.wait_ready((tmp_path / "b" / "ready").exists, 20)
-        # When the first thread has ended, then its process goes and the other stays
+        # When the first thread has ended, then its process ends and the other runs on
         thread.join()
         assert passing.wait_end(5)
         assert staying.alive

@@ -1,4 +1,4 @@
-"""Answers of individuals on a server that is started, killed and restarted: real tasks, host, store and HTTP."""
+"""The answer stage on a server that is started, killed and restarted: real tasks, host, store and HTTP."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ CLUSTERS = 3
 
 @pytest.fixture
 def store(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store that the tasks of this process find, and a host that they find too."""
+    """The store and the target host of this process, for its tasks."""
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
     context.store.cache_clear()
     host = LocalTargetHost(tmp_path / "host", "gpu", {**os.environ, "PYTHONPATH": ""})
@@ -84,12 +84,12 @@ def servers_of(answers: Sequence[Mapping[str, Any]]) -> set[str]:
     return {str(answer["text"]).split()[1] for answer in answers}
 
 
-def test_a_server_killed_in_mid_batch_costs_nothing_that_was_answered(store: Store, tmp_path: Path) -> None:
-    # Given a server that dies when it has given three answers
+def test_answers_are_kept_when_the_server_dies_in_the_middle_of_a_batch(store: Store, tmp_path: Path) -> None:
+    # Given a server that exits after three answers
     put_run(store, command=f"{TINY_SERVER} --die-once {shlex.quote(str(tmp_path / 'died'))}")
     # When two individuals are evaluated on it
     answers = evaluate(store, 2)
-    # Then it died, a second one gave the rest, and each question has one answer, counted once
+    # Then a second server gave the rest, and each question has one answer, counted once
     together = [answer for individual in answers for answer in individual]
     assert (tmp_path / "died").exists()
     assert len(together) == 2 * QUESTIONS
@@ -97,17 +97,17 @@ def test_a_server_killed_in_mid_batch_costs_nothing_that_was_answered(store: Sto
     assert store.usage("run")["target"] == sum(answer["tokens"] for answer in together) == 2 * QUESTIONS
 
 
-def test_individuals_share_a_resident_server(store: Store) -> None:
+def test_a_resident_server_answers_for_all_individuals(store: Store) -> None:
     put_run(store)
     first, second = evaluate(store, 2)
     assert servers_of(first) == servers_of(second) and len(servers_of(first)) == 1
 
 
-def test_restart_gives_each_individual_a_server_of_its_own(store: Store) -> None:
-    # Given tasks that run at the same time, when each individual has a life of its own
+def test_with_restart_each_individual_has_its_own_server(store: Store) -> None:
+    # Given tasks that run at the same time with the lifecycle "restart"
     put_run(store, lifecycle="restart")
     first, second, third = evaluate(store, 3)
-    # Then no two share a server, none has taken another's away, and the last one's processor is there
+    # Then each has a server of its own, and the processor of the last one is in the store
     assert [len(servers_of(one)) for one in (first, second, third)] == [1, 1, 1]
     assert len(servers_of(first) | servers_of(second) | servers_of(third)) == 3
     assert b"class DeltaProcessor" in (store.file("run", "processor.py") or b"")

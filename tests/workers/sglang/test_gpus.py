@@ -1,4 +1,4 @@
-"""Which GPU a worker takes, and that no two take the same."""
+"""Which GPU a worker claims, and that no two workers claim the same one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ GPUS = [Gpu(index, f"GPU {index}") for index in range(4)]
         ({"WHETSTONE_GPU": "1", "CUDA_VISIBLE_DEVICES": "2,0"}, [1]),
     ],
 )
-def test_the_environment_says_which_gpus_a_worker_may_take(environment: dict[str, str], indices: list[int]) -> None:
+def test_the_environment_selects_the_gpus_of_a_worker(environment: dict[str, str], indices: list[int]) -> None:
     assert [gpu.index for gpu in eligible(GPUS, environment)] == indices
 
 
 @pytest.mark.parametrize("environment", [{"WHETSTONE_GPU": "4"}, {"CUDA_VISIBLE_DEVICES": ""}])
-def test_a_gpu_that_is_not_there_is_refused_by_the_name_of_its_variable(environment: dict[str, str]) -> None:
+def test_a_gpu_that_does_not_exist_is_an_error_that_names_the_variable(environment: dict[str, str]) -> None:
     [(name, value)] = environment.items()
     with pytest.raises(GpuUnavailable, match=rf"^{name} is '{value}', and the GPUs of this machine are 0 \(GPU 0\), 1"):
         eligible(GPUS, environment)
@@ -37,22 +37,22 @@ def test_a_process_sees_its_own_gpu_alone() -> None:
     assert GPUS[2].environment() == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "2"}
 
 
-def test_workers_of_one_host_take_different_gpus(tmp_path: Path) -> None:
+def test_workers_of_one_host_claim_different_gpus(tmp_path: Path) -> None:
     first, second = claim(GPUS, tmp_path), claim(GPUS, tmp_path)
     assert (first.gpu.index, second.gpu.index) == (0, 1)
-    # Given back, a GPU is there for the next
+    # A released GPU can be claimed again
     first.release()
     assert claim(GPUS, tmp_path).gpu.index == 0
     second.release()
 
 
 def test_a_gpu_is_free_when_the_worker_and_its_server_have_ended(tmp_path: Path) -> None:
-    # Given a worker whose GPU its server holds too
+    # Given a worker whose server holds the claim too
     claimed = claim(GPUS[:1], tmp_path)
     lock = claimed.lock.fileno()
     waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(lock,)):
-        # When the worker has gone and the server has not, then nobody else gets the GPU
+        # When the worker has ended and the server has not, then no other worker gets the GPU
         claimed.release()
         with pytest.raises(
             GpuUnavailable, match=r"^GPU 0 of this machine is in use by another worker; WHETSTONE_GPU names another"

@@ -63,7 +63,7 @@ def _mixed_requests(count: int) -> list[GenerationRequest]:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_an_answer_never_depends_on_what_else_is_in_flight(wide_model: Path, dtype: torch.dtype) -> None:
+def test_an_answer_never_depends_on_other_requests(wide_model: Path, dtype: torch.dtype) -> None:
     requests = _mixed_requests(10)
     draw = random.Random(23)
     with running(calibrated(wide_model, dtype)) as (engine, prompts):
