@@ -1,7 +1,4 @@
-"""JSON files that we wrote, read again: whoever touched them since, a fault is one clear line.
-
-The output folder of a run: what outlives Redis, written so that a kill never leaves half a file.
-"""
+"""The output folder of a run: what outlives Redis, written whole and checked when it is read again."""
 
 from __future__ import annotations
 
@@ -10,42 +7,19 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Annotated, Any, BinaryIO, TextIO, TypeVar
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from tasks.files import open_atomic, write_atomic
-from tasks.message import NUMBER, RunId, Shape, shape_error, wrong
+from tasks.message import RunId
+from tasks.validation import InvalidData, checked_json, parse_json
 
-
-class JsonFileError(Exception):
-    """The file is not what we wrote; names it, the place and what is wrong, in one line."""
-
-
-def read_json(path: Path, shape: Shape) -> Any:
-    """What a JSON file holds.  Raises: FileNotFoundError; JsonFileError for everything else that is wrong with it."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise JsonFileError(f"{path} cannot be read: {error}") from None
-    try:
-        return parse_json(text, shape)
-    except ValueError as error:
-        raise JsonFileError(f"{path} cannot be read: {error}") from None
-
-
-def parse_json(text: str | bytes, shape: Shape) -> Any:
-    """Raises: ValueError, with what is wrong in one line."""
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    if reason := shape_error(shape, value):
-        raise ValueError(reason)
-    return value
+T = TypeVar("T")
 
 
 LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
@@ -81,20 +55,45 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         yield out
 
 
-SCORED = {"node": str, "fitness": NUMBER, "shortness": NUMBER, "correctness": NUMBER, "mean_tokens": NUMBER}
-GENERATION: Shape = {
-    "generation": int,
-    "best": NUMBER,
-    "mean": NUMBER,
-    "best_ever": NUMBER,
-    "population": [SCORED],
-    "offspring": [SCORED],
-    "seconds": {"wall": NUMBER},
-    "tokens": {"target": NUMBER, "prompt": NUMBER, "cached": NUMBER, "completion": NUMBER},
-    "calls": NUMBER,
-    "cost_usd": NUMBER,
-}
-"""A line of history.jsonl."""
+class ScoredIndividual(TypedDict):
+    node: str
+    fitness: float
+    shortness: float
+    correctness: float
+    mean_tokens: float
+
+
+class WallTime(TypedDict):
+    wall: float
+
+
+class TokenCounts(TypedDict):
+    target: float
+    prompt: float
+    cached: float
+    completion: float
+
+
+class GenerationRecord(TypedDict):
+    """A line of history.jsonl: what is read of it again."""
+
+    generation: int
+    best: float
+    mean: float
+    best_ever: float
+    population: Annotated[list[ScoredIndividual], Field(min_length=1)]
+    offspring: list[ScoredIndividual]
+    seconds: WallTime
+    tokens: TokenCounts
+    calls: float
+    cost_usd: float
+
+
+class RunFile(TypedDict):
+    """run.json."""
+
+    id: RunId
+
 
 # Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
 _NAME = re.compile(r"([A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,150}")
@@ -195,20 +194,22 @@ def _hold(lock: TextIO) -> None:
 def run_id_of(folder: Path) -> str:
     """The id of the run that lives in a folder.  Raises: OutputError when none does."""
     try:
-        run_id = read_json_or_error(folder / "run.json", {"id": str})["id"]
+        return read_json(folder / "run.json", RunFile)["id"]
     except FileNotFoundError:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
-    if reason := wrong(RunId, run_id):
-        raise OutputError(f"{folder / 'run.json'}: the id {reason}")
-    return str(run_id)
 
 
-def read_json_or_error(path: Path, shape: Shape) -> Any:
-    """What a JSON file of the folder holds.  Raises: FileNotFoundError, OutputError for a file that is of no use."""
+def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = parse_json) -> T:
+    """What a JSON file holds, as a value of this type (see `parse_json` and `checked_json`).
+
+    Raises: FileNotFoundError; OutputError, with file, place and fault in one line, for everything else.
+    """
     try:
-        return read_json(path, shape)
-    except JsonFileError as error:
-        raise OutputError(str(error)) from None
+        return parse(kind, path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, InvalidData) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
@@ -219,13 +220,10 @@ def read_history(path: Path) -> list[dict[str, Any]]:
         return []
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from None
-    generations = []
+    generations: list[dict[str, Any]] = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:
-            found = parse_json(line, GENERATION)
-        except ValueError as error:
+            generations.append(checked_json(GenerationRecord, line))
+        except InvalidData as error:
             raise OutputError(f"{path}: line {number} is no generation: {error}") from None
-        if not found["population"]:
-            raise OutputError(f"{path}: line {number} is no generation: its population is empty")
-        generations.append(found)
     return generations

@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Literal
+
+from tasks.validation import parse_json
 
 
 @dataclass(frozen=True)
@@ -177,18 +179,5 @@ class Run:
 
     @classmethod
     def from_json(cls, text: str) -> Run:
-        """Raises: TypeError or KeyError when the text is not what `to_json` writes."""
-        run: Run = build(cls, json.loads(text))
-        return run
-
-
-def build(cls: Any, values: dict[str, Any]) -> Any:
-    """A dataclass, and those within it, from what `dataclasses.asdict` made of it."""
-    hints = get_type_hints(cls)
-    return cls(**{k: _value(hints[k], v) for k, v in values.items()})
-
-
-def _value(hint: Any, value: Any) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return build(hint, value)
-    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples, and a frozen part no lists
+        """Raises: InvalidData when the text is not what `to_json` writes."""
+        return parse_json(cls, text)

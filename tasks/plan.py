@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.models import Score
+from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
 StageName = Literal["merge", "answer", "judge", "score", "reflect"]
@@ -73,8 +74,8 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        values = json.loads(text)
-        return cls(values["name"], values["generation"], tuple(_candidate(m) for m in values["candidates"]))
+        """Raises: InvalidData when the text is not what `to_json` writes."""
+        return parse_json(cls, text)
 
     def candidate(self, index: int) -> Candidate:
         """Raises: LookupError when the plan has no such candidate."""
@@ -140,10 +141,3 @@ def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> O
 
 def _score(record: Mapping[str, Any]) -> Score:
     return Score(**{f.name: record[f.name] for f in dataclasses.fields(Score)})
-
-
-def _candidate(values: dict[str, Any]) -> Candidate:
-    merge = values["merge"] and Merge(**values["merge"])
-    return Candidate(
-        **{**values, "merge": merge, "deltas": tuple(values["deltas"]), "parents": tuple(values["parents"])}
-    )

@@ -8,19 +8,43 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.output import OutputError, parse_json, writing
-from tasks.message import NUMBER, Shape
+from typing_extensions import TypedDict
+
+from orchestrator.output import OutputError, writing
+from tasks.validation import InvalidData, checked_json
 
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
 
 
-CORRECTNESS: Shape = {"is_correct": bool, "confidence": NUMBER, "category": str, "reasoning": str}
-PAIR: Shape = {"verbose_answer": str, "compressed_answer": str, "correctness": CORRECTNESS}
-ANY: Shape = {"example_id": str, "key": str}
-SHAPES: Mapping[str, Shape] = {
-    VERBOSE: {"example_id": str, "key": str, "verbose_answers": [str]},
-    PAIRS: {"example_id": str, "key": str, "pairs": [PAIR]},
-}
+class Correctness(TypedDict):
+    is_correct: bool
+    confidence: float
+    category: str
+    reasoning: str
+
+
+class Pair(TypedDict):
+    verbose_answer: str
+    compressed_answer: str
+    correctness: Correctness
+
+
+class CheckpointLine(TypedDict):
+    """`key` is the fingerprint of the settings that the line was made with."""
+
+    example_id: str
+    key: str
+
+
+class VerboseLine(CheckpointLine):
+    verbose_answers: list[str]
+
+
+class PairsLine(CheckpointLine):
+    pairs: list[Pair]
+
+
+LINES: Mapping[str, type[CheckpointLine]] = {VERBOSE: VerboseLine, PAIRS: PairsLine}
 
 
 class Checkpoint:
@@ -39,14 +63,14 @@ class Checkpoint:
             raw = self.path.read_bytes() if self.path.exists() else b""
         except OSError as error:
             raise OutputError(f"{self.path} cannot be read: {error.strerror}") from None
-        shape = SHAPES.get(self.path.name, ANY)
+        kind = LINES.get(self.path.name, CheckpointLine)
         whole, _, torn = raw.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
-        if lines and _read(lines[-1], shape) is None:
+        if lines and _read(lines[-1], kind) is None:
             torn = lines.pop()  # a power cut may leave a line of zeros with its end
         self.lines = {}
         for number, line in enumerate(lines, start=1):
-            found = _read(line, shape)
+            found = _read(line, kind)
             if found is None:
                 raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; mend it or remove it")
             self.lines[found["example_id"]] = found
@@ -82,9 +106,9 @@ class Checkpoint:
         self.lines[line["example_id"]] = dict(line)
 
 
-def _read(line: bytes, shape: Shape) -> dict[str, Any] | None:
+def _read(line: bytes, kind: type[CheckpointLine]) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = parse_json(line, shape)
-    except ValueError:
+        found: dict[str, Any] = checked_json(kind, line)
+    except InvalidData:
         return None
     return found

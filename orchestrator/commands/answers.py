@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shutil
 
 from orchestrator.commands import common
@@ -27,21 +28,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from orchestrator.output import OutputError, OutputFolder, read_json_or_error, run_id_of
+    from orchestrator.output import OutputError, OutputFolder, read_json, run_id_of
     from orchestrator.report.side_by_side import answers_table
-    from orchestrator.runs.final import SHAPE, from_json
+    from orchestrator.report.statistics import Comparison
 
     output = OutputFolder(arguments.run)
     run_id_of(arguments.run)
     if not output.answers.exists():
         raise OutputError(f"{arguments.run} has no answers to compare yet; they are written when the run is finished")
-    values = read_json_or_error(output.answers, SHAPE)
+    comparisons = read_json(output.answers, tuple[Comparison, ...])
     if arguments.json:
-        common.print_json(values)
+        common.print_json([dataclasses.asdict(comparison) for comparison in comparisons])
         return common.DONE
     width = arguments.width or shutil.get_terminal_size().columns
     try:
-        tables = [answers_table(comparison, width, only=arguments.only) for comparison in from_json(values)]
+        tables = [answers_table(comparison, width, only=arguments.only) for comparison in comparisons]
     except ValueError as error:  # not the same examples on both sides
         raise OutputError(f"{output.answers} cannot be read: {error}") from None
     for table in tables:

@@ -9,16 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from orchestrator.evolution.individual import Individual
-from tasks.message import PERHAPS_NUMBER, Shape
 from tasks.models import Score
 from tasks.plan import Outcome, Plan
 
-SHAPE: Shape = {
-    "nodes": [{"id": str, "generation": int, "stage": str, "fitness": PERHAPS_NUMBER}],
-    "edges": [{"from": str, "to": str}],
-}
-"""What `Tree.data` gives."""
+
+class Node(TypedDict):
+    id: str
+    generation: int
+    stage: str
+    fitness: float | None
+
+
+Edge = TypedDict("Edge", {"from": str, "to": str})
+
+
+class LineageFile(TypedDict):
+    """evolution_tree.json: what is read of it again."""
+
+    nodes: list[Node]
+    edges: list[Edge]
 
 
 class Lineage:

@@ -6,24 +6,31 @@ It is the state at the start of a generation: `generation` is the index of the n
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import Any
+
+from pydantic import FiniteFloat, NonNegativeInt
+from typing_extensions import TypedDict
 
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
 from orchestrator.evolution.params import Params
-from orchestrator.output import parse_json
-from tasks.message import NUMBER, PERHAPS_NUMBER, Shape, shape_error
+from tasks.validation import parse_json
 
-SHAPE: Mapping[str, Shape] = {
-    "generation": int,
-    "population": [dict],
-    "best_individual": (dict, NoneType),
-    "best_fitness": PERHAPS_NUMBER,
-    "rr_idx": int,
-}
+
+class GenomeFile(TypedDict):
+    deltas: dict[str, FiniteFloat]
+    scratchpad: str
+
+
+class StateFile(TypedDict):
+    """evolution_state.json."""
+
+    generation: NonNegativeInt
+    population: list[GenomeFile]
+    best_individual: GenomeFile | None
+    best_fitness: FiniteFloat | None
+    rr_idx: int
 
 
 class StateError(Exception):
@@ -70,36 +77,27 @@ def state_to_json(state: State, cluster_ids: Sequence[str]) -> str:
 def state_from_json(text: str, params: Params) -> State:
     """Raises: StateError when the text is no state, or one of another population or clustering."""
     try:
-        values = parse_json(text, SHAPE)
+        values = parse_json(StateFile, text)
         population = tuple(_genome(g, params) for g in values["population"])
         best = values["best_individual"]
         state = State(
             generation=values["generation"],
             population=population,
             best=None if best is None else _genome(best, params),
-            best_fitness=None if values["best_fitness"] is None else float(values["best_fitness"]),
+            best_fitness=values["best_fitness"],
             rr_idx=values["rr_idx"],
         )
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise StateError(f"it is not an evolution state ({error})") from None
     if len(population) != params.population_size:
         raise StateError(f"it holds {len(population)} individuals, CONFIG_POPULATION_SIZE is {params.population_size}")
-    if state.generation < 0 or not math.isfinite(state.best_fitness or 0):
-        raise StateError(f"its generation is {state.generation} and its best fitness {state.best_fitness}")
     if not 0 <= state.rr_idx < len(params.cluster_ids):
         raise StateError(f"rr_idx {state.rr_idx} is no position among {len(params.cluster_ids)} clusters")
     return state
 
 
-def _genome(values: Mapping[str, Any], params: Params) -> Genome:
-    if reason := shape_error({"deltas": dict, "scratchpad": str}, values, "an individual"):
-        raise ValueError(reason)
+def _genome(values: GenomeFile, params: Params) -> Genome:
     deltas = values["deltas"]
     if canonical_order(list(deltas)) != params.cluster_ids:
         raise ValueError(f"its clusters are {sorted(deltas, key=int)}, not {list(params.cluster_ids)}")
-    if reason := shape_error(dict.fromkeys(deltas, NUMBER), deltas, "deltas"):
-        raise ValueError(reason)
-    listed = tuple(float(deltas[cluster]) for cluster in params.cluster_ids)
-    if not all(map(math.isfinite, listed)):
-        raise ValueError("a delta is not finite")
-    return Genome(listed, str(values["scratchpad"]))
+    return Genome(tuple(deltas[cluster] for cluster in params.cluster_ids), values["scratchpad"])

@@ -21,15 +21,16 @@ from celery import Celery
 
 from orchestrator.dispatch.producer import pop_result, send
 from orchestrator.evolution.individual import list_to_deltas
-from orchestrator.evolution.lineage import SHAPE, Lineage
+from orchestrator.evolution.lineage import Lineage, LineageFile
 from orchestrator.evolution.loop import Generation
 from orchestrator.evolution.state import Genome, state_to_json
-from orchestrator.output import OutputFolder, read_json_or_error
+from orchestrator.output import OutputFolder, read_json
 from orchestrator.runs.publisher import TOKEN_COUNTS
 from tasks.cpu.plot import DATA, PICTURES, WASTED
 from tasks.models import Score
 from tasks.openai.provider import Role
 from tasks.store.store import Store
+from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,8 @@ class Recorder:
         """Take up what the folder holds of the generations before this one."""
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
         if self.output.tree.exists():
-            self.tree = Lineage.before(read_json_or_error(self.output.tree, SHAPE), generation)
+            tree: Any = read_json(self.output.tree, LineageFile, checked_json)
+            self.tree = Lineage.before(tree, generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_providers(self.run_id, role, names)
 

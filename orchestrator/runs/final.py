@@ -5,10 +5,8 @@ The closing report: put together from what the run left behind.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.evolution.state import Genome
@@ -18,23 +16,12 @@ from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.settings import Settings
-from tasks.message import PERHAPS_NUMBER, Shape
 from tasks.models import Example
 from tasks.openai.provider import listed
 from tasks.plan import Candidate, Outcome, Plan, StageRef
 from tasks.store.store import Store
 
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
-
-
-GRADED: Shape = {
-    "example": str, "tokens": int, "is_correct": bool, "text": str, "question": str, "gold": str, "reasoning": str
-}  # fmt: skip
-SHAPE: Shape = [
-    {"name": str, "before": [GRADED], "after": [GRADED], "fitness_before": PERHAPS_NUMBER,
-     "fitness_after": PERHAPS_NUMBER}
-]  # fmt: skip
-"""What `to_json` gives."""
 
 
 def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
@@ -52,23 +39,6 @@ def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence
     return tuple(
         _comparison(evaluate.store, evaluate.run_id, plan, outcomes[i : i + 2], examples)
         for i in range(0, len(outcomes), 2)
-    )
-
-
-def to_json(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
-    return [dataclasses.asdict(comparison) for comparison in comparisons]
-
-
-def from_json(values: Sequence[Mapping[str, Any]]) -> tuple[Comparison, ...]:
-    """The inverse of `to_json`, for values of its shape."""
-
-    def side(graded: Sequence[Mapping[str, Any]]) -> tuple[JudgedAnswer, ...]:
-        names = [field.name for field in dataclasses.fields(JudgedAnswer)]
-        return tuple(JudgedAnswer(**{name: values[name] for name in names}) for values in graded)
-
-    return tuple(
-        Comparison(v["name"], side(v["before"]), side(v["after"]), v["fitness_before"], v["fitness_after"])
-        for v in values
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import redis
 
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json_or_error
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json
 from tasks.store.keys import STANDING
 from tasks.store.store import Store
 
@@ -94,7 +94,6 @@ class StatusPublisher:
 def read_usage(output: OutputFolder) -> dict[str, float]:
     """What the run has used so far, as `usage.json` says; {} where there is none that can be read."""
     try:
-        found = read_json_or_error(output.path / NAME, dict)
-        return {str(name): float(value) for name, value in found.items()}
-    except (OSError, OutputError, ValueError, TypeError, OverflowError):
+        return read_json(output.path / NAME, dict[str, float])
+    except (OSError, OutputError):
         return {}

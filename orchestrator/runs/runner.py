@@ -21,7 +21,7 @@ from orchestrator.evolution.state import State, StateError, initial_state, state
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.runs import setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder
-from orchestrator.runs.final import compare, final_plan, to_json
+from orchestrator.runs.final import compare, final_plan
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.publisher import StatusPublisher
 from orchestrator.settings import (
@@ -184,7 +184,7 @@ class Session:
             raise OutputError(f"{self.output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
         plan = final_plan(state.best, state.generation, validation=bool(self.examples["validation"]))
         comparisons = compare(evaluate, plan, self.examples)
-        self.output.write_json("answers.json", to_json(comparisons))
+        self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
         deltas: Mapping[str, float] = list_to_deltas(state.best.deltas, params.cluster_ids)
         until = time.monotonic() + FINISHING_S
         watcher.studio.wait(lambda: farm.store.wait(watcher.run_id, 0.25), until, time.monotonic)

@@ -16,19 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from typing_extensions import TypedDict
 
 from orchestrator.dispatch.evaluator import POLL_S, Parked
 from orchestrator.dispatch.producer import pop_result, send
 from orchestrator.farm.connection import FarmConnection, open_farm
-from orchestrator.output import JsonFileError, read_json, write_output
+from orchestrator.output import OutputError, read_json, write_output
 from orchestrator.report.view import Snapshot, View
 from orchestrator.settings import Settings, SettingsError, make_run, select_indices
 from tasks.code_version import code_version
 from tasks.dataset import DatasetError, load_examples
-from tasks.message import Hash, wrong
+from tasks.message import Hash
 from tasks.models import Example
 from tasks.openai.describe import DESCRIBED
 from tasks.store.store import Store
+from tasks.validation import InvalidData, check_value, checked_json
 
 Examples = dict[str, list[Example]]
 
@@ -89,12 +91,19 @@ def ensure_clustering(
     return str(store.metadata(run_id, "clustering"))
 
 
+class ClusterDescription(TypedDict):
+    """An entry of the file that CONFIG_CLUSTER_DESCRIPTIONS_PATH names."""
+
+    id: int | str
+    description: str
+
+
 def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
     """Have the reflector read descriptions of the user's own.  Raises: SettingsError."""
     try:
-        values = read_json(path, [{"id": (int, str), "description": str}])
+        values = read_json(path, list[ClusterDescription], checked_json)
         ids = sorted(int(d["id"]) for d in values)
-    except (FileNotFoundError, JsonFileError, ValueError) as error:
+    except (FileNotFoundError, OutputError, ValueError) as error:
         raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {error}"]) from None
     if ids != list(range(clusters)):
         wanted = f"one description for each of 0..{clusters - 1}"
@@ -117,8 +126,10 @@ def describe_discovered(
     clustering = farm.store.metadata(run_id, "clustering")
     if settings.clusters_from is None or clustering is None:
         return
-    if reason := wrong(Hash, clustering):
-        raise Parked(f"the clustering {reason}")
+    try:
+        check_value(Hash, clustering, "the clustering")
+    except InvalidData as error:
+        raise Parked(str(error)) from None
     path = settings.clusters_dir / f"{clustering}.described.json"
     descriptions = _kept(path, settings.reflector_model)
     if descriptions is None and farm.rules:

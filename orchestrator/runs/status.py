@@ -15,17 +15,11 @@ from typing import Literal
 
 from orchestrator.dispatch.failures import Failed, failed_tasks
 from orchestrator.farm.connection import FarmUnavailable, reach_farm_of
-from orchestrator.output import OutputFolder, read_json_or_error, run_id_of
+from orchestrator.output import OutputFolder, read_json, run_id_of
 from orchestrator.runs.publisher import read_usage
 from orchestrator.settings import SettingsError, load_settings
-from tasks.message import NUMBER, Shape
 
 NAME = "parked.json"
-FAILED: Shape = {
-    "plan": str, "generation": int, "index": int, "node": str, "stage": str,
-    "error": str, "task": str, "tries": int, "at": NUMBER, "prompt": str,
-}  # fmt: skip
-SHAPE: Shape = {"reason": str, "failures": [FAILED]}
 
 
 @dataclass(frozen=True)
@@ -42,13 +36,10 @@ def write_parked_state(output: OutputFolder, parking: ParkedState) -> None:
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
     """None for a run that has not parked.  Raises: OutputError for a file that is of no use."""
-    path = output.path / NAME
     try:
-        values = read_json_or_error(path, SHAPE)
+        return read_json(output.path / NAME, ParkedState)
     except FileNotFoundError:
         return None
-    names = [field.name for field in dataclasses.fields(Failed)]
-    return ParkedState(values["reason"], tuple(Failed(**{n: f[n] for n in names}) for f in values["failures"]))
 
 
 def clear_parked_state(output: OutputFolder) -> None:

@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.settings.options import SettingsError
 from tasks.escape import quote
+from tasks.validation import describe
 
 T = TypeVar("T", bound="Document")
 
@@ -29,23 +30,6 @@ CrossCheck = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
 Text = Annotated[StrictStr, StringConstraints(pattern=r"\S")]
 """A string that is not blank."""
 
-# What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
-REASONS: Mapping[str, str] = {
-    "missing": "is missing",
-    "unexpected_keyword_argument": "is not a key of this file",
-    "string_type": "{value} is not text",
-    "int_type": "{value} is not a whole number",
-    "float_type": "{value} is not a number",
-    "finite_number": "{value} is not a number",
-    "bool_type": "{value} is not true or false",
-    "dataclass_type": "{value} is not a section with keys of its own",
-    "literal_error": "{value} is not {expected}",
-    "greater_than": "{value} must be greater than {gt:g}",
-    "greater_than_equal": "{value} must be at least {ge:g}",
-    "less_than": "{value} must be less than {lt:g}",
-    "less_than_equal": "{value} must be at most {le:g}",
-    "value_error": "{error}",
-}
 YAML_NUMBER = " (YAML reads 1e-3 as text and 1.0e-3 as a number)"
 
 
@@ -127,17 +111,17 @@ def _names(detail: ErrorDetails, kind: Any) -> list[str]:
 
 def _reason(detail: ErrorDetails) -> str:
     kind, value = detail["type"], detail["input"]
-    if kind == "dataclass_type" and value is None:
-        return REASONS["missing"]
-    if kind not in ("missing", "unexpected_keyword_argument"):
-        if value is None:
-            return "is null"
-        if isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value):
-            return "is empty"
-    if kind not in REASONS:
-        return f"{quote(value)}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    hint = YAML_NUMBER if kind == "float_type" and isinstance(value, str) else ""
-    return REASONS[kind].format(value=quote(value), **detail.get("ctx", {})) + hint
+    if kind == "missing" or (kind == "dataclass_type" and value is None):
+        return "is missing"
+    if kind == "unexpected_keyword_argument":
+        return "is not a key of this file"
+    if value is None:
+        return "is null"
+    if isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value):
+        return "is empty"
+    if kind == "dataclass_type":
+        return f"{quote(value)} is not a section with keys of its own"
+    return describe(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
 
 
 def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:

@@ -11,8 +11,9 @@ from typing import Any
 from tasks.collect import compression
 from tasks.context import content_hash
 from tasks.judging.verdict import verdict_key
-from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target, build
+from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.openai.provider import EMBEDDED
+from tasks.validation import parse_json
 
 COLLECTION = "collection"  # under which the store has it
 RECORD = "phase0"  # the name of its record of attempts and failures
@@ -41,8 +42,8 @@ class Collection:
 
     @classmethod
     def from_json(cls, text: str) -> Collection:
-        found: Collection = build(cls, json.loads(text))
-        return found
+        """Raises: InvalidData."""
+        return parse_json(cls, text)
 
     def sampling(self, sample: int) -> Sampling:
         first = self.target.sampling

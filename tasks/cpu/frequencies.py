@@ -7,12 +7,13 @@ what was counted, so no shard is counted twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from celery import shared_task
+from pydantic import Field, Strict
 
 from tasks import context
-from tasks.message import ContentKey, Count, RunId
+from tasks.message import LONGEST_LIST, ContentKey, ContentKeys, Count, RunId
 from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from tasks.collect.frequencies import ShardCounts
 
-KeyPair = tuple[Count, ContentKey, ContentKey]
+KeyPair = Annotated[tuple[Count, ContentKey, ContentKey], Strict(False)]  # JSON has no tuples
 """m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
+KeyPairs = Annotated[list[KeyPair], Field(max_length=LONGEST_LIST)]
 
 VERSION = 1  # of the form of the counts
 _AT_ONCE = 128  # pairs that are fetched together, to bound the memory of a task
@@ -97,12 +99,12 @@ def _fetched(
 
 
 @shared_task(name="cpu.frequencies")
-def frequencies_task(run: RunId, pairs: list[KeyPair]) -> str:
+def frequencies_task(run: RunId, pairs: KeyPairs) -> str:
     """Count one shard, pairs as [m, key, key]; the key of its counts."""
     return count_pairs(context.store_of(run), run, [(m, verbose, compressed) for m, verbose, compressed in pairs])
 
 
 @shared_task(name="cpu.merge_frequencies")
-def merge_frequencies_task(run: RunId, keys: list[ContentKey]) -> str:
+def merge_frequencies_task(run: RunId, keys: ContentKeys) -> str:
     """Merge shards that were counted; the key of the merged counts."""
     return merge_counts(context.store_of(run), run, keys)

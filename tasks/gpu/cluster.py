@@ -16,9 +16,10 @@ from tasks.files import write_atomic
 from tasks.gpu import host
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
-from tasks.message import Hash, RunId, wrong
+from tasks.message import Hash, RunId
 from tasks.store.lock import hold_lock
 from tasks.task import go_on
+from tasks.validation import check_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +44,8 @@ def unpack_labels(packed: bytes) -> NDArray[np.integer]:
 
 
 def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
-    """Write `<clustering>.npy` into the server's folder, unless it exists.  Raises: ValueError for a malformed hash."""
-    if reason := wrong(Hash, clustering):
-        raise ValueError(f"the clustering {reason}")
+    """Write `<clustering>.npy` into the server's folder, unless it exists.  Raises: InvalidData."""
+    check_value(Hash, clustering, "the clustering")  # it becomes a file name
     path = folder / f"{clustering}.npy"
     if not path.exists():
         write_atomic(path, zlib.decompress(packed))  # several tasks of one worker may do so at the same time

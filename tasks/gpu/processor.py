@@ -20,7 +20,7 @@ from celery import shared_task
 from tasks import context
 from tasks.escape import shorten
 from tasks.gpu.cluster import unpack_labels
-from tasks.message import Delta, RunId
+from tasks.message import Deltas, RunId
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -200,5 +200,5 @@ def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> N
 
 
 @shared_task(name="gpu.processor")
-def processor_task(run: RunId, name: ProcessorName, deltas: list[Delta]) -> None:
+def processor_task(run: RunId, name: ProcessorName, deltas: Deltas) -> None:
     generate(context.store_of(run), run, name, deltas)

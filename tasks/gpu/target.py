@@ -10,22 +10,38 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from typing_extensions import TypedDict
 
-from tasks.escape import quote
 from tasks.gpu.connections import CONNECTIONS, SERVER_STATS
-from tasks.message import Shape, shape_error
+from tasks.validation import InvalidData, parse_json
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
 _CLASS = b"\x80\x04cwhetstone_steering.processor\nClusterBias\n."
-REPLY: Shape = {
-    "text": str,
-    "output_ids": [int],
-    "meta_info": {"finish_reason": {"type": str}, "prompt_tokens": int, "cached_tokens": int},
-}
+
+
+class FinishReason(TypedDict):
+    type: str
+    matched: NotRequired[Any]
+
+
+class Meta(TypedDict):
+    finish_reason: FinishReason
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class GenerateReply(TypedDict):
+    """What is read of a reply of /generate."""
+
+    text: str
+    output_ids: list[int]
+    meta_info: Meta
+
+
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
 
 
@@ -178,19 +194,15 @@ def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     return payload
 
 
-def read_reply(base_url: str, text: str) -> dict[str, Any]:
+def read_reply(base_url: str, text: str) -> GenerateReply:
     """Raises: TargetRefused when the text is not a reply of /generate."""
     try:
-        reply: dict[str, Any] = json.loads(text)
-        reason = shape_error(REPLY, reply)
-    except (ValueError, RecursionError) as error:
-        reason = f"it is not JSON: {quote(str(error))}"
-    if reason:
-        raise TargetRefused(f"{base_url} does not answer as /generate does: {reason}")
-    return reply
+        return parse_json(GenerateReply, text)
+    except InvalidData as error:
+        raise TargetRefused(f"{base_url} does not answer as /generate does: {error}") from None
 
 
-def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated:
+def generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generated:
     """Read one reply.
 
     The server counts and returns the stop token; `Generated` does neither.  SGLang reports `length` when the stop
@@ -201,11 +213,11 @@ def generated(reply: dict[str, Any], stop_token_ids: Sequence[int]) -> Generated
     reason = meta["finish_reason"]
     if reason["type"] not in ("stop", "length"):
         raise TargetDown(f"the answer was broken off: {str(reason)[:300]}")
-    ids = [int(token) for token in reply["output_ids"]]
+    ids = reply["output_ids"]
     ended = bool(ids) and (ids[-1] in stop_token_ids or (reason["type"] == "stop" and reason.get("matched") == ids[-1]))
     answer_ids = tuple(ids[:-1] if ended else ids)
     return Generated(
-        text=str(reply["text"]),
+        text=reply["text"],
         output_ids=answer_ids,
         finish="stop" if ended or reason["type"] == "stop" else "length",
         prompt_tokens=max(0, meta["prompt_tokens"]),

@@ -10,16 +10,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 import tenacity
+from pydantic import Field
+from typing_extensions import TypedDict
 
-from tasks.message import Shape, shape_error
 from tasks.models import Endpoint
 from tasks.openai import errors
 from tasks.openai.provider import Usage, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
 from tasks.secret import SecretError, secret
+from tasks.validation import InvalidData, check_value
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -136,8 +138,20 @@ def _sdk(key: str, url: str, timeout_s: float) -> OpenAI:
     return openai.OpenAI(api_key=key, base_url=url, timeout=timeout_s, max_retries=0)
 
 
-COMPLETION: Shape = {"choices": [{"message": dict}]}
-"""The least of a completion; the SDK checks no types."""
+class Message(TypedDict):
+    content: NotRequired[str | None]
+    refusal: NotRequired[str | None]
+
+
+class Choice(TypedDict):
+    message: Message
+
+
+class Completion(TypedDict):
+    """The least of a completion; the SDK checks no types."""
+
+    choices: Annotated[list[Choice], Field(min_length=1)]
+    system_fingerprint: NotRequired[str | None]
 
 
 def _completion_or_error(answer: object) -> ChatCompletion:
@@ -146,18 +160,11 @@ def _completion_or_error(answer: object) -> ChatCompletion:
 
     if not isinstance(answer, ChatCompletion):
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {str(answer)[:200]}")
-    if reason := shape_error(COMPLETION, answer.to_dict(warnings=False)) or _no_text(answer):
-        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {reason}")
+    try:
+        check_value(Completion, answer.to_dict(warnings=False))
+    except InvalidData as error:
+        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
     return answer
-
-
-def _no_text(completion: ChatCompletion) -> str | None:
-    if not completion.choices:
-        return "it has no choices"
-    message = completion.choices[0].message
-    parts = {"content": message.content, "refusal": message.refusal, "fingerprint": completion.system_fingerprint}
-    wrong = [name for name, value in parts.items() if not isinstance(value, str | None)]
-    return f"its {wrong[0]} is no text" if wrong else None
 
 
 def usage_of(completion: ChatCompletion) -> Usage:

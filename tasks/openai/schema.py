@@ -6,11 +6,18 @@ take no others, arrays, the scalar types, `enum`, `anyOf`, and a list of types f
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, Literal, NotRequired, Union
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from tasks.validation import first_error
 
 Schema = Mapping[str, Any]
+SCALARS: Mapping[str, Any] = {"string": str, "number": float, "integer": int, "boolean": bool, "null": None}
 
 
 def strict_object(properties: Mapping[str, Schema]) -> dict[str, Any]:
@@ -23,22 +30,12 @@ def strict_object(properties: Mapping[str, Schema]) -> dict[str, Any]:
     }
 
 
-def mismatch(value: object, schema: Schema, path: str = "$") -> str | None:
+def mismatch(value: object, schema: Schema) -> str | None:
     """The first place where `value` leaves `schema`, as one line; None where it fits."""
-    if "anyOf" in schema:
-        reasons = [mismatch(value, option, path) for option in schema["anyOf"]]
-        return None if None in reasons else reasons[0]
-    types = schema.get("type")
-    allowed = [types] if isinstance(types, str) else list(types or [])
-    if allowed and not any(_is_a(value, name) for name in allowed):
-        return f"{path} is {_name(value)}, not {' or '.join(allowed)}"
-    if "enum" in schema and value not in schema["enum"]:
-        return f"{path} is none of {schema['enum']}"
-    if isinstance(value, dict):
-        return _object_mismatch(value, schema, path)
-    if isinstance(value, list) and "items" in schema:
-        reasons = [mismatch(item, schema["items"], f"{path}[{i}]") for i, item in enumerate(value)]
-        return next((reason for reason in reasons if reason), None)
+    try:
+        _adapter(json.dumps(schema)).validate_python(value)
+    except ValidationError as error:
+        return first_error(error, "$")
     return None
 
 
@@ -60,40 +57,28 @@ def not_strict(schema: object, path: str = "$") -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-def _object_mismatch(value: dict[str, object], schema: Schema, path: str) -> str | None:
-    properties = schema.get("properties", {})
-    for name in schema.get("required", []):
-        if name not in value:
-            return f"{path}.{name} is missing"
-    for name, part in value.items():
-        if name not in properties:
-            if schema.get("additionalProperties") is False:
-                return f"{path} has {name!r}, which is not in the schema"
-            continue
-        reason = mismatch(part, properties[name], f"{path}.{name}")
-        if reason:
-            return reason
-    return None
+@cache
+def _adapter(schema: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_type_of(json.loads(schema)))
 
 
-def _is_a(value: object, name: str) -> bool:
-    if name == "number":
-        return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-    if name == "integer":
-        return isinstance(value, int) and not isinstance(value, bool)
-    kinds = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
-    return isinstance(value, kinds[name])
+def _type_of(schema: Schema) -> Any:
+    """The type that has the values which a schema describes."""
+    if "anyOf" in schema:
+        return Union[tuple(map(_type_of, schema["anyOf"]))]  # noqa: UP007  # of a number that is known at run time
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return Union[tuple(_type_of({**schema, "type": one}) for one in kind)]  # noqa: UP007
+    if kind == "object":
+        return _object_type(schema)
+    return list[_type_of(schema["items"])] if kind == "array" else SCALARS[kind]  # type: ignore[misc, index]
 
 
-def _is_finite(value: int | float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond any float is still a number
-        return True
-
-
-def _name(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    names = {str: "string", bool: "boolean", dict: "object", list: "array", type(None): "null"}
-    return names.get(type(value), "number")
+def _object_type(schema: Schema) -> Any:
+    required = schema.get("required", [])
+    hints = {name: _type_of(part) for name, part in schema.get("properties", {}).items()}
+    found: Any = TypedDict("found", {n: h if n in required else NotRequired[h] for n, h in hints.items()})  # type: ignore[misc]
+    extra: Literal["forbid", "ignore"] = "forbid" if schema.get("additionalProperties") is False else "ignore"
+    return with_config(ConfigDict(strict=True, allow_inf_nan=False, extra=extra))(found)

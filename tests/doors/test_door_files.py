@@ -16,17 +16,16 @@ from hypothesis import strategies as st
 
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.settings import read_settings
-from orchestrator.evolution.lineage import SHAPE as TREE
-from orchestrator.evolution.lineage import Lineage
+from orchestrator.evolution.lineage import Lineage, LineageFile
 from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
-from orchestrator.output import OutputError, read_json_or_error
-from orchestrator.runs.final import SHAPE as ANSWERS
-from orchestrator.runs.final import from_json
+from orchestrator.output import OutputError, read_json
+from orchestrator.report.statistics import Comparison
 from orchestrator.runs.status import standing_of
 from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered_tokens
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_rows
+from tasks.validation import checked_json
 
 ROOT = Path(__file__).parents[2]
 SOUND = (ROOT / "configs" / "embedded.config").read_text()
@@ -172,7 +171,7 @@ def test_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
         tried,
         tmp_path / "answers.json",
         content,
-        lambda path: from_json(read_json_or_error(path, ANSWERS)),
+        lambda path: read_json(path, tuple[Comparison, ...]),
         OutputError,
     )
 
@@ -184,7 +183,7 @@ def test_the_tree(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
         tried,
         tmp_path / "tree.json",
         content,
-        lambda path: Lineage.before(read_json_or_error(path, TREE), 1),
+        lambda path: Lineage.before(read_json(path, LineageFile, checked_json), 1),
         OutputError,
     )
 

@@ -12,22 +12,22 @@ from typing import Annotated, Any
 
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as CeleryConsumer
+from pydantic import Field, StringConstraints, TypeAdapter
 
 from tasks.escape import quote
-from tasks.message import Pattern, Range, Refused, check_arguments, checker
+from tasks.message import MESSAGE, Refused, check_arguments, check_part
 
 logger = get_logger(__name__)
 
 PUT_OFF_S = 3600.0  # the longest that a message may put a task off
 LONGEST_RUN_S = 7 * 24 * 3600.0  # and the longest that it may let it run
-Name = Annotated[str, Pattern("[a-z0-9_]{1,40}\\.[A-Za-z0-9_.]{1,80}")]
-Seconds = Annotated[float, Range(0, LONGEST_RUN_S)] | None
-Id = Annotated[str, Pattern("[A-Za-z0-9_.:-]{1,200}")]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_RUN_S)] | None
+Id = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_.:-]{1,200}$")]
 
 HEADERS: Mapping[str, Any] = {
     "id": Id,
-    "retries": Annotated[int, Range(0, 1000)],
-    "timelimit": tuple[Seconds, Seconds] | None,
+    "retries": Annotated[int, Field(ge=0, le=1000)],
+    "timelimit": Annotated[list[Seconds], Field(min_length=2, max_length=2)] | None,
     "root_id": Id | None,
     "parent_id": Id | None,
     "group": Id | None,
@@ -42,8 +42,7 @@ HEADERS: Mapping[str, Any] = {
     "replaced_task_nesting": int | None,
     "stamped_headers": list[str] | None,
 }
-CHECKERS = {name: checker(hint) for name, hint in HEADERS.items()}
-IS_NAME = checker(Name)
+CHECKS = {name: TypeAdapter(hint, config=MESSAGE) for name, hint in HEADERS.items()}
 NEEDED = ("id",)
 SIGNATURE = {"task": str, "args": list | tuple, "kwargs": dict, "options": dict}
 
@@ -77,7 +76,7 @@ def refuse(message: Any, reason: str) -> None:
 def check(message: Any, tasks: Mapping[str, Any]) -> None:
     """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
     name = message.headers.get("task")
-    if IS_NAME(name) or name not in tasks or name.startswith("celery."):
+    if not isinstance(name, str) or name not in tasks or name.startswith("celery."):
         raise Refused(f"this worker has no task {quote(name)}")
     try:
         check_headers(message.headers)
@@ -91,9 +90,9 @@ def check(message: Any, tasks: Mapping[str, Any]) -> None:
 
 def check_headers(headers: Mapping[str, Any]) -> None:
     """Raises: Refused."""
-    for name, check_header in CHECKERS.items():
-        if (name in headers or name in NEEDED) and (reason := check_header(headers.get(name))):
-            raise Refused(f"its {name} {reason}")
+    for name, kind in CHECKS.items():
+        if name in headers or name in NEEDED:
+            check_part(f"its {name}", kind, headers.get(name))
     if headers.get("eta") is not None:
         _check_eta(headers["eta"])
 

@@ -43,8 +43,8 @@ def test_a_mismatch_names_its_place(change, place):
 
 
 def test_a_missing_key_is_a_mismatch():
-    assert mismatch({"reasoning": "r"}, VERDICT) == "$.category is missing"
-    assert mismatch([], VERDICT) == "$ is array, not object"
+    assert mismatch({"reasoning": "r"}, VERDICT) == "$.category: is missing"
+    assert mismatch([], VERDICT) == "$: a list of 0 is not an object"
 
 
 @pytest.mark.parametrize(

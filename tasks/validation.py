@@ -1,0 +1,105 @@
+"""Data from outside becomes checked values: pydantic checks it, and an error is one line that names the place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from tasks.escape import escape_control, quote, shorten
+
+T = TypeVar("T")
+
+# What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
+REASONS: Mapping[str, str] = {
+    "missing": "is missing",
+    "extra_forbidden": "is not expected",
+    "unexpected_keyword_argument": "is not expected",
+    "string_type": "{value} is not text",
+    "string_pattern_mismatch": "{value} does not match {pattern}",
+    "string_too_long": "{value} is longer than {max_length} characters",
+    "int_type": "{value} is not a whole number",
+    "float_type": "{value} is not a number",
+    "finite_number": "{value} is not a finite number",
+    "bool_type": "{value} is not true or false",
+    "none_required": "{value} is not null",
+    "list_type": "{value} is not a list",
+    "tuple_type": "{value} is not a list",
+    "too_short": "{value} has fewer than {min_length} entries",
+    "too_long": "{value} has more than {max_length} entries",
+    "dict_type": "{value} is not an object",
+    "model_type": "{value} is not an object",
+    "dataclass_type": "{value} is not an object",
+    "literal_error": "{value} is not {expected}",
+    "greater_than": "{value} must be greater than {gt:g}",
+    "greater_than_equal": "{value} must be at least {ge:g}",
+    "less_than": "{value} must be less than {lt:g}",
+    "less_than_equal": "{value} must be at most {le:g}",
+    "json_invalid": "it is not JSON: {error}",
+    "value_error": "{error}",
+}
+
+
+class InvalidData(ValueError):
+    """One line: the place in the data, and what is wrong there."""
+
+
+def parse_json(kind: type[T], text: str | bytes) -> T:
+    """The value of this type that a JSON text holds.  Raises: InvalidData."""
+    try:
+        found: T = cast(Any, adapter)(kind).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise InvalidData(first_error(error)) from None
+    return found
+
+
+def checked_json(kind: Any, text: str | bytes) -> Any:
+    """What a JSON text holds, exactly as it is written there, if that has this type.  Raises: InvalidData.
+
+    For what is written again: a validated copy has its keys in another order, and 1.0 in the place of 1.
+    """
+    parse_json(kind, text)
+    try:
+        return json.loads(text)
+    except ValueError as error:  # Python reads no integer of thousands of digits
+        raise InvalidData(f"it is not JSON: {error}") from None
+
+
+def check_value(kind: Any, value: Any, name: str = "") -> Any:
+    """A value of this type (any annotation), from what JSON became in Python.
+
+    Raises: InvalidData, which calls the value `name`.
+    """
+    try:
+        return adapter(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise InvalidData(first_error(error, name)) from None
+
+
+@cache  # building one takes a thousand times as long as using it
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Raises: pydantic.PydanticSchemaGenerationError for a type that pydantic does not know."""
+    return TypeAdapter(kind)
+
+
+def first_error(error: ValidationError, root: str = "") -> str:
+    """The first thing that is wrong, in one line: `population[0].deltas: 'x' is not a number`.
+
+    `root` names the value that was checked, "" for none.
+    """
+    detail = error.errors(include_url=False)[0]
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    place = shorten(escape_control("".join([root, *parts]).removeprefix(".")))
+    return f"{place}: {describe(detail)}" if place else describe(detail)
+
+
+def describe(detail: ErrorDetails) -> str:
+    """What is wrong with one value, without its place."""
+    kind, value, context = detail["type"], quote(detail["input"]), detail.get("ctx", {})
+    if kind not in REASONS:
+        return f"{value}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+    return REASONS[kind].format(value=value, **context)
