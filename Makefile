@@ -11,14 +11,19 @@ SEED    ?= 7
 FAULTS  ?= 200
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two processes: most tests wait, and two cores have little more to give.
+JOBS   ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 STAMP  := $(VENV)/.whetstone
+# pytest keeps the tests that it has compiled; without them it begins some seconds later.
+unexport PYTHONDONTWRITEBYTECODE
 
 # See workers/queues.py: how threads wait for each other.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean
+.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean
 
 help:            ## say what can be made
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -42,8 +47,11 @@ evolve: models   ## run an evolution on the embedded farm (EVOLVE=FILE, ARGS='--
 collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE, ARGS=--resume)
 	@$(BIN)/orchestrator collect --config $(COLLECT) $(ARGS)
 
-test: models     ## run all tests
-	$(BIN)/python -m pytest
+quick: models    ## run the tests that start no process of their own (under a minute)
+	$(PYTEST) --quick
+
+test: models     ## run the tests, JOBS files at a time (under ten minutes on 2 cores)
+	$(PYTEST)
 
 lint: $(STAMP)   ## check style and format
 	$(BIN)/ruff check .
@@ -72,10 +80,10 @@ flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://
 	    WHETSTONE_REDIS_URL="$$url" exec $(BIN)/orchestrator flower $(ARGS)
 
 long: models     ## the tests of whole collections and clusterings on the farm
-	$(BIN)/python -m pytest -m long --timeout 1800
+	$(PYTEST) -m long --timeout 1800
 
 faults: models   ## the long tests: kill the command, or any part of its farm, at ten moments
-	WHETSTONE_KILL_MOMENTS=10 $(BIN)/python -m pytest -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py --timeout 1800
+	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py --timeout 1800
 
 chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)

@@ -1,8 +1,14 @@
-"""What every test may use: a real Valkey, one for the whole session, emptied before each test that asks for it."""
+"""What every test may use: a real Valkey, one for each process of the tests, emptied before each test that uses it.
+
+`--quick` skips what starts a process of its own; `-n 2 --dist loadfile` runs files side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,6 +16,82 @@ from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded.valkey import READY_S, redis_url, remove_socket, socket_path, valkey_process
+from workers.queues import OPENMP_ENV
+
+os.environ |= OPENMP_ENV | os.environ  # before torch is imported: threads of two processes wait for the same cores
+
+# Where the tests are that take the most time.
+LONG_FOLDERS = ("tests/e2e/", "tests/workers/", "tests/tasks/gpu/")
+# Programs that libraries ask about the machine.
+ABOUT_THE_MACHINE = ("lscpu", "fc-list", "uname")
+STARTS_A_PROCESS = "starts a process; `make test` runs it"
+
+
+class Processes:
+    """Whether a test may start a process: with `--quick` only the session's Valkey is started."""
+
+    def __init__(self) -> None:
+        self.allowed, self.refused = True, False
+
+    def watch(self, event: str, arguments: tuple[object, ...]) -> None:
+        """An audit hook. Raises: pytest.skip.Exception where a process is about to start that may not."""
+        if event == "subprocess.Popen" and not self.allowed and arguments[0] not in ABOUT_THE_MACHINE:
+            self.refused = True
+            pytest.skip(STARTS_A_PROCESS)
+
+    @contextmanager
+    def allow(self) -> Iterator[None]:
+        before, self.allowed = self.allowed, True
+        yield
+        self.allowed = before
+
+
+PROCESSES = Processes()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help="skip each test that starts a process of its own, when it does"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        sys.addaudithook(PROCESSES.watch)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """While a test is set up and runs, the hook watches; pytest itself starts what it likes."""
+    PROCESSES.allowed, PROCESSES.refused = False, False
+    try:
+        return (yield)
+    finally:
+        PROCESSES.allowed = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Skip the test also where its own code, or another thread, caught the exception of the hook."""
+    try:
+        yield
+    finally:
+        if PROCESSES.refused:
+            pytest.skip(STARTS_A_PROCESS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long files: with `pytest -n`, the short ones at the end fill the processes evenly."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FOLDERS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape what is no UTF-8 in captured output: a report that one process sends to another has to be."""
+    report = yield
+    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +100,8 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("valkey")
     socket = socket_path(folder)
     server = valkey_process(folder, socket, None)
-    server.start()
+    with PROCESSES.allow():
+        server.start()
     url = redis_url(socket)
     try:
         server.wait_ready(lambda: _answers(url), READY_S)

@@ -61,15 +61,6 @@ def test_every_wrong_option_has_a_line(workplace: Workplace) -> None:
     assert [line.split("CONFIG_")[1].split(":")[0] for line in lines] == ["NGEN", "CXPB", "MUTPB"]
 
 
-def test_a_run_does_not_go_on_under_other_settings(undisturbed: Workplace) -> None:
-    before = undisturbed.state()
-    done = undisturbed.run(SHORTNESS_SCALE="77")
-    assert done.returncode == 1
-    assert "CONFIG_SHORTNESS_SCALE" in done.stdout
-    assert "--fresh" in done.stdout
-    assert undisturbed.state() == before
-
-
 @pytest.mark.parametrize("command", ["status", "answers", "retry"])
 def test_a_folder_without_a_run_is_told_in_one_line(tmp_path: Path, command: str) -> None:
     done = orchestrator(command, str(tmp_path))

@@ -78,3 +78,12 @@ def test_a_finished_run_is_not_run_again_but_told(undisturbed: Workplace) -> Non
     assert "Best deltas" in done.stdout
     assert undisturbed.state() == before
     assert undisturbed.answered("target_requests.jsonl") == calls
+
+
+def test_a_run_does_not_go_on_under_other_settings(undisturbed: Workplace) -> None:
+    before = undisturbed.state()
+    done = undisturbed.run(SHORTNESS_SCALE="77")
+    assert done.returncode == 1
+    assert "CONFIG_SHORTNESS_SCALE" in done.stdout
+    assert "--fresh" in done.stdout
+    assert undisturbed.state() == before

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import load_settings, read_deltas
+from tasks.escape import quote
 from tasks.template import fill
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
@@ -166,7 +167,7 @@ def test_the_validation_set_has_nothing_of_the_pool(problems: Any, pool: str, va
 def test_a_data_set_has_questions(sound: Any, problems: Any) -> None:
     sound.questions.write_text("\n\n")
 
-    assert f"CONFIG_FINANCEBENCH_PATH: {str(sound.questions)!r} has no questions" in problems()
+    assert f"CONFIG_FINANCEBENCH_PATH: {quote(str(sound.questions))} has no questions" in problems()
 
 
 # prompts, addresses, commands, limits

@@ -67,8 +67,9 @@ def test_a_list_that_is_none_is_refused(problems: Any, tmp_path: Path, ids: obje
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"token_selection": []}', "\x00", "[" * 100_000])
-def test_another_file_is_refused(problems: Any, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "other.json"
+def test_another_file_is_refused(problems: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.chdir(tmp_path)  # an error shows the beginning of a long path
+    path = Path("other.json")
     path.write_text(text)
     [told] = problems(f"CLUSTERS_FROM={path}")
     assert told.startswith("CONFIG_CLUSTERS_FROM: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+from workers.embedded.target.decoder import Decoder
+
+ROWS = 16
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +47,19 @@ def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eos_token_id=2,
     )
     return _save(config, tmp_path_factory.mktemp("wide"))
+
+
+@pytest.fixture(scope="session")
+def calibrated(wide_model: Path) -> Callable[[torch.dtype], Decoder]:
+    """Gives a decoder of the wide model that steps ROWS rows exactly; each is made once, and no test changes it."""
+
+    @functools.cache
+    def make(dtype: torch.dtype) -> Decoder:
+        decoder = Decoder(wide_model, dtype)
+        assert decoder.calibrate(ROWS) == ROWS, "this machine cannot step several rows exactly"
+        return decoder
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +20,7 @@ from workers.steering.request import Steering
 
 VOCABULARY = 49152
 WAIT_S = 120
-
-
-def calibrated(folder: Path, dtype: torch.dtype = torch.bfloat16, rows: int = 16) -> Decoder:
-    decoder = Decoder(folder, dtype)
-    assert decoder.calibrate(rows) == rows, "this machine cannot step several rows exactly"
-    return decoder
+Calibrated = Callable[[torch.dtype], Decoder]
 
 
 @contextmanager
@@ -42,7 +37,7 @@ def running(decoder: Decoder, rows: int = 16, kept_bytes: int = 2**30) -> Iterat
 
 
 def _mixed_requests(count: int) -> list[GenerationRequest]:
-    """PrefixCache of all lengths, greedy and sampled, steered and not, short and longer answers."""
+    """Prompts of all lengths, greedy and sampled, steered and not, short and longer answers."""
     draw = random.Random(17)
     labels = (np.arange(VOCABULARY) % 5).astype(np.uint8)
     made = []
@@ -63,15 +58,21 @@ def _mixed_requests(count: int) -> list[GenerationRequest]:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_an_answer_never_depends_on_other_requests(wide_model: Path, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param((True, False), id="2"), pytest.param((True, False, True), id="3", marks=pytest.mark.long)],
+)
+def test_an_answer_never_depends_on_other_requests(
+    calibrated: Calibrated, dtype: torch.dtype, rounds: tuple[bool, ...]
+) -> None:
     requests = _mixed_requests(10)
     draw = random.Random(23)
-    with running(calibrated(wide_model, dtype)) as (engine, prompts):
+    with running(calibrated(dtype)) as (engine, prompts):
         # Given: the answers of requests that were alone, none of their prompts cached before.
         alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in requests]
         assert len(set(alone)) == len(requests)
 
-        for cached in (True, False, True):
+        for cached in rounds:
             # When: they come all at once, most of them twice, in random order, with cached and unknown prompts.
             if not cached:
                 prompts.flush()
@@ -84,9 +85,9 @@ def test_an_answer_never_depends_on_other_requests(wide_model: Path, dtype: torc
                 assert job.done.result(WAIT_S).output_ids == alone[number]
 
 
-def test_requests_that_join_later_change_no_answer(wide_model: Path) -> None:
+def test_requests_that_join_later_change_no_answer(calibrated: Calibrated) -> None:
     first, *later = _mixed_requests(6)
-    with running(calibrated(wide_model, rows=4), rows=4) as (engine, _):
+    with running(calibrated(torch.bfloat16), rows=4) as (engine, _):
         alone = [engine.submit(request).done.result(WAIT_S).output_ids for request in (first, *later)]
         jobs = [engine.submit(first)]
         for request in later:
@@ -96,9 +97,9 @@ def test_requests_that_join_later_change_no_answer(wide_model: Path) -> None:
         assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
 
 
-def test_a_cached_prompt_is_not_computed_again(wide_model: Path) -> None:
+def test_a_cached_prompt_is_not_computed_again(calibrated: Calibrated) -> None:
     request = _mixed_requests(1)[0]
-    with running(calibrated(wide_model)) as (engine, prompts):
+    with running(calibrated(torch.bfloat16)) as (engine, prompts):
         assert engine.submit(request).done.result(WAIT_S).cached_tokens == 0
         assert engine.submit(request).done.result(WAIT_S).cached_tokens == len(request.input_ids)
         prompts.flush()
@@ -122,8 +123,8 @@ def _endless(rid: str) -> GenerationRequest:
     return GenerationRequest(rid, (1, 2, 3), SamplingParams(max_new_tokens=1500, temperature=0.0), frozenset(), None)
 
 
-def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
-    with running(calibrated(wide_model, rows=1), rows=1) as (engine, _):
+def test_an_aborted_request_gives_its_row_to_the_next(calibrated: Calibrated) -> None:
+    with running(calibrated(torch.bfloat16), rows=1) as (engine, _):
         endless, waiting = engine.submit(_endless("a")), engine.submit(_endless("b"))
         next_one = engine.submit(_mixed_requests(1)[0])
         engine.abort("b")
@@ -134,8 +135,8 @@ def test_an_aborted_request_gives_its_row_to_the_next(wide_model: Path) -> None:
         assert engine.in_flight == (0, 0)
 
 
-def test_a_closed_engine_fails_what_it_has_not_answered(wide_model: Path) -> None:
-    with running(calibrated(wide_model, rows=1), rows=1) as (engine, _):
+def test_a_closed_engine_fails_what_it_has_not_answered(calibrated: Calibrated) -> None:
+    with running(calibrated(torch.bfloat16), rows=1) as (engine, _):
         jobs = [engine.submit(_endless(rid)) for rid in "ab"]
         engine.close()
         for job in jobs:
@@ -145,7 +146,7 @@ def test_a_closed_engine_fails_what_it_has_not_answered(wide_model: Path) -> Non
             engine.submit(_endless("c"))
 
 
-def test_min_new_tokens_come_before_a_stop_token_which_is_reported(wide_model: Path) -> None:
+def test_min_new_tokens_come_before_a_stop_token_which_is_reported(calibrated: Calibrated) -> None:
     # Given: a bias that makes token 2 win every time.
     labels = np.zeros(VOCABULARY, dtype=np.uint8)
     labels[2] = 1
@@ -155,7 +156,7 @@ def test_min_new_tokens_come_before_a_stop_token_which_is_reported(wide_model: P
         chosen = SamplingParams(temperature=0.0, **sampling)
         return engine.submit(GenerationRequest("x", (9, 8), chosen, frozenset({2}), steering)).done.result(WAIT_S)
 
-    with running(calibrated(wide_model)) as (engine, _):
+    with running(calibrated(torch.bfloat16)) as (engine, _):
         at_once = ask(engine, max_new_tokens=8)
         assert (at_once.output_ids, at_once.reason, at_once.matched, at_once.text_ids) == ((2,), "stop", 2, ())
         later = ask(engine, max_new_tokens=8, min_new_tokens=3)
