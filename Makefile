@@ -109,8 +109,8 @@ k8s: $(STAMP)    ## check the Kubernetes manifests against the schemas of Kubern
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[k8s]'
 	@$(BIN)/python ops/k8s/check.py
 
-fuzz: models     ## bad input at every door, thousands of cases, and how many there were
-	$(BIN)/python -m pytest tests/doors --hypothesis-profile=fuzz --timeout 1800
+fuzz: models     ## invalid input wherever input comes from outside: thousands of cases, counted
+	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz --timeout 1800
 
 clean:           ## remove the environment and caches; outputs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

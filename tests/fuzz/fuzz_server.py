@@ -1,4 +1,4 @@
-"""An HTTP server that answers every request with what it was told to, right or not."""
+"""An HTTP server that sends any reply, valid or not."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass
-class Answer:
-    """What goes over the wire; `length` is what the header promises, None for the truth."""
+class Reply:
+    """One reply; `length` is the value of its Content-Length header, None for the true one."""
 
     status: int = 200
     body: bytes = b""
@@ -19,41 +19,41 @@ class Answer:
     length: int | None = None
 
 
-class Rubbish:
-    """The server's address, and its next answer."""
+class ReplyServer:
+    """The address of the server, and its next reply."""
 
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.reply = Reply()
         self.url = ""
 
 
 @contextmanager
-def serve() -> Iterator[Rubbish]:
-    rubbish = Rubbish()
+def serve() -> Iterator[ReplyServer]:
+    server_state = ReplyServer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            answer = rubbish.answer
-            self.send_response(answer.status)
-            headers = {"Content-Type": "application/json", **answer.headers}
-            headers["Content-Length"] = str(len(answer.body) if answer.length is None else answer.length)
+            reply = server_state.reply
+            self.send_response(reply.status)
+            headers = {"Content-Type": "application/json", **reply.headers}
+            headers["Content-Length"] = str(len(reply.body) if reply.length is None else reply.length)
             headers["Connection"] = "close"
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answer.body)
+            self.wfile.write(reply.body)
             self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
             return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    rubbish.url = f"http://127.0.0.1:{server.server_port}"
+    server_state.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield rubbish
+        yield server_state
     finally:
         server.shutdown()
         thread.join()

@@ -1,4 +1,4 @@
-"""The command line: wrong words are an exit status and a line or two, never a traceback, and change no file."""
+"""The command line: invalid arguments give an exit status and a few lines, never a traceback, and change no file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from door_cases import PATHS, TEXT, cases
+from fuzz_cases import PATHS, TEXT, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator import cli
 from tasks.store.address import ENVIRONMENT_VARIABLE
 
-# `flower` serves until it is stopped, whatever it is told of a farm.
+# `flower` serves until it is stopped, whatever its arguments are.
 COMMANDS = sorted(set(cli.COMMANDS) - {"flower"})
-# What the system hands over as a command line has no NUL, and its bytes that are no UTF-8 as surrogates.
+# The system passes a command line without NUL, and bytes that are not UTF-8 as surrogates.
 WORDS = (PATHS | TEXT).map(lambda word: "".join(c for c in word if c != "\0" and not "\ud800" <= c <= "\udc7f"))
 SETTINGS = st.builds("{}={}".format, st.sampled_from(["NGEN", "CXPB", "REDIS_URL", "FARM", "CONFIG_SEED", "X"]), WORDS)
 FILES = st.sampled_from(["broken.config", "folder", "rows.jsonl", "run", "nothing", "binary"])
@@ -32,7 +32,7 @@ VALUES = WORDS | FILES | SETTINGS | st.integers().map(str) | st.floats().map(str
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """A command with some of its own options and hostile values, or mere words."""
+    """A command with some of its options and hostile values."""
     command = draw(st.sampled_from(COMMANDS))
     parser: argparse.ArgumentParser = importlib.import_module(f"orchestrator.commands.{command}").make_parser()
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
@@ -46,7 +46,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to work in, with files that are of no use, and a farm's address where nobody works."""
+    """A working folder with invalid files, and the address of a farm without workers."""
     (tmp_path / "here" / "run").mkdir(parents=True)
     (tmp_path / "here" / "folder").mkdir()
     (tmp_path / "here" / "run" / "run.json").write_text(json.dumps({"id": "../../x"}))
@@ -64,15 +64,15 @@ def place(tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def orchestrate(place: Path) -> Callable[[list[str]], tuple[int, str, str]]:
-    """Run a command in this process, its output as strict about what can be written as a terminal's is."""
+    """Run a command in this process; its output refuses what a terminal cannot encode."""
 
     def run(words: list[str]) -> tuple[int, str, str]:
         out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", write_through=True)
         err = io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True)
         with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
             cli.main(words)
-        said: list[str] = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]  # a BytesIO
-        return int(ended.value.code or 0), *said
+        texts: list[str] = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]  # a BytesIO
+        return int(ended.value.code or 0), *texts
 
     return run
 
@@ -83,7 +83,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 @cases
 @given(words=command_lines())
-def test_no_words_end_in_a_traceback(place: Path, orchestrate: Any, tried: Counter[str], words: list[str]) -> None:
+def test_no_arguments_end_in_a_traceback(place: Path, orchestrate: Any, tried: Counter[str], words: list[str]) -> None:
     tried["command lines"] += 1
     before = contents(place)
 
@@ -99,7 +99,7 @@ def test_no_words_end_in_a_traceback(place: Path, orchestrate: Any, tried: Count
 
 @pytest.mark.parametrize("run", ["run", "../here/run", "nothing", "binary", "", "a\x1b[31mb", "\udcff"])
 @pytest.mark.parametrize("command", ["status", "answers", "retry", "failed", "cancel"])
-def test_a_folder_that_is_no_run_is_told_in_one_line(orchestrate: Any, command: str, run: str) -> None:
+def test_a_folder_without_a_run_is_an_error_of_one_line(orchestrate: Any, command: str, run: str) -> None:
     status, _, err = orchestrate([command, run])
 
     assert status == 1

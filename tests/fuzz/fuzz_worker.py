@@ -1,4 +1,4 @@
-"""A worker of the cpu queue as it is in a farm, at a Valkey of its own, and the raw list of its messages."""
+"""A real worker of the cpu queue with its own Valkey, and raw access to the list of its messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workers.queues import worker_command
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "configs" / "data" / "sample.jsonl"
 QUEUE = "cpu"
-RUN, LAST = "a-run", "another-run"  # the second is that of the message that ends a batch
+RUN, LAST = "a-run", "another-run"  # LAST is the run of the message that ends a batch
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (0.5,))))
 
 
@@ -36,12 +36,12 @@ def until(condition: Callable[[], object], what: str, limit_s: float = 30.0) -> 
     """Wait for an event. Raises: AssertionError when it has not come in time."""
     pause, deadline = threading.Event(), time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain: {what}"
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
         pause.wait(0.01)
 
 
 class Worker:
-    """The worker, its Valkey, and a run that the store knows."""
+    """The worker, its Valkey, and a run in the store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "worker.log"
@@ -70,17 +70,17 @@ class Worker:
         valkey.remove_socket(self.folder)
 
     def put(self, *lines: bytes) -> None:
-        """Put lines on the queue by hand, the first to be read first."""
+        """Put raw messages on the queue; the first is read first."""
         self.broker.lpush(QUEUE, *lines)
 
-    def settled(self) -> None:
-        """Wait until the worker has read the queue to its end, run what it took, and holds nothing."""
+    def wait_idle(self) -> None:
+        """Wait until the worker has read the whole queue, has run what it accepted, and holds no message."""
         self.put(line(envelope("cpu.gather", [LAST, PLAN.name, 1])))
-        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:notifications"), "a sound message is run")
+        until(lambda: self.store.redis.exists(f"whetstone:run:{LAST}:notifications"), "a valid message is run")
         self.store.redis.delete(f"whetstone:run:{LAST}:notifications")
         until(lambda: not self.broker.llen(QUEUE) and not self.broker.zcard("unacked_index"), "nothing is held")
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
     def state(self) -> dict[bytes, bytes]:

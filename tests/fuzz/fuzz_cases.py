@@ -1,4 +1,4 @@
-"""What is tried at every door: rubbish of all kinds, and what people who mean harm would write."""
+"""Invalid values for all kinds of input: random ones, and those that an attacker would write."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-FEW = 8  # examples of each property in a test run that is not for fuzzing
+FEW = 8  # examples of each property without the profile `fuzz`
 
 
 def _cases() -> settings:
-    """How many examples: those of the profile `fuzz`, else a few, the same each time."""
-    quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    """The number of examples: that of the profile `fuzz`, otherwise FEW, the same ones each time."""
+    unchecked = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
     if settings.get_current_profile_name() == "fuzz":
-        return settings(deadline=None, suppress_health_check=quiet)
-    return settings(max_examples=FEW, deadline=None, derandomize=True, suppress_health_check=quiet)
+        return settings(deadline=None, suppress_health_check=unchecked)
+    return settings(max_examples=FEW, deadline=None, derandomize=True, suppress_health_check=unchecked)
 
 
 cases = _cases()
@@ -37,7 +37,7 @@ HOSTILE: st.SearchStrategy[Any] = PATHS | JSON
 
 @st.composite
 def replaced(draw: st.DrawFn, values: dict[str, Any]) -> dict[str, Any]:
-    """The object with one of its members gone, or anything else."""
+    """The object with one of its members removed or replaced by any value."""
     name = draw(st.sampled_from(sorted(values)))
     if draw(st.booleans()):
         return {key: value for key, value in values.items() if key != name}

@@ -1,4 +1,4 @@
-"""Replies over HTTP: whatever the target or the endpoint answers, it is an answer or an error with a name."""
+"""HTTP replies of the target and of the endpoint: each gives a checked result or an error of ours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from door_cases import HOSTILE, JSON, cases, replaced
+from fuzz_cases import HOSTILE, JSON, cases, replaced
+from fuzz_server import Reply, ReplyServer, serve
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rubbish_server import Answer, Rubbish, serve
 
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown, TargetRefused
 from tasks.models import Endpoint
@@ -59,27 +59,27 @@ def damaged(draw: st.DrawFn, value: Any) -> Any:
     return {**value, name: draw(damaged(value[name]))} if draw(st.booleans()) else draw(replaced(value))
 
 
-def answers(sound: dict[str, Any]) -> st.SearchStrategy[Answer]:
-    """Answers that look like a sound one, and others."""
-    bodies = st.one_of(damaged(sound), JSON).map(lambda value: json.dumps(value).encode()) | st.binary()
-    return st.builds(Answer, STATUS, bodies, HEADERS, st.none() | st.integers(0, 500)) | st.builds(Answer, body=bodies)
+def replies(valid: dict[str, Any]) -> st.SearchStrategy[Reply]:
+    """Replies that resemble a valid one, and any others."""
+    bodies = st.one_of(damaged(valid), JSON).map(lambda value: json.dumps(value).encode()) | st.binary()
+    return st.builds(Reply, STATUS, bodies, HEADERS, st.none() | st.integers(0, 500)) | st.builds(Reply, body=bodies)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Rubbish]:
-    with serve() as rubbish:
-        yield rubbish
+def server() -> Iterator[ReplyServer]:
+    with serve() as reply_server:
+        yield reply_server
 
 
 @cases
-@given(answer=answers(GENERATED))
-@example(Answer(body=b"[" * 100_000))
-@example(Answer(body=b"\xff\xfe"))
-@example(Answer(body=json.dumps(GENERATED | {"meta_info": META | {"prompt_tokens": float("inf")}}).encode()))
-@example(Answer(500, b"<html>\n\x1b[31mdown\n</html>" * 1000))
-def test_the_target(server: Rubbish, tried: Counter[str], answer: Answer) -> None:
+@given(reply=replies(GENERATED))
+@example(Reply(body=b"[" * 100_000))
+@example(Reply(body=b"\xff\xfe"))
+@example(Reply(body=json.dumps(GENERATED | {"meta_info": META | {"prompt_tokens": float("inf")}}).encode()))
+@example(Reply(500, b"<html>\n\x1b[31mdown\n</html>" * 1000))
+def test_replies_of_the_target(server: ReplyServer, tried: Counter[str], reply: Reply) -> None:
     tried["replies of the target"] += 1
-    server.answer = answer
+    server.reply = reply
     found: list[Generated] = []
     client = TargetClient(server.url, timeout_s=2, concurrency=1, retry_s=0)
 
@@ -95,25 +95,25 @@ def test_the_target(server: Rubbish, tried: Counter[str], answer: Answer) -> Non
 
 
 @cases
-@given(answer=answers(COMPLETION))
-@example(Answer(body=b"[" * 100_000))
-@example(Answer(body=b"\xff\xfe"))
-@example(Answer(429, b"{}", {"Retry-After": "1e999"}))
-@example(Answer(200, b"<html>a proxy's page</html>", {"Content-Type": "text/html"}))
-def test_the_endpoint(server: Rubbish, tried: Counter[str], answer: Answer) -> None:
+@given(reply=replies(COMPLETION))
+@example(Reply(body=b"[" * 100_000))
+@example(Reply(body=b"\xff\xfe"))
+@example(Reply(429, b"{}", {"Retry-After": "1e999"}))
+@example(Reply(200, b"<html>a proxy's page</html>", {"Content-Type": "text/html"}))
+def test_replies_of_the_endpoint(server: ReplyServer, tried: Counter[str], reply: Reply) -> None:
     tried["replies of the endpoint"] += 1
-    server.answer = answer
+    server.reply = reply
     os.environ["KEY_OF_THIS_TEST"] = "k-0123456789"
     endpoint = Endpoint(f"{server.url}/v1", "KEY_OF_THIS_TEST", 2, 1, 0, 0, 0, 0, 0, 0)
     client = OpenAIClient(endpoint, NoLimit(), LocalBudget(endpoint))
 
     try:
-        reply = client.ask(
+        result = client.ask(
             "system", "user", model="m", schema_name="mutation", schema=SCHEMA, temperature=0, top_p=1,
             max_completion_tokens=10, seed=0, call_id="c",
         )  # fmt: skip
     except CallError as error:
         assert 0 < len(str(error)) < 1500 and len(str(error).splitlines()) == 1
         return
-    assert set(reply.data) == {"delta", "scratchpad"} and isinstance(reply.data["scratchpad"], str)
-    assert min(reply.usage.prompt, reply.usage.completion, reply.usage.cached, reply.usage.reasoning) >= 0
+    assert set(result.data) == {"delta", "scratchpad"} and isinstance(result.data["scratchpad"], str)
+    assert min(result.usage.prompt, result.usage.completion, result.usage.cached, result.usage.reasoning) >= 0

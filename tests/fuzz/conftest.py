@@ -1,4 +1,4 @@
-"""How many bad inputs are tried at each door: some in each test run, many by `make fuzz`, which says how many."""
+"""How many invalid inputs are tried: a few in each test run, many with `make fuzz`, which prints their number."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TRIED: Counter[str] = Counter()
 
 @pytest.fixture(scope="session")
 def tried() -> Counter[str]:
-    """Cases by door, for the account at the end."""
+    """Cases by kind of input, for the summary at the end."""
     return TRIED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if settings.get_current_profile_name() == "fuzz" and TRIED:
-        terminalreporter.section("bad inputs tried")
-        for door, count in sorted(TRIED.items()):
-            terminalreporter.write_line(f"{count:>6,}  {door}")
+        terminalreporter.section("invalid inputs tried")
+        for kind, count in sorted(TRIED.items()):
+            terminalreporter.write_line(f"{count:>6,}  {kind}")
         terminalreporter.write_line(f"{sum(TRIED.values()):>6,}  in all")

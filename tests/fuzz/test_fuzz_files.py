@@ -1,4 +1,4 @@
-"""Files: whatever stands in one, it is read, or told in lines that a person can read, and it is left as it was."""
+"""Files: any content is read or gives an error of a few readable lines, and the file stays as it was."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from door_cases import HOSTILE, JSON, TEXT, cases, replaced
+from fuzz_cases import HOSTILE, JSON, TEXT, cases, replaced
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ from tasks.judging.rows import read_rows
 from tasks.validation import checked_json
 
 ROOT = Path(__file__).parents[2]
-SOUND = (ROOT / "configs" / "embedded.config").read_text()
+VALID = (ROOT / "configs" / "embedded.config").read_text()
 COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
 ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
 IDS = tuple(str(i) for i in range(4))
@@ -52,7 +52,7 @@ PAIR = {"verbose_answer": "v", "compressed_answer": "c", "correctness": CORRECTN
 
 @st.composite
 def damaged(draw: st.DrawFn, value: Any) -> Any:
-    """The same, somewhere in it replaced, removed, or all of it anything else."""
+    """The value with one part replaced or removed, or any other value."""
     if isinstance(value, dict) and value and draw(st.booleans()):
         name = draw(st.sampled_from(sorted(value)))
         return {**value, name: draw(damaged(value[name]))}
@@ -65,75 +65,75 @@ def written(value: Any) -> bytes:
     return json.dumps(value).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def files(sound: Any) -> st.SearchStrategy[bytes]:
-    """A JSON file that was right once: damaged, cut short, or rubbish."""
-    whole = written(sound)
+def files(valid: Any) -> st.SearchStrategy[bytes]:
+    """A valid JSON file damaged or cut short, or random bytes."""
+    whole = written(valid)
     cut = st.integers(0, len(whole)).map(lambda at: whole[:at])
-    return damaged(sound).map(written) | cut | st.binary(max_size=60) | JSON.map(written)
+    return damaged(valid).map(written) | cut | st.binary(max_size=60) | JSON.map(written)
 
 
-def in_lines(error: Exception, most: int = 30) -> bool:
+def is_readable(error: Exception, most: int = 30) -> bool:
     lines = str(error).splitlines()
     return 1 <= len(lines) <= most and all(len(line) < 700 for line in lines)
 
 
-def door(
+def check_read(
     tried: Counter[str], path: Path, content: bytes, read: Callable[[Path], Any], *errors: type[Exception]
 ) -> None:
-    """Read a file with this content: it works, or raises one of the errors that are told; the file stays."""
+    """Read a file with this content: it works or raises one of `errors`, and the file stays as it was."""
     tried["files"] += 1
     path.write_bytes(content)
     try:
         read(path)
     except errors as error:
-        assert in_lines(error), str(error)[:2000]
+        assert is_readable(error), str(error)[:2000]
     assert path.read_bytes() == content
 
 
 @cases
-@given(st.one_of(st.binary(), st.lists(st.sampled_from(SOUND.splitlines()) | TEXT).map("\n".join).map(str.encode)))
-def test_settings(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "x.config", content, load_settings, SettingsError)
+@given(st.one_of(st.binary(), st.lists(st.sampled_from(VALID.splitlines()) | TEXT).map("\n".join).map(str.encode)))
+def test_a_settings_file(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    check_read(tried, tmp_path / "x.config", content, load_settings, SettingsError)
 
 
 @cases
 @given(st.data())
 def test_a_value_of_a_setting(tmp_path: Path, tried: Counter[str], data: st.DataObject) -> None:
-    lines = [line for line in SOUND.splitlines() if line.startswith("CONFIG_")]
+    lines = [line for line in VALID.splitlines() if line.startswith("CONFIG_")]
     line = data.draw(st.sampled_from(lines))
     value = str(data.draw(HOSTILE)).replace("\n", " ")
     quoted = f'"{value}"' if data.draw(st.booleans()) else value
-    text = SOUND.replace(line, f"{line.partition('=')[0]}={quoted}")
+    text = VALID.replace(line, f"{line.partition('=')[0]}={quoted}")
     content = text.encode("utf-8", "surrogatepass")
 
-    door(tried, tmp_path / "x.config", content, load_settings, SettingsError)
+    check_read(tried, tmp_path / "x.config", content, load_settings, SettingsError)
 
 
 @cases
 @given(st.lists(damaged(ROW).map(written) | st.binary(max_size=40), min_size=1, max_size=3).map(b"".join))
 @example(b"[" * 100_000 + b"\n")
 def test_questions(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "questions.jsonl", content, load_examples, DatasetError)
+    check_read(tried, tmp_path / "questions.jsonl", content, load_examples, DatasetError)
 
 
 @cases
 @given(files({"question": "q", "gold": "g", "answer": "a"}))
 def test_rows_to_judge(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "rows.jsonl", content, lambda path: list(read_rows(path)), DatasetError)
+    check_read(tried, tmp_path / "rows.jsonl", content, lambda path: list(read_rows(path)), DatasetError)
 
 
 @cases
 @given(files(dict.fromkeys(IDS, 0.0)))
 @example(b"[" * 100_000)
 def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, len(IDS) - 2), ValueError)
+    check_read(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, len(IDS) - 2), ValueError)
 
 
 @cases
 @given(files({"token_selection": {"v_steer_token_ids": [1, 2, 3]}}))
 @example(b"[" * 100_000)
 def test_discovered_tokens(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(tried, tmp_path / "phase0.json", content, read_discovered_tokens, ValueError)
+    check_read(tried, tmp_path / "phase0.json", content, read_discovered_tokens, ValueError)
 
 
 @cases
@@ -147,27 +147,27 @@ def test_the_state_of_a_run(tmp_path: Path, tried: Counter[str], content: bytes)
         state = state_from_json(path.read_text(), GENETICS)
         assert state_from_json(state_to_json(state, IDS), GENETICS) == state
 
-    door(tried, tmp_path / "evolution_state.json", content, read, StateError, UnicodeDecodeError)
+    check_read(tried, tmp_path / "evolution_state.json", content, read, StateError, UnicodeDecodeError)
 
 
 @cases
 @given(files(GENERATION), files({"reason": "r", "failures": [FAILED]}), files({"id": "a-run"}), files({"target": 1.0}))
 @example(b"[" * 100_000 + b"\n", b"{", written({"id": "r"}), b"[]")
-def test_what_a_run_s_folder_tells(
+def test_the_status_files_of_a_run(
     tmp_path: Path, tried: Counter[str], history: bytes, parked: bytes, run: bytes, usage: bytes
 ) -> None:
     contents = {"history.jsonl": history, "parked.json": parked, "usage.json": usage}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     for whose in (run, written({"id": "a-run"})):
-        door(tried, tmp_path / "run.json", whose, lambda path: standing_of(path.parent), OutputError)
+        check_read(tried, tmp_path / "run.json", whose, lambda path: standing_of(path.parent), OutputError)
     assert contents == {name: (tmp_path / name).read_bytes() for name in contents}
 
 
 @cases
 @given(files([COMPARISON]))
 def test_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(
+    check_read(
         tried,
         tmp_path / "answers.json",
         content,
@@ -178,8 +178,8 @@ def test_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
 
 @cases
 @given(files({"nodes": [NODE], "edges": [{"from": "g0_pop0", "to": "g0_pop0"}]}))
-def test_the_tree(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    door(
+def test_the_lineage_file(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    check_read(
         tried,
         tmp_path / "tree.json",
         content,
@@ -193,14 +193,14 @@ def test_the_tree(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
 @example(b"a: &a [*a]")
 @example(b"? [a, b]\n: 1\n")
 @example(b"!!python/object/apply:os.system ['true']")
-def test_the_settings_of_a_collection(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+def test_the_settings_file_of_a_collection(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
     def read(path: Path) -> None:
         try:
             read_settings(path)
         except SettingsError as error:
             assert all(len(line) < 700 and "\n" not in line for line in error.problems)
 
-    door(tried, tmp_path / "collect.yaml", content, read)
+    check_read(tried, tmp_path / "collect.yaml", content, read)
 
 
 @pytest.mark.parametrize(
@@ -215,13 +215,13 @@ def test_checkpoints(tmp_path: Path, tried: Counter[str], name: str, line: dict[
     @given(st.lists(damaged(line).map(written) | st.binary(max_size=40), max_size=3).map(b"".join))
     def check(content: bytes) -> None:
         tried["files"] += 1
-        # A last line that was cut short is dropped from the file: that is what a kill leaves.
+        # The last line is complete: one that a kill cut short is dropped from the file.
         whole = (content + b"\n" if content else b"") + written(line)
         (tmp_path / name).write_bytes(whole)
         try:
             Checkpoint(tmp_path / name).load()
         except OutputError as error:
-            assert in_lines(error)
+            assert is_readable(error)
         assert (tmp_path / name).read_bytes() == whole
 
     check()

@@ -1,4 +1,4 @@
-"""The output folder: no name that comes from the store, and no link in it, leads a run to write anywhere else."""
+"""The output folder: neither a name from the store nor a link in the folder makes a run write outside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from door_cases import PATHS, TEXT, cases
+from fuzz_cases import PATHS, TEXT, cases
 from hypothesis import given
 
 from orchestrator.output import OutputError, OutputFolder
@@ -40,7 +40,7 @@ def test_a_name_from_the_store_stays_inside(output: OutputFolder, tried: Counter
 
 
 @pytest.mark.parametrize("entry", ["reflector_prompts", "evolution_state.json", "run.log", "reflector_prompts/x.txt"])
-def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path: Path, entry: str) -> None:
+def test_a_link_out_of_the_folder_is_rejected_before_anything_is_written(tmp_path: Path, entry: str) -> None:
     (tmp_path / "run" / "reflector_prompts").mkdir(parents=True)
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -54,7 +54,7 @@ def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path: P
     assert not files(outside) and not (tmp_path / "run" / ".lock").exists()
 
 
-def test_a_folder_that_is_itself_a_link_and_links_inside_it_are_no_harm(tmp_path: Path) -> None:
+def test_the_folder_may_be_a_link_and_hold_links_within_itself(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "old.json").write_text("{}")
     (tmp_path / "disk" / "new.json").symlink_to("old.json")

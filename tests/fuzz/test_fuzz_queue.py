@@ -1,4 +1,4 @@
-"""Messages put on the queue by hand: what no worker can do is refused in one line, acknowledged, and harms nothing."""
+"""Raw messages on the queue: an invalid one is rejected with one line and acknowledged, and changes nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from door_cases import HOSTILE, JSON, cases, replaced
+from fuzz_cases import HOSTILE, JSON, cases, replaced
+from fuzz_worker import PLAN, RUN, Worker, envelope, in_base64, line
 from hypothesis import example, given
 from hypothesis import strategies as st
-from worker import PLAN, RUN, Worker, envelope, in_base64, line
 
 STAGE = [RUN, PLAN.name, 0, "pre", 1]
 ARGUMENTS = {
@@ -42,7 +42,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 @st.composite
 def wrong_arguments(draw: st.DrawFn) -> bytes:
-    """A sound message but for one of its arguments, or for their number."""
+    """A valid message except for one of its arguments, or for their number."""
     task = draw(st.sampled_from(sorted(ARGUMENTS)))
     args: list[Any] = list(ARGUMENTS[task])
     kind = draw(st.sampled_from(["hostile", "missing", "more", "by name"]))
@@ -59,7 +59,7 @@ def wrong_arguments(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def wrong_envelopes(draw: st.DrawFn) -> bytes:
-    """A sound message of which one part is missing or anything else."""
+    """A valid message except for one part, which is missing or replaced by any value."""
     message = envelope("cpu.gather", ARGUMENTS["cpu.gather"])
     part = draw(st.sampled_from(["", "headers", "properties", "body", "callbacks"]))
     if part == "body":
@@ -75,24 +75,26 @@ def wrong_envelopes(draw: st.DrawFn) -> bytes:
 
 
 UNKNOWN = st.builds(lambda task, args: line(envelope(task, args)), HOSTILE | st.just("celery.map"), JSON)
-RUBBISH = st.binary() | st.builds(lambda text: text.encode("utf-8", "replace"), st.text()) | st.builds(line, JSON)
-LINES = wrong_arguments() | wrong_envelopes() | UNKNOWN | RUBBISH
+RANDOM = st.binary() | st.builds(lambda text: text.encode("utf-8", "replace"), st.text()) | st.builds(line, JSON)
+LINES = wrong_arguments() | wrong_envelopes() | UNKNOWN | RANDOM
 BATCH = 10
 
 
 @cases
 @given(st.lists(LINES, min_size=BATCH, max_size=BATCH))
 @example([b"[" * 100_000, b'{"__type__": "datetime", "__value__": 1}', b"\xff\xfe", b"NaN"])
-def test_a_worker_outlives_whatever_lies_in_its_queue(worker: Worker, tried: Counter[str], lines: list[bytes]) -> None:
-    before, pid, so_far = worker.state(), worker.process.pid, len(worker.said())
+def test_no_message_stops_the_worker_or_changes_the_store(
+    worker: Worker, tried: Counter[str], lines: list[bytes]
+) -> None:
+    before, pid, logged = worker.state(), worker.process.pid, len(worker.log_text())
 
     worker.put(*lines)
-    worker.settled()
+    worker.wait_idle()
 
     tried["messages on the queue"] += len(lines)
     assert (worker.process.alive, worker.process.pid) == (True, pid)
     assert worker.state() == before
-    assert "Traceback" not in (told := worker.said()[so_far:]), told
+    assert "Traceback" not in (logged_lines := worker.log_text()[logged:]), logged_lines
 
 
 @pytest.mark.parametrize(
@@ -119,21 +121,21 @@ def test_a_worker_outlives_whatever_lies_in_its_queue(worker: Worker, tried: Cou
         ),
     ],
 )
-def test_the_reason_is_one_line(worker: Worker, message: bytes, reason: str) -> None:
-    so_far = len(worker.said())
+def test_the_reason_of_a_rejection_is_one_line(worker: Worker, message: bytes, reason: str) -> None:
+    logged = len(worker.log_text())
 
     worker.put(message)
-    worker.settled()
+    worker.wait_idle()
 
-    told = [one for one in worker.said()[so_far:].splitlines() if "refused" in one or "dropped" in one]
-    assert len(told) == 1 and reason in told[0], worker.said()[so_far:]
+    logged_lines = [line for line in worker.log_text()[logged:].splitlines() if "refused" in line or "dropped" in line]
+    assert len(logged_lines) == 1 and reason in logged_lines[0], worker.log_text()[logged:]
 
 
-def test_a_pickle_is_not_opened(worker: Worker) -> None:
+def test_a_pickle_is_rejected(worker: Worker) -> None:
     message = envelope("cpu.gather", ARGUMENTS["cpu.gather"])
     message["content-type"], message["content-encoding"] = "application/x-python-serialize", "binary"
 
     worker.put(line(message))
-    worker.settled()
+    worker.wait_idle()
 
-    assert "not JSON" in worker.said()
+    assert "not JSON" in worker.log_text()
