@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery, chain, chord
 
-from orchestrator.dispatch.producer import new_id
+from orchestrator.farm.producer import new_id
 from tasks.plan import Plan, stage_refs
 from tasks.queues import STAGE_TASKS, queue_of
 

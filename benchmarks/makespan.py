@@ -23,10 +23,12 @@ from figures import table, write
 from idle_farm import RUN, Crew, idle_farm
 from stage_times import SECONDS, first_come_s, lower_bound_s
 
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.producer import make_sender
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import make_sender
 from tasks.plan import Candidate, Merge, Plan, stage_refs
-from tasks.store.address import store_url
+from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 
@@ -91,7 +93,10 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
     with idle_farm({**crews, "openai": Crew("openai", API_THREADS), "cpu": Crew("cpu")}, "waiting_tasks") as farm:
         app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
         store.put_run(RUN)
-        evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 600.0)
+        connection = FarmConnection(app, connect(queues_url(farm.url)), store, False, lambda: None)
+        evaluate = FarmEvaluator(
+            Dispatcher(connection, RUN.id, WaitLimits(600.0)), lambda plan, records, failures: None
+        )
         evaluate(Plan("g0_pop", 0, tuple(Candidate(n, (0.0,) * 12) for n in range(workers))))
         found, numbers = [], itertools.count(1)
         for mix in MIXES:

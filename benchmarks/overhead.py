@@ -15,10 +15,12 @@ from bare import bare_chord
 from figures import table, write
 from idle_farm import RUN, Crew, candidates, idle_farm
 
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.producer import make_sender
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import make_sender
 from tasks.plan import Plan, stage_refs
-from tasks.store.address import store_url
+from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.app import create_app
@@ -36,7 +38,8 @@ def main() -> None:
 def compare(url: str, environment: dict[str, str], children: int, rounds: int) -> None:
     app, bare, store = make_sender(url), create_app(environment), Store(connect(store_url(url)))
     store.put_run(RUN)
-    evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 60.0)
+    connection = FarmConnection(app, connect(queues_url(url)), store, False, lambda: None)
+    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, WaitLimits(60.0)), lambda *_: None)
     seconds: dict[str, list[float]] = {"farm": [], "bare": []}
     for number in range(rounds + 1):  # the first warms up
         plan = Plan(f"g{number}_child", number, candidates(children))

@@ -18,8 +18,10 @@ from bare import BARE, bare_chord
 from figures import table, write
 from idle_farm import RUN, Crew, IdleFarm, candidates, idle_farm
 
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.producer import delete_results, make_sender
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import delete_results, make_sender
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Plan, stage_refs
 from tasks.store.address import queues_url, store_url
@@ -44,7 +46,8 @@ def main() -> None:
 def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
     """Whether all is as it should be; prints and keeps the figures."""
     app, bare, store = make_sender(farm.url), create_app(dict(farm.environment)), Store(connect(store_url(farm.url)))
-    evaluate = FarmEvaluator(app, store, RUN.id, lambda plan, records: None, 60.0)
+    connection = FarmConnection(app, connect(queues_url(farm.url)), store, False, lambda: None)
+    evaluate = FarmEvaluator(Dispatcher(connection, RUN.id, WaitLimits(60.0)), lambda *_: None)
     stages = sum(len(stage_refs(m)) for m in candidates(children))
     rounds = -(-tasks // stages)
     databases = [connect(queues_url(farm.url)), app.backend.client, store.redis]

@@ -90,9 +90,10 @@ class GenerationRecord(TypedDict):
 
 
 class RunFile(TypedDict):
-    """run.json."""
+    """run.json; `kind` is one of orchestrator/runs/kinds.py."""
 
     id: RunId
+    kind: str
 
 
 # Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
@@ -141,14 +142,20 @@ class OutputFolder:
             self._lock.close()
             self._lock = None
 
-    def run_id(self) -> str:
-        """The id of the run that lives here, made at its first start."""
+    def run_id(self, kind: str) -> str:
+        """The id of the run that lives here, made at its first start.
+
+        Raises: OutputError for a run of another kind.
+        """
         path = self.path / "run.json"
         if path.exists():
-            return run_id_of(self.path)
+            known = run_file(self.path)
+            if known["kind"] != kind:
+                raise OutputError(f"{self.path} holds a run of {known['kind']!a}; give another folder")
+            return known["id"]
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
         run_id = f"{stem}-{secrets.token_hex(4)}"
-        write_output(path, json.dumps({"id": run_id}) + "\n")
+        write_output(path, json.dumps({"id": run_id, "kind": kind}) + "\n")
         return run_id
 
     def rotate(self) -> Path | None:
@@ -193,8 +200,13 @@ def _hold(lock: TextIO) -> None:
 
 def run_id_of(folder: Path) -> str:
     """The id of the run that lives in a folder.  Raises: OutputError when none does."""
+    return run_file(folder)["id"]
+
+
+def run_file(folder: Path) -> RunFile:
+    """What names the run in a folder.  Raises: OutputError when the folder holds no run."""
     try:
-        return read_json(folder / "run.json", RunFile)["id"]
+        return read_json(folder / "run.json", RunFile)
     except FileNotFoundError:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
 

@@ -1,102 +1,96 @@
-"""How every task of Phase 0 runs: once for each content key, with its failure on record.
+"""A job: one piece of work of any kind of run, done once for its content key.
 
-A message is `(run, index, sample, attempt)`: which of the examples, which of its samples, and which start of the
-command it belongs to.  Texts lie in the store under content keys, and so a task can be run twice.
+A message is `(run, key, attempt)`.  What the job needs beyond that is its `JobSpec`, which the driver has put into
+the store under the key; the result is kept there under the same key.  A result that another run has computed under
+an equal key is taken as it is, so a key covers everything that determines the result.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Mapping
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from celery.exceptions import Ignore
+from tasks import context, logs
+from tasks.store.keys import JOBS
+from tasks.store.store import JobContext, Store
+from tasks.task import FailureLocation, RecordedTask, run_once
+from tasks.validation import parse_json
 
-from tasks import context
-from tasks.collect.collection import COLLECTION, EXAMPLES, RECORD, Collection
-from tasks.message import discard
-from tasks.models import Example
-from tasks.store.lock import hold_lock
-from tasks.store.store import Store
-from tasks.task import FailureLocation, RecordedTask
+Message = tuple[str, str, int]
 
-log = logging.getLogger(__name__)
-Message = tuple[str, int, int, int]
+
+@dataclass(frozen=True)
+class JobSpec:
+    """`task` is Celery's name of the task, `label` what a person calls the job, without spaces.
+
+    `limit_s` is the hard time limit in seconds; None is the limit that holds for all tasks.
+    """
+
+    task: str
+    label: str
+    arguments: Mapping[str, Any]
+    limit_s: float | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> JobSpec:
+        return parse_json(cls, text)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A task at work: its collection, its example, and what earlier tasks left for it."""
+    """A job at work: its run, its arguments, and access to the results of earlier jobs."""
 
     store: Store
-    collection: Collection
-    example: Example
-    sample: int
+    run: str
+    key: str
+    arguments: Mapping[str, Any]
 
-    def need(self, keys: list[str]) -> list[dict[str, Any]]:
-        """Results of earlier tasks, in the order of `keys`.  Raises: LookupError when one is not there."""
-        found = self.store.shared(self.collection.id, keys)
+    @property
+    def call_id(self) -> str:
+        """Names the job's call to an endpoint."""
+        return f"{self.run}-{self.key.replace(':', '-')}"
+
+    def results(self, keys: Sequence[str]) -> list[dict[str, Any]]:
+        """Results of earlier jobs, in the order of `keys`.  Raises: LookupError when one is missing."""
+        found = self.store.shared(self.run, keys)
         if missing := [key for key in keys if key not in found]:
-            raise LookupError(f"{self.example.id}: {missing[0]} is not in the store")
+            raise LookupError(f"{missing[0]} is not in the store")
         return [found[key] for key in keys]
-
-    def verbose(self, sample: int) -> str:
-        return str(self.need([self.collection.sample_key(self.example, sample)])[0]["text"])
-
-    def compressed(self, sample: int) -> str:
-        key = self.collection.compression_key(self.example, self.verbose(sample))
-        return str(self.need([key])[0]["text"])
-
-    def is_correct(self, sample: int) -> bool:
-        key = self.collection.verdict_key(self.example, self.compressed(sample))
-        return bool(self.need([key])[0]["is_correct"])
-
-    def retained(self) -> list[tuple[str, str]]:
-        """The (verbose, compressed) texts of the example's samples that were judged correct, in their order."""
-        kept = [j for j in range(self.collection.samples) if self.is_correct(j)]
-        return [(self.verbose(j), self.compressed(j)) for j in kept]
 
 
 class JobTask(RecordedTask):
-    """The base of Phase 0's tasks: a failure belongs to its sample, where the command finds it."""
+    """The base of the job tasks: a failure is recorded under the job's key."""
 
     abstract = True
 
-    def place(self, run: str, index: int, sample: int, attempt: int) -> FailureLocation:
-        found_by = {"index": index, "sample": sample, "attempt": attempt}
-        return FailureLocation(run, RECORD, f"{self.name}:{index}:{sample}", found_by)
+    def location(self, run: str, key: str, attempt: int) -> FailureLocation:
+        text = context.store().job_spec(run, key)
+        node = key if text is None else JobSpec.from_json(text).label
+        return FailureLocation(run, JOBS, key, node, self.name.split(".")[-1], attempt)
 
 
-def run_job(message: Message, key_of: Callable[[Job], str], work: Callable[[Job], Mapping[str, Any]]) -> None:
-    """Do `work` unless its result is there, and keep what it gives under the content key that `key_of` names.
+def run_job(message: Message, work: Callable[[Job], Mapping[str, Any]]) -> None:
+    """Do `work` unless its result is there, and keep what it returns under the job's key.
 
-    Raises: Ignore when the command has been started anew since this message was sent, or has no such sample; whatever
+    Raises: Ignore when the run has been started anew since this message was sent, or has no such job; whatever
     `work` raises.
     """
-    run_id, index, sample, attempt = message
+    run_id, key, attempt = message
     store = context.store()
-    if store.attempt(run_id, RECORD) != attempt:
-        raise Ignore(f"{run_id} was started anew")
-    collection, examples = _collection(run_id)
-    if index >= len(examples) or sample >= collection.samples:
-        raise discard(f"collection {run_id} has no sample {sample} of an example {index}")
-    job = Job(store, collection, examples[index], sample)
-    key = key_of(job)
-    with hold_lock(store.redis, key):
-        if not store.shared(run_id, [key]):
-            started = time.monotonic()
-            store.put_shared(run_id, key, work(job))
-            log.info("sample %d of %s done in %.3f s", sample, job.example.id, time.monotonic() - started)
+
+    def do(found: JobContext) -> Mapping[str, Any]:
+        spec = JobSpec.from_json(found.spec)
+        with logs.about(child=spec.label):
+            return work(Job(store, run_id, key, spec.arguments))
+
+    def keep(result: dict[str, Any]) -> None:
+        store.put_shared(run_id, key, result)
+
+    run_once(store, key, attempt, lambda: store.job_context(run_id, key), do, keep)
     store.notify(run_id)
-
-
-@lru_cache(maxsize=2)
-def _collection(run_id: str) -> tuple[Collection, tuple[Example, ...]]:
-    """Safe to keep: the id is a hash of both."""
-    text = context.store().metadata(run_id, COLLECTION)
-    if text is None:
-        raise discard(f"no collection {run_id!r} in the store")
-    return Collection.from_json(text), tuple(context.examples(run_id, EXAMPLES))

@@ -3,6 +3,7 @@
 The sender writes this line beside the arguments (`workers/celery_ext/broker.py`); every monitor shows it:
 
     run=demo-1a2b3c4d generation=2 child=3 phase=mut attempt=1
+    run=collect-5e6f7a8b job=sample_id_00007/2 attempt=1
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tasks.queues import TASKS
 
 _PLAN = re.compile(r"g(\d+)_(pop|child)")
 _KIND = {"pop": "individual", "child": "child"}
+LABEL = "whetstone_label"  # the header of a job's message that holds its label
+SHOWN_OF_A_KEY = 24  # characters
 _LONGEST = 80  # characters; nothing that is shown as it is may be longer
 
 
@@ -28,12 +31,17 @@ class TaskLabel:
     individual: str = ""
 
 
-def show(task: str, arguments: Sequence[Any]) -> str:
-    """The line for a task's arguments.  Of arguments that it does not know it says how many there are."""
+def show(task: str, arguments: Sequence[Any], label: str = "") -> str:
+    """The line for a task's arguments.  Of arguments that it does not know it says how many there are.
+
+    `label` is what a person calls a job; without it the beginning of the job's key is shown.
+    """
     if task not in TASKS or len(arguments) != len(TASKS[task].arguments):
         return f"arguments={len(arguments)}"
     values = dict(zip(TASKS[task].arguments, arguments, strict=True))
     plan, index = values.pop("plan", None), values.pop("index", None)
+    if "job" in values:
+        values["job"] = label or str(values["job"])[:SHOWN_OF_A_KEY]
     parts = [("run", values.pop("run"))]
     if plan is not None:
         parts += _of_plan(str(plan), index)
@@ -47,7 +55,8 @@ def read(line: str) -> TaskLabel:
         return TaskLabel()
     kind = next((kind for kind in ("child", "individual", "final") if kind in values), "")
     mutated = ", mutated" if values.get("phase") == "mut" else ""
-    return TaskLabel(values["run"], values.get("generation", ""), f"{kind} {values[kind]}{mutated}" if kind else "")
+    individual = f"{kind} {values[kind]}{mutated}" if kind else values.get("job", "")
+    return TaskLabel(values["run"], values.get("generation", ""), individual)
 
 
 def _of_plan(plan: str, index: Any) -> list[tuple[str, Any]]:

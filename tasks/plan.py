@@ -85,8 +85,12 @@ class Plan:
         raise LookupError(f"plan {self.name} has no candidate {index}")
 
     def node(self, index: int, phase: Phase) -> str:
-        """The node id of a candidate (genetic_evolution_plan.md section 8): children have a stage suffix."""
-        return f"{self.name}{index}" + (f"_{phase}" if self.name.endswith("_child") else "")
+        return node_id(self.name, index, phase)
+
+
+def node_id(plan: str, index: int, phase: Phase) -> str:
+    """The id of a candidate in the evolution tree; a child has one for each phase: g2_child3_pre, g2_child3_mut."""
+    return f"{plan}{index}" + (f"_{phase}" if plan.endswith("_child") else "")
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:

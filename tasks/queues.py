@@ -23,12 +23,12 @@ class TaskEntry(NamedTuple):
 
 
 _STAGE = ("run", "plan", "index", "phase", "attempt")
-_JOB = ("run", "example", "sample", "attempt")
+_JOB = ("run", "job", "attempt")
 
 TASKS: Mapping[str, TaskEntry] = {
     "gpu.answer": TaskEntry("tasks.gpu.answer", _STAGE),
-    "gpu.cluster": TaskEntry("tasks.gpu.cluster", ("run",)),
-    "gpu.processor": TaskEntry("tasks.gpu.processor", ("run", "file", "deltas")),
+    "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
+    "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
     "openai.merge": TaskEntry("tasks.openai.merge", _STAGE),
@@ -36,13 +36,13 @@ TASKS: Mapping[str, TaskEntry] = {
     "openai.reflect": TaskEntry("tasks.openai.reflect", _STAGE),
     "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
     "openai.verdict": TaskEntry("tasks.openai.judge", _JOB),
-    "openai.describe": TaskEntry("tasks.openai.describe", ("run",)),
+    "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
     "cpu.score": TaskEntry("tasks.cpu.score", _STAGE),
-    "cpu.plot": TaskEntry("tasks.cpu.plot", ("run", "file")),
+    "cpu.plot": TaskEntry("tasks.cpu.plot", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
-    "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "pairs")),
-    "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", ("run", "shards")),
+    "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
+    "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
 }
 
 

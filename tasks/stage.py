@@ -6,23 +6,16 @@ nothing, since what it found is in the store.  It can be run twice: a stage that
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from celery.exceptions import Ignore
-
 from tasks import context
 from tasks.message import discard
 from tasks.models import Run
-from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, stage_refs
-from tasks.store.lock import hold_lock
-from tasks.store.store import Store
-from tasks.task import Cancelled, FailureLocation, RecordedTask
-
-log = logging.getLogger(__name__)
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, stage_refs
+from tasks.store.store import StageContext, Store
+from tasks.task import FailureLocation, RecordedTask, run_once
 
 
 @dataclass(frozen=True)
@@ -68,13 +61,14 @@ class Stage:
 
 
 class StageTask(RecordedTask):
-    """The base of the stage tasks: a failure belongs to its candidate in the plan's record."""
+    """The base of the stage tasks: a failure is recorded for its candidate, under the candidate's index."""
 
     abstract = True
 
-    def place(self, run: str, plan: str, index: int, phase: Phase, attempt: int) -> FailureLocation:
-        found_by = {"stage": self.name.split(".")[-1], "phase": phase, "attempt": attempt}
-        return FailureLocation(run, plan, str(index), found_by)
+    def location(self, run: str, plan: str, index: int, phase: Phase, attempt: int) -> FailureLocation:
+        stage, node = self.name.split(".")[-1], node_id(plan, index, phase)
+        calls = {"reflect": f"_mutation_{node}", "merge": f"_merge_{node}"}.get(stage, "")
+        return FailureLocation(run, plan, str(index), node, stage, attempt, calls)
 
 
 def run_stage(
@@ -84,29 +78,24 @@ def run_stage(
 ) -> None:
     """Do `work` unless it is done, and record its outcome with the seconds that it took.
 
-    Raises: Ignore when the plan has been dispatched anew since this message was sent, is not there any more, or
-    has no such stage; whatever `work` raises.
+    Raises: Ignore when there is a later attempt at the plan, or when the plan or the stage does not exist (any more);
+    whatever `work` raises.
     """
     run_id, plan_name, index, phase, attempt = args
-    store = context.store()
-    field = StageRef(index, stage, phase).field
-    with hold_lock(store.redis, f"{run_id}:{plan_name}:{field}"):
-        try:
-            found = store.stage_context(run_id, plan_name, field)
-        except KeyError as error:
-            raise discard(str(error.args[0])) from None  # the run was deleted; a failure would bring it back
-        if not any(StageRef(index, stage, phase) in stage_refs(candidate) for candidate in found.plan.candidates):
-            raise discard(f"plan {plan_name} of {run_id} has no stage {field}")
-        if found.done:
-            return
-        if found.cancelled:
-            raise Cancelled(run_id)
-        if found.attempt != attempt:
-            raise Ignore(f"{plan_name} was dispatched anew")
+    store, ref = context.store(), StageRef(index, stage, phase)
+
+    def find() -> StageContext:
+        found = store.stage_context(run_id, plan_name, ref.field)
+        if not any(ref in stage_refs(candidate) for candidate in found.plan.candidates):
+            raise discard(f"plan {plan_name} of {run_id} has no stage {ref.field}")
+        return found
+
+    def do(found: StageContext) -> Mapping[str, Any]:
         at_work = Stage(store, found.run, found.plan, found.plan.candidate(index), phase, attempt)
-        started = time.monotonic()
         skipped = stage != "reflect" and phase == "mut" and at_work.need("reflect")["delta"] is None
-        outcome: dict[str, Any] = {"skipped": True} if skipped else dict(work(at_work))
-        outcome["seconds"] = round(time.monotonic() - started, 3)
-        store.put_stage(run_id, plan_name, field, outcome)
-    log.info("done in %.3f s", outcome["seconds"])
+        return {"skipped": True} if skipped else work(at_work)
+
+    def keep(outcome: dict[str, Any]) -> None:
+        store.put_stage(run_id, plan_name, ref.field, outcome)
+
+    run_once(store, f"{run_id}:{plan_name}:{ref.field}", attempt, find, do, keep)

@@ -1,10 +1,12 @@
-"""What every task of ours is beyond Celery's: tried again when its worker dies, and its failure on record."""
+"""What every task of the farm is beyond Celery's: tried again when its worker dies, done once, its failure recorded."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from billiard.exceptions import WorkerLostError
 from celery import Task
@@ -12,9 +14,14 @@ from celery.exceptions import Ignore
 from celery.signals import task_failure
 
 from tasks import context
+from tasks.failure import Failure
+from tasks.message import discard
 from tasks.secret import redact
 from tasks.store.keys import CANCELLED
+from tasks.store.lock import hold_lock
 from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
 
 
 class PoisonMessage(Exception):
@@ -43,53 +50,115 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
 
 
 class Cancelled(Ignore):
-    """The run was cancelled: what is at work on it ends, and that is neither a success nor a failure."""
+    """The run was cancelled: its tasks end, and that is neither a success nor a failure."""
 
 
-def go_on(store: Store, run_id: str) -> None:
-    """Between two answers or calls.  Raises: Cancelled when there is no need for another."""
+def raise_if_cancelled(store: Store, run_id: str) -> None:
+    """For a long task, between two answers or calls.  Raises: Cancelled."""
     if store.metadata(run_id, CANCELLED):
         raise Cancelled(f"run {run_id} was cancelled")
 
 
 @dataclass(frozen=True)
 class FailureLocation:
-    """Where the failure of a task belongs: in which record of which run, under what name, and how it is found there."""
+    """Where the failure of a task is recorded; the fields are those of `Failure`.
+
+    `prompts` is the end of the names of the files that hold the task's calls, without attempt and suffix, or "".
+    """
 
     run: str
     record: str
     name: str
-    found_by: dict[str, Any]
+    node: str
+    stage: str
+    attempt: int
+    prompts: str = ""
 
 
 class RecordedTask(FarmTask):
-    """A task whose failure goes into a record in the store, where whoever waits for it looks for the rest too."""
+    """A task whose result and failure are records in the store, where the driver of the run reads both."""
 
     abstract = True
-    ignore_result = True  # one message less to send, and no result to clear away
+    ignore_result = True  # one message less to send, and no result to delete
 
-    def place(self, *message: Any) -> FailureLocation:
-        """Where the failure of the task with these arguments belongs."""
-        raise NotImplementedError  # abstract: StageTask and JobTask say it
+    def location(self, *message: Any) -> FailureLocation:
+        """Where the failure of the task with these arguments is recorded."""
+        raise NotImplementedError  # abstract: StageTask and JobTask define it
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
-        place = self.place(*args)
-        store = context.store()
+        place, store = self.location(*args), context.store()
         what = f"{place.record}:{place.name}:{self.name}"
-        failure = {
-            **place.found_by,
-            "name": self.name,
-            "task": task_id,
-            "error": redact(f"{type(exc).__name__}: {exc}"),
-            "tries": store.count_failure(place.run, what, self.request.retries + 1),
-            "at": round(time.time(), 3),
-        }
-        store.put_failure(place.run, place.record, place.name, failure)
+        failure = Failure(
+            run=place.run,
+            record=place.record,
+            name=place.name,
+            node=place.node,
+            stage=place.stage,
+            error=redact(f"{type(exc).__name__}: {exc}"),
+            task=task_id,
+            tries=store.count_failure(place.run, what, self.request.retries + 1),
+            at=round(time.time(), 3),
+            attempt=place.attempt,
+            prompt=_last_prompt(store, place) if place.prompts else "",
+        )
+        store.put_failure(failure)
         store.notify(place.run)
+
+
+class TaskState(Protocol):
+    """What the store says of a task before it begins.  `attempt` is the latest of its record."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def cancelled(self) -> bool: ...
+
+
+S = TypeVar("S", bound=TaskState)
+
+
+def run_once(
+    store: Store,
+    lock: str,
+    attempt: int,
+    find: Callable[[], S],
+    work: Callable[[S], Mapping[str, Any]],
+    keep: Callable[[dict[str, Any]], None],
+) -> None:
+    """Do `work` unless its result is recorded, and have `keep` record it, with the seconds that the work took.
+
+    Of several that hold the same `lock`, one works; the others wait, and find its result.
+    Raises: Ignore when `find` raises KeyError (the run was deleted), when the run was cancelled, or when the record
+    has a later attempt than this message; whatever `work` raises.
+    """
+    with hold_lock(store.redis, lock):
+        try:
+            state = find()
+        except KeyError as error:
+            raise discard(str(error.args[0])) from None  # a recorded failure would bring a deleted run back
+        if state.done:
+            return
+        if state.cancelled:
+            raise Cancelled(lock)
+        if state.attempt != attempt:
+            raise Ignore(f"attempt {attempt} has been replaced by attempt {state.attempt}")
+        started = time.monotonic()
+        result = dict(work(state))
+        result["seconds"] = round(time.monotonic() - started, 3)
+        keep(result)
+    log.info("done in %.3f s", result["seconds"])
+
+
+def _last_prompt(store: Store, place: FailureLocation) -> str:
+    names = store.prompt_names(place.run)
+    written = [name for name in names if name.removesuffix(".txt").partition("_attempt")[0].endswith(place.prompts)]
+    return max(written, key=len, default="")
 
 
 @task_failure.connect
 def record_lost(sender: Any, task_id: str, exception: Exception, args: Any, kwargs: Any, einfo: Any, **_: Any) -> None:
-    """A process that dies of its task each time cannot say so: after the last try its worker does."""
+    """A process that dies of its task cannot record it: after the last try its worker does."""
     if isinstance(sender, RecordedTask) and isinstance(exception, WorkerLostError):
         sender.on_failure(exception, task_id, args, kwargs, einfo)

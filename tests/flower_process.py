@@ -95,7 +95,7 @@ def parked_run(outputs: Path, store: Store, redis_url: str, run: str) -> None:
     overrides = [f"OUTPUT_DIR={folder}", "FARM=external", f"REDIS_URL={redis_url}"]
     settings = load_settings(ROOT / "configs" / "embedded.config", overrides)
     write_config(settings, folder / "config")
-    (folder / "run.json").write_text(f'{{"id": "{run}"}}')
+    (folder / "run.json").write_text(f'{{"id": "{run}", "kind": "evolve"}}')
     (folder / "parked.json").write_text('{"reason": "score of g0_pop0 failed", "failures": []}')
     store.put_run(make_run(settings, run))
     store.put_plan(run, Plan("g0_pop", 0, (Candidate(0, (0.0,) * DIMENSIONS),)))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from farm_bench import until
 from simulated_signals import told
 
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.dispatch.producer import make_sender
+from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import make_sender
+from tasks.context import content_hash
+from tasks.job import JobSpec
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge, Outcome, Plan
 from tasks.store.address import queues_url, store_url
@@ -26,6 +32,11 @@ MERGE = Merge("a", 0.5, "b", 0.5)
 PLAN = Plan("g1_child", 1, tuple(Candidate(i, (0.0,) * 3, merge=MERGE, target=1) for i in range(3)))
 
 
+def request(label: str, task: str = "openai.compress", **arguments: Any) -> Request:
+    """A simulated job; what it does is determined by its label."""
+    return Request("test:" + content_hash(label), JobSpec(task, label, arguments))
+
+
 class Driver:
     """Whoever waits for a plan, in a thread of its own."""
 
@@ -38,9 +49,21 @@ class Driver:
         self.store.put_run(RUN)
         self.store.put_examples(RUN.id, {"training": [], "validation": []})
 
+    def dispatcher(self, retry_wait_s: float = 0, only: tuple[str, ...] = (), **limits: float) -> Dispatcher:
+        farm = FarmConnection(self.app, self.broker, self.store, False, self._check)
+        return Dispatcher(farm, RUN.id, WaitLimits(60, retry_wait_s, **limits), self.said.append, only)
+
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
-        evaluator = FarmEvaluator(self.app, self.store, RUN.id, self._watch, 60, retry_wait_s, self.said.append, only)
+        evaluator = FarmEvaluator(self.dispatcher(retry_wait_s, only), lambda plan, records, failures: None)
         return self._threads.submit(evaluator, plan)
+
+    def schedule(
+        self, *requests: Request, retry_wait_s: float = 0, only: tuple[str, ...] = ()
+    ) -> Future[list[tuple[Request, dict[str, Any]]]]:
+        scheduler = Scheduler(self.dispatcher(retry_wait_s, only))
+        for request in requests:
+            scheduler.submit(request)
+        return self._threads.submit(lambda: list(scheduler.results()))
 
     def tell(self, what: str, stage: str, node: str) -> None:
         self.store.redis.set(told(what, stage, node), 1)
@@ -61,7 +84,7 @@ class Driver:
     def until_began(self, stage: str, node: str) -> None:
         until(lambda: self.began(stage, node))
 
-    def _watch(self, plan: Plan, records: object) -> None:
+    def _check(self) -> None:
         if self._closing.is_set():
             raise RuntimeError("the test is over")
 

@@ -11,12 +11,15 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from celery import shared_task
+from redis import Redis
 from simulated_signals import told
 
 from tasks import context
+from tasks.job import Job, JobSpec, JobTask, run_job
 from tasks.models import Answer, Score, Verdict
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
@@ -55,50 +58,79 @@ OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
 }
 
 
-def simulate(name: StageName, stage: Stage) -> dict[str, Any]:
-    store, pause = stage.store.redis, threading.Event()
-    store.incr(told("began", name, stage.node))
-    store.sadd(told("by", name, stage.node), os.getpid())
-    while store.exists(told("hold", name, stage.node)):
+def simulate(name: str, node: str, store: Redis) -> None:
+    """Begin, wait for leave, fail when told to, take the time that was told, and end."""
+    pause = threading.Event()
+    store.incr(told("began", name, node))
+    store.sadd(told("by", name, node), os.getpid())
+    while store.exists(told("hold", name, node)):
         pause.wait(PAUSE_S)
-    if store.exists(told("fail", name, stage.node)):
+    if store.exists(told("fail", name, node)):
         raise RuntimeError("as it was told")
-    pause.wait(float(store.get(told("seconds", name, "each")) or 0))
-    store.incr(told("ended", name, stage.node))
+    pause.wait(float(store.get(told("seconds", name, "each")) or 0))  # type: ignore[arg-type]
+    store.incr(told("ended", name, node))
+
+
+def simulate_stage(name: StageName, stage: Stage) -> dict[str, Any]:
+    simulate(name, stage.node, stage.store.redis)
     return OUTCOMES[name](stage)
 
 
-def define(name: StageName) -> None:
+def define_stage(name: StageName) -> None:
     @shared_task(name=STAGE_TASKS[name], base=StageTask)
     def task(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
-        run_stage(name, (run, plan, index, phase, attempt), lambda stage: simulate(name, stage))
+        run_stage(name, (run, plan, index, phase, attempt), lambda stage: simulate_stage(name, stage))
 
 
 for stage_name in OUTCOMES:
-    define(stage_name)
+    define_stage(stage_name)
+
+
+def labelled(name: str, job: Job) -> dict[str, Any]:
+    """A job that gives its label back."""
+    label = JobSpec.from_json(job.store.job_spec(job.run, job.key) or "").label
+    simulate(name, label, job.store.redis)
+    return {"label": label}
+
+
+def cluster(job: Job) -> dict[str, Any]:
+    store, run, clustering = job.store, job.run, context.content_hash("simulated")
+    labels = zlib.compress(bytes(CLUSTERS))
+    descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
+    store.put_clustering(run, clustering, labels, json.dumps(descriptions))
+    store.put_metadata(run, "clustering", clustering)
+    return {"clustering": clustering}
+
+
+def processor(job: Job) -> dict[str, Any]:
+    job.store.put_file(job.run, job.arguments["name"], json.dumps(job.arguments["deltas"]).encode())
+    return {"file": job.arguments["name"]}
+
+
+def plot(job: Job) -> dict[str, Any]:
+    job.store.put_file(job.run, job.arguments["name"], b"a picture")
+    return {"file": job.arguments["name"]}
+
+
+JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
+    "gpu.cluster": cluster,
+    "gpu.processor": processor,
+    "cpu.plot": plot,
+    "openai.compress": partial(labelled, "compress"),
+    "openai.verdict": partial(labelled, "verdict"),
+}
+
+
+def define_job(name: str) -> None:
+    @shared_task(name=name, base=JobTask)
+    def task(run: str, key: str, attempt: int) -> None:
+        run_job((run, key, attempt), JOBS[name])
+
+
+for job_name in JOBS:
+    define_job(job_name)
 
 
 @shared_task(name="cpu.gather")
 def gather(run: str, plan: str, attempt: int) -> None:
     context.store().notify(run)
-
-
-@shared_task(name="gpu.cluster")
-def cluster(run: str) -> str:
-    store, clustering = context.store(), context.content_hash("simulated")
-    labels = zlib.compress(bytes(CLUSTERS))
-    descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
-    store.put_clustering(run, clustering, labels, json.dumps(descriptions))
-    store.put_metadata(run, "clustering", clustering)
-    store.notify(run)
-    return clustering
-
-
-@shared_task(name="gpu.processor")
-def processor(run: str, name: str, deltas: list[float]) -> None:
-    context.store().put_file(run, name, json.dumps(deltas).encode())
-
-
-@shared_task(name="cpu.plot")
-def plot(run: str, name: str) -> None:
-    context.store().put_file(run, name, b"a picture")

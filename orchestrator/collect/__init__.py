@@ -1,1 +1,1 @@
-"""Phase 0 (phase0_collect.md): from questions to the tokens that a model wastes, on the farm."""
+"""A collection: from questions to the tokens that a model wastes, on the farm."""

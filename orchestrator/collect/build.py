@@ -1,49 +1,33 @@
-"""From settings to what the workers are told, and to the farm that an embedded collection wants.
-
-Train, val and test (phase0_collect.md section 4.4): a function of the ids, the seed and the ratios alone.
-"""
+"""From the settings of a collection to what its jobs must know, its embedded farm, and the split of its questions."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.collect.settings import EMBEDDED, CollectSettings, SplitRatios
+from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions, SplitRatios
+from orchestrator.farm.embedded import FarmSpec
+from orchestrator.settings import SettingsError
 from tasks import models
 from tasks.collect.collection import Collection
-from tasks.context import content_hash
+from tasks.dataset import DatasetError, load_examples
 from tasks.models import Example
-from workers.embedded.farm import FarmSpec
 
-# Section 4.4b gives the words; they are no key of the file.
 SYSTEM_PROMPT = "Answer the question using the provided context."
-# The file has no keys for these.  What an endpoint itself asks for, by 429 and Retry-After, is always done.
+# The file has no keys for these.  A 429 with Retry-After is always obeyed.
 ENDPOINT_TIMEOUT_S = 120.0
 ENDPOINT_TRIES = 6
 TARGET_READY_S = 600.0
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # where workers of an embedded farm find the key of its endpoint
 
 
-@dataclass(frozen=True)
-class FarmOptions:
-    """What the command line says of the farm. `requests_per_minute` and `tokens_per_minute` hold for each endpoint."""
-
-    farm: str  # "embedded" or "external"
-    redis_url: str
-    farm_dir: Path
-    requests_per_minute: int
-    tokens_per_minute: int
-
-
-def make_collection(settings: CollectSettings, options: FarmOptions, train: Sequence[Example]) -> Collection:
-    """What the workers must know.  Equal settings and examples have an equal id."""
+def make_collection(settings: CollectSettings, options: FarmOptions) -> Collection:
+    """What the jobs must know."""
     reflector, correctness = settings.reflector, settings.phase0.correctness
-    made = Collection(
-        id="",
+    return Collection(
         samples=settings.phase0.verbose_num_samples,
         target=_target(settings),
         target_retries=settings.target.sglang.max_retries,
@@ -68,15 +52,13 @@ def make_collection(settings: CollectSettings, options: FarmOptions, train: Sequ
         ),
         judge_endpoint=_endpoint(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
     )
-    parts = [dataclasses.asdict(made), [dataclasses.asdict(example) for example in train]]
-    return dataclasses.replace(made, id=f"collect-{content_hash(parts)[:16]}")
 
 
 def farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSpec:
     """An embedded farm with as many slots as calls may be in flight."""
     phase0 = settings.phase0
     return FarmSpec(
-        folder=str(options.farm_dir.resolve()),
+        folder=str(Path(options.farm_dir).resolve()),
         gpu_slots=phase0.target_concurrency,
         openai_threads=phase0.reflector_concurrency + phase0.judge_concurrency,
         cpu_workers=1,
@@ -139,3 +121,15 @@ def split(examples: Sequence[Example], ratios: SplitRatios, seed: int) -> Split:
     first = math.floor(len(shuffled) * ratios.train)
     second = first + math.floor(len(shuffled) * ratios.val)
     return Split(tuple(shuffled[:first]), tuple(shuffled[first:second]), tuple(shuffled[second:]))
+
+
+def choose_split(settings: CollectSettings) -> Split:
+    """Read and split the questions.  Raises: SettingsError for a file that cannot be used."""
+    try:
+        examples = load_examples(settings.data.financebench_path)
+    except DatasetError as error:
+        raise SettingsError([f"data.financebench_path: {line}" for line in str(error).splitlines()]) from None
+    parts = split(examples, settings.data.split_ratios, settings.seed)
+    if not parts.train:
+        raise SettingsError([f"data.split_ratios.train: of {len(examples)} questions it leaves none to learn from"])
+    return parts

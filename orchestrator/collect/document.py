@@ -1,4 +1,4 @@
-"""The output file (phase0_collect.md section 5), and whether it is what its schema says."""
+"""The output file, and its check against the JSON schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the train split to judged and tokenized pairs: what is asked of the farm, in which order, and what is kept.
+"""From the train split to judged and tokenized pairs: which jobs are submitted, in which order, and what is kept.
 
 The samples of an example go their own ways: a verbose answer is compressed as soon as it is there, a compressed one
 judged.  An example whose samples have all come is a line of the first checkpoint, one that is judged of the second.
@@ -7,15 +7,20 @@ judged.  An example whose samples have all come is a line of the first checkpoin
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.collect.checkpoints import Checkpoint
-from orchestrator.dispatch.scheduler import Request, Requests
+from orchestrator.dispatch.scheduler import Request, Scheduler
 from tasks.collect.collection import Collection
+from tasks.cpu.frequencies import KeyPair, counts_key, merged_key, read_counts
+from tasks.job import JobSpec
 from tasks.models import Example
 from tasks.store.store import Store
+
+if TYPE_CHECKING:
+    from tasks.collect.frequencies import ShardCounts
 
 log = logging.getLogger(__name__)
 SAMPLE, TOKENIZER, COMPRESS, VERDICT, TOKENIZE = (
@@ -56,61 +61,80 @@ class Gathered:
         return [pair for pair in self.pairs() if pair.score < threshold]
 
 
+Watch = Callable[[Sequence["Gathered"]], None]
+
+
 @dataclass
-class Gathering:
-    """The train split at work."""
+class Pipeline:
+    """The train split at work.  `watch` is called with what is there of each example, whenever that may have changed.
+
+    `limit_s` is the hard time limit of a job.
+    """
 
     collection: Collection
     examples: Sequence[Example]
     threshold: float
-    requests: Requests
+    scheduler: Scheduler
     verbose: Checkpoint
     pairs: Checkpoint
+    limit_s: float
+    watch: Watch
     _until_tokenizer: list[Request] | None = field(default_factory=list)  # None: it is there
 
     def run(self) -> list[Gathered]:
-        """Everything of every example, in their order.  Raises: CollectionFailed."""
-        found = [Gathered() for _ in self.examples]
-        self.requests.want(Request(TOKENIZER, self.collection.tokenizer_key(), 0))
+        """Everything of every example, in their order.  Raises: Parked."""
+        gathered = [Gathered() for _ in self.examples]
+        self._submit(TOKENIZER, self.collection.tokenizer_key(), 0, label="tokenizer")
         for index, example in enumerate(self.examples):
             for sample in range(self.collection.samples):
-                self.requests.want(Request(SAMPLE, self.collection.sample_key(example, sample), index, sample))
-        for request, value in self.requests.results():
-            if request.task == TOKENIZER:
+                self._submit(SAMPLE, self.collection.sample_key(example, sample), index, sample)
+        for request, value in self.scheduler.results(lambda: self.watch(gathered)):
+            if request.spec.task == TOKENIZER:
                 self._tokenize_from_here()
             else:
-                self._keep(request, value, found[request.index])
-        return found
+                index, sample = request.spec.arguments["example"], request.spec.arguments["sample"]
+                self._keep(request.spec.task, index, sample, value, gathered[index])
+        return gathered
+
+    def _submit(
+        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
+    ) -> None:
+        self.scheduler.submit(self._request(task, key, index, sample, inputs, label))
+
+    def _request(
+        self, task: str, key: str, index: int, sample: int = 0, inputs: Sequence[str] = (), label: str = ""
+    ) -> Request:
+        """`inputs` are the keys of the results that the job starts from."""
+        name = label or f"{'_'.join(self.examples[index].id.split())}/{sample}"
+        arguments = {"example": index, "sample": sample, "inputs": list(inputs)}
+        return Request(key, JobSpec(task, name, arguments, self.limit_s))
 
     def _tokenize_from_here(self) -> None:
         for request in self._until_tokenizer or ():
-            self.requests.want(request)
+            self.scheduler.submit(request)
         self._until_tokenizer = None
 
-    def _tokenize(self, request: Request) -> None:
-        if self._until_tokenizer is None:
-            self.requests.want(request)
-        else:
-            self._until_tokenizer.append(request)
-
-    def _keep(self, request: Request, value: dict[str, Any], gathered: Gathered) -> None:
-        example, sample = self.examples[request.index], request.sample
-        if request.task == SAMPLE:
+    def _keep(self, task: str, index: int, sample: int, value: dict[str, Any], gathered: Gathered) -> None:
+        example, collection = self.examples[index], self.collection
+        if task == SAMPLE:
             gathered.verbose[sample] = value["text"]
-            key = self.collection.compression_key(example, value["text"])
-            self.requests.want(Request(COMPRESS, key, request.index, sample))
-            if len(gathered.verbose) == self.collection.samples:
+            key = collection.compression_key(example, value["text"])
+            self._submit(COMPRESS, key, index, sample, [collection.sample_key(example, sample)])
+            if len(gathered.verbose) == collection.samples:
                 self._checkpoint_verbose(example, gathered)
-        elif request.task == COMPRESS:
+        elif task == COMPRESS:
             gathered.compressed[sample] = value["text"]
-            key = self.collection.verdict_key(example, value["text"])
-            self.requests.want(Request(VERDICT, key, request.index, sample))
-        elif request.task == VERDICT:
+            key = collection.verdict_key(example, value["text"])
+            self._submit(VERDICT, key, index, sample, [self._compression_key(example, gathered, sample)])
+        elif task == VERDICT:
             gathered.correctness[sample] = {name: value[name] for name in CORRECTNESS}
-            if len(gathered.correctness) == self.collection.samples:
-                self._judged(request.index, example, gathered)
+            if len(gathered.correctness) == collection.samples:
+                self._judged(index, example, gathered)
         else:
             gathered.token_keys = value["keys"]
+
+    def _compression_key(self, example: Example, gathered: Gathered, sample: int) -> str:
+        return self.collection.compression_key(example, gathered.verbose[sample])
 
     def _checkpoint_verbose(self, example: Example, gathered: Gathered) -> None:
         fingerprint = self.collection.verbose_fingerprint(example)
@@ -119,11 +143,8 @@ class Gathering:
             self.verbose.append({"example_id": example.id, "key": fingerprint, "verbose_answers": answers})
 
     def _judged(self, index: int, example: Example, gathered: Gathered) -> None:
-        retained = gathered.retained(self.threshold)
-        tell(example, gathered, self.threshold)
-        if texts := [text for pair in retained for text in (pair.verbose, pair.compressed)]:
-            # What is tokenized is what the workers find correct; above 0 every threshold means that.
-            self._tokenize(Request(TOKENIZE, self.collection.tokenized_key(texts), index))
+        log_example(example, gathered, self.threshold)
+        self._tokenize(index, example, gathered)
         fingerprint = self.collection.pairs_fingerprint(example)
         if not self.pairs.holds(example.id, fingerprint):
             lines = [
@@ -132,9 +153,25 @@ class Gathering:
             ]
             self.pairs.append({"example_id": example.id, "key": fingerprint, "pairs": lines})
 
+    def _tokenize(self, index: int, example: Example, gathered: Gathered) -> None:
+        texts, inputs = [], []
+        for sample, pair in zip(sorted(gathered.correctness), gathered.pairs(), strict=True):
+            if pair.score >= self.threshold:
+                texts += [pair.verbose, pair.compressed]
+                inputs += [
+                    self.collection.sample_key(example, sample), self._compression_key(example, gathered, sample)
+                ]  # fmt: skip
+        if not texts:
+            return
+        request = self._request(TOKENIZE, self.collection.tokenized_key(texts), index, inputs=inputs)
+        if self._until_tokenizer is None:
+            self.scheduler.submit(request)
+        else:
+            self._until_tokenizer.append(request)
 
-def tell(example: Example, gathered: Gathered, threshold: float) -> None:
-    """Log how an example came out (section 8)."""
+
+def log_example(example: Example, gathered: Gathered, threshold: float) -> None:
+    """Log how an example came out."""
     generated, retained = len(gathered.verbose), len(gathered.retained(threshold))
     weight = f"{1 / retained:.4f}" if retained else "none"
     log.info(
@@ -146,9 +183,14 @@ def tell(example: Example, gathered: Gathered, threshold: float) -> None:
 
 
 def seed_store(
-    store: Store, collection: Collection, examples: Sequence[Example], verbose: Checkpoint, pairs: Checkpoint
+    store: Store,
+    run_id: str,
+    collection: Collection,
+    examples: Sequence[Example],
+    verbose: Checkpoint,
+    pairs: Checkpoint,
 ) -> int:
-    """Give the store what the checkpoints hold, so that none of it is asked for again, whatever became of the store.
+    """Give the store what the checkpoints hold, so that none of it is computed again, whatever became of the store.
 
     Lines that other settings made are passed over.  Returns how many examples are judged already.
     """
@@ -156,12 +198,31 @@ def seed_store(
     for example in examples:
         if verbose.holds(example.id, collection.verbose_fingerprint(example)):
             for sample, text in enumerate(verbose.lines[example.id]["verbose_answers"]):
-                store.put_shared(collection.id, collection.sample_key(example, sample), {"text": text})
+                store.put_shared(run_id, collection.sample_key(example, sample), {"text": text})
         if pairs.holds(example.id, collection.pairs_fingerprint(example)):
             judged += 1
             for sample, line in enumerate(pairs.lines[example.id]["pairs"]):
                 said, short = line["verbose_answer"], line["compressed_answer"]
-                store.put_shared(collection.id, collection.sample_key(example, sample), {"text": said})
-                store.put_shared(collection.id, collection.compression_key(example, said), {"text": short})
-                store.put_shared(collection.id, collection.verdict_key(example, short), line["correctness"])
+                store.put_shared(run_id, collection.sample_key(example, sample), {"text": said})
+                store.put_shared(run_id, collection.compression_key(example, said), {"text": short})
+                store.put_shared(run_id, collection.verdict_key(example, short), line["correctness"])
     return judged
+
+
+SHARD = 512  # pairs
+COUNT, MERGE = "cpu.frequencies", "cpu.merge_frequencies"
+
+
+def count(scheduler: Scheduler, pairs: Sequence[KeyPair], limit_s: float, shard: int = SHARD) -> ShardCounts:
+    """How often each token occurs in the tokenized pairs: counted in shards, then merged.  Raises: Parked."""
+    shards = [list(pairs[start : start + shard]) for start in range(0, len(pairs), shard)]
+    keys = [counts_key(part) for part in shards]
+    for number, (key, part) in enumerate(zip(keys, shards, strict=True)):
+        scheduler.submit(Request(key, JobSpec(COUNT, f"shard{number}", {"pairs": part}, limit_s)))
+    for _ in scheduler.results():
+        pass
+    merged = merged_key(keys)
+    scheduler.submit(Request(merged, JobSpec(MERGE, "counts", {"keys": keys}, limit_s)))
+    for _ in scheduler.results():
+        pass
+    return read_counts(scheduler.dispatcher.store, scheduler.dispatcher.run_id, merged)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from orchestrator.settings.checks import http_address, placeholders
 from orchestrator.settings.documents import Document, Text, make_document, read_document
@@ -138,6 +138,22 @@ class CollectSettings(Document):
     reflector: Reflector
     data: Data
     phase0: Phase0
+
+
+@dataclass(frozen=True)
+class FarmOptions(Document):
+    """What the command line says of the farm, of which the file says nothing.
+
+    `requests_per_minute` and `tokens_per_minute` hold for each endpoint, over all workers together.  `retry_wait_s`
+    is how long a collection with nothing left but failures waits for a retry before it parks.
+    """
+
+    farm: Literal["embedded", "external"]
+    redis_url: StrictStr
+    farm_dir: Text
+    requests_per_minute: Count
+    tokens_per_minute: Count
+    retry_wait_s: Annotated[StrictFloat, Field(ge=0)] = 0.0
 
 
 def read_settings(path: Path) -> CollectSettings:

@@ -13,7 +13,7 @@ Stop a run, from any terminal or machine that sees its output folder: its driver
 messages are dropped from the queues, and workers end what they have in hand as soon as the answer or the call that
 they wait for has come.
 
-Nothing that was finished is lost: `orchestrator evolve` or `orchestrator retry RUN` goes on with it."""
+Nothing that was finished is lost: `orchestrator retry RUN` goes on with it."""
 
 EPILOG = """\
 examples:
@@ -32,26 +32,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def stop(folder: Path) -> int:
-    from orchestrator.farm.connection import FarmUnavailable, reach_farm_of
+    from orchestrator.dispatch.dispatcher import CANCELLED_REASON
+    from orchestrator.farm.connection import FarmUnavailable
     from orchestrator.output import OutputFolder, run_id_of
-    from orchestrator.runs.lifecycle import REASON, cancel
-    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, standing_of, write_parked_state
+    from orchestrator.runs.lifecycle import cancel, reach_farm_of
+    from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
 
-    run_id, output, was_held = run_id_of(folder), OutputFolder(folder), is_locked(folder)
+    run_id, output, was_locked = run_id_of(folder), OutputFolder(folder), is_locked(folder)
     try:
         with reach_farm_of(folder) as farm:
             done = cancel(farm, folder, run_id, time.sleep)
     except FarmUnavailable as error:
-        if was_held:
+        if was_locked:
             raise
         return common.fail(common.WRONG, f"{folder} is not at work, and nothing of it can be: {error}")
-    if done.held or done.at_work:
-        more = [f"  {said}" for said in done.at_work]
-        return common.fail(common.BROKEN, f"{folder} is cancelled, but not everybody has stopped yet:", *more)
-    if standing_of(folder).state == "stopped" and read_parked_state(output) is None:
-        write_parked_state(output, ParkedState(REASON, ()))
-    print(
-        f"cancelled {folder}: {done.dropped} message{'' if done.dropped == 1 else 's'} dropped, nobody is at work on it"
-    )
+    if done.locked or done.active:
+        more = [f"  {line}" for line in done.active]
+        return common.fail(common.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
+    if run_status(folder).state == "stopped" and read_parked_state(output) is None:
+        write_parked_state(output, ParkedState(CANCELLED_REASON))
+    messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
+    print(f"cancelled {folder}: {messages} dropped, nothing works on it any more")
     print(f"go on with: orchestrator retry {folder}")
     return common.DONE

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def cluster(settings: Settings, *, as_json: bool) -> int:
-    from orchestrator.dispatch.evaluator import Parked
+    from orchestrator.dispatch.dispatcher import Parked
     from orchestrator.report.view import open_view
     from orchestrator.runs.setup import cluster_only
 

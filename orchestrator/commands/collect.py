@@ -1,33 +1,26 @@
-"""`orchestrator collect`: Phase 0, from questions to the tokens that a model wastes."""
+"""`orchestrator collect`: from questions to the tokens that a model wastes."""
 
 from __future__ import annotations
 
 import argparse
-import errno
-import logging
-import os
-import sys
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.collect.build import FarmOptions
-from orchestrator.collect.settings import EMBEDDED, CollectSettings
 from orchestrator.commands import common
-from orchestrator.output import OutputFolder, OutputNotWritable
-from orchestrator.settings import SettingsError
-from orchestrator.signals import Terminated, raise_on_sigterm
-from tasks import logs
-from tasks.secret import secret
+
+if TYPE_CHECKING:
+    from orchestrator.collect.settings import CollectSettings, FarmOptions
 
 DESCRIPTION = """\
-Collect what Phase 1 needs: sample verbose answers of the target, have the reflector compress them, keep the pairs whose
-compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
+Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep the
+pairs whose compressed answer the judge finds correct, and compare how often each token occurs on the two sides.
 
 Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md)."""
 
 EPILOG = """\
-exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 something broke while running, and
-the same command with --resume goes on; 130 interrupted, likewise."""
+exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 the farm broke; 3 parked: tasks failed
+for good; 130 interrupted.  After 2, 3 and 130 `orchestrator retry FOLDER`, or the same command with --resume, goes
+on."""
 
 NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 
@@ -48,24 +41,39 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most requests a minute to an OpenAI endpoint, of all workers together")  # fmt: skip
     farm.add_argument("--tokens-per-minute", type=_count, default=NO_LIMIT_TOKENS, metavar="N",
                       help="most tokens a minute, likewise")  # fmt: skip
+    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
+                      help="with nothing left but failures, wait so long for a retry before parking (0)")  # fmt: skip
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.collect.settings import read_settings
+        from orchestrator.collect.settings import FarmOptions, read_settings
 
         settings = read_settings(arguments.config)
-        options = FarmOptions(arguments.farm, arguments.redis_url, arguments.farm_dir,
-                              arguments.requests_per_minute, arguments.tokens_per_minute)  # fmt: skip
+        # Imported here: this needs Celery, and wrong settings are reported at once.
+        from orchestrator.collect.run import start_collection
+
+        options = FarmOptions(
+            farm=arguments.farm,
+            redis_url=arguments.redis_url,
+            farm_dir=str(arguments.farm_dir),
+            requests_per_minute=arguments.requests_per_minute,
+            tokens_per_minute=arguments.tokens_per_minute,
+            retry_wait_s=arguments.retry_wait,
+        )
         check_surroundings(settings, options)
-        return collect(settings, options, resume=arguments.resume)
+        return start_collection(settings, options, resume=arguments.resume)
 
     return common.handle_errors(work)
 
 
 def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
     """What the file and the command line must keep together.  Raises: SettingsError."""
+    from orchestrator.collect.settings import EMBEDDED
+    from orchestrator.settings import SettingsError
+    from tasks.secret import secret
+
     problems = []
     if options.redis_url and options.farm != "external":
         problems.append("--redis-url: goes with --farm external, and only with that")
@@ -83,61 +91,8 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
         raise SettingsError(problems)
 
 
-def check_output_path(path: Path) -> None:
-    """Whether the output can be written at the end, when all that it costs has been spent.  Raises: SettingsError."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise SettingsError([f"phase0.output_path: {path}: {error.strerror}"]) from None
-
-
-def collect(settings: CollectSettings, options: FarmOptions, *, resume: bool) -> int:
-    """Collect, and return the exit status.  Raises: SettingsError, OutputError, FarmUnavailable."""
-    from orchestrator.collect import runner
-    from orchestrator.collect.document import DocumentError
-    from orchestrator.dispatch.scheduler import CollectionFailed
-
-    parts = runner.choose_split(settings)
-    output = OutputFolder(Path(settings.output_dir))
-    output.open()
-    check_output_path(Path(settings.phase0.output_path))
-    _log_to(output.path / "collect.log", settings.log_level)
-    raise_on_sigterm()
-    go_on = "go on with the same command and --resume"
-    try:
-        path = runner.collect(settings, options, parts, resume=resume)
-    except CollectionFailed as failed:
-        return common.fail(common.BROKEN, str(failed), go_on)
-    except OutputNotWritable as error:
-        return common.fail(common.BROKEN, str(error), f"make room, then {go_on}")
-    except DocumentError as error:
-        return common.fail(common.BROKEN, f"the output is not what its schema says: {error}")
-    except KeyboardInterrupt:
-        return common.fail(common.INTERRUPTED, f"interrupted; {go_on}")
-    except Terminated:
-        return common.fail(common.TERMINATED, f"terminated; {go_on}")
-    finally:
-        output.close()
-    print(path)
-    return common.DONE
-
-
 def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return value
-
-
-def _log_to(path: Path, level: str) -> None:
-    """What is logged goes to a file beside the checkpoints, and to standard error."""
-    logging.raiseExceptions = False  # a full disk is told once, by the command, and not for each line of the log
-    handlers: list[logging.Handler] = [logging.FileHandler(path, encoding="utf-8"), logging.StreamHandler(sys.stderr)]
-    try:
-        logs.set_up(handlers, level)
-    except ValueError as error:  # of a format in the environment
-        raise SettingsError([str(error)]) from None

@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
 
+if TYPE_CHECKING:
+    from tasks.failure import Failure
+
 DESCRIPTION = """\
-List the tasks that have failed for good and wait to be retried: which individual (its name in the tree and in
-history.jsonl), at what stage, with what error, after how many tries, and the file of the last prompt where it was
-a call.
+List the tasks that have failed for good and wait to be retried: of which individual (its name in the tree and in
+history.jsonl) or job, at what stage, with what error, after how many tries, and the file of the last prompt where
+it was a call.
 
 While the farm is up the list is what the farm knows now, also in the middle of a run; otherwise it is what the run
 wrote into its folder when it parked."""
@@ -26,7 +31,7 @@ examples:
   orchestrator failed outputs/gpu              one run
   orchestrator failed outputs/gpu --json       for a program
 
-Mend the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them."""
+Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -41,26 +46,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from orchestrator.report.layout import clip
-    from orchestrator.runs.status import failed_of, find_runs
-    from tasks.escape import escape_control
+    from orchestrator.runs.lifecycle import failed_of
+    from orchestrator.runs.status import find_runs
 
     folders = [arguments.run] if arguments.run else find_runs(Path("outputs"))
-    found = {folder: failed_of(folder) for folder in folders}
+    failed = {folder: failed_of(folder) for folder in folders}
     if arguments.json:
-        listed = [{"run": str(f), **dataclasses.asdict(one)} for f, failed in found.items() for one in failed]
+        listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return common.DONE
-    if not any(found.values()):
+    if not any(failed.values()):
         print(f"nothing has failed in {arguments.run or 'the runs under outputs'}")
-    for folder, failed in found.items():
-        for one in failed:
-            tries = f"tried {one.tries} time{'' if one.tries == 1 else 's'}"
-            at = f"{datetime.fromtimestamp(one.at):%Y-%m-%d %H:%M:%S}"
-            print(f"{one.node}: {one.stage} failed, {tries}, last at {at}, task {one.task}")
-            print(f"  {clip(escape_control(one.error), WIDEST)}")
-            if one.prompt:
-                print(f"  prompt   {folder / 'reflector_prompts' / one.prompt}")
-        if failed:
+    for folder, failures in failed.items():
+        for failure in failures:
+            print("\n".join(lines_of(failure, folder)))
+        if failures:
             print(f"  retry    orchestrator retry {folder}")
     return common.DONE
+
+
+def lines_of(failure: Failure, folder: Path) -> Iterator[str]:
+    """What is printed of one failed task."""
+    from orchestrator.report.layout import clip
+    from tasks.escape import escape_control
+
+    tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
+    at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"
+    yield f"{failure.node}: {failure.stage} failed, {tries}, last at {at}, task {failure.task}"
+    yield f"  {clip(escape_control(failure.error), WIDEST)}"
+    if failure.prompt:
+        yield f"  prompt   {folder / 'reflector_prompts' / failure.prompt}"

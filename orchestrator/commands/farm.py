@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def control_farm(arguments: argparse.Namespace) -> int:
-    from workers.embedded import control
+    from orchestrator.farm.embedded import control
 
     settings = common.read_settings(arguments)
     try:
@@ -47,7 +47,7 @@ def control_farm(arguments: argparse.Namespace) -> int:
 
 def up(settings: Settings) -> int:
     from orchestrator.farm.connection import farm_spec
-    from workers.embedded import control
+    from orchestrator.farm.embedded import control
 
     farm = control.up(farm_spec(settings))
     print(f"the farm is up in {farm.folder}")
@@ -58,7 +58,7 @@ def up(settings: Settings) -> int:
 
 
 def status(settings: Settings, *, as_json: bool) -> int:
-    from workers.embedded import control
+    from orchestrator.farm.embedded import control
 
     found = control.status(settings.farm_dir.resolve())
     if as_json:

@@ -53,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         return common.fail(common.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
     others = {name: value for name, value in environment.items() if not name.startswith(VARIABLE)}
     try:
-        from orchestrator.flower_ext.server import Serving, serve
+        from orchestrator.flower_ext.server import ServerConfig, serve
     except ModuleNotFoundError as error:
         return common.fail(common.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
     try:
-        serve(Serving(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
+        serve(ServerConfig(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
     except OSError as error:
         return common.fail(common.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
     return common.DONE

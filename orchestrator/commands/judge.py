@@ -98,12 +98,12 @@ def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
 
 def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterator[Verdict | None]:
     # Here, because the SDK takes a second to import.
+    from orchestrator.farm.embedded import ProcessFailed
     from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
     from tasks.openai.errors import CallError
     from tasks.openai.provider import listed
-    from workers.processes.process import ProcessFailed
 
     providers: set[str] = set()
     try:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.commands import common
-from orchestrator.commands.evolve import evolve
-from orchestrator.output import OutputFolder, run_id_of
-from orchestrator.settings import load_settings
 
 DESCRIPTION = """\
 Go on with a run that parked because a task failed for good, with the settings that it was started with.
 
-Only what is missing is done: finished evaluations, verdicts and reflections are kept.  Mend what made the task fail
-first (`orchestrator failed RUN` shows the error); --set changes an option that does not alter results.
+Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
+RUN` shows the error); --set changes an option that does not alter results: NAME=VALUE for an evolution, a dotted key
+of the YAML file for a collection.
 
 With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
-the name of the individual (g2_child3_mut), the task's id, or its first characters, as `orchestrator failed` lists them.
+the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
+failed` lists them.
 
 While the run is at work in another process, the failed tasks are sent to its farm again, and that process goes on."""
 
@@ -25,7 +25,8 @@ EPILOG = """\
 examples:
   orchestrator retry outputs/gpu                            everything that is missing
   orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
-  orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent"""
+  orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
+  orchestrator retry outputs/collect --set phase0.judge_concurrency=2"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -44,31 +45,32 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    from orchestrator.dispatch.failures import NoSuchTask, chosen
-    from orchestrator.runs.status import failed_of, is_locked
+    from orchestrator.dispatch.failures import NoSuchTask, select
+    from orchestrator.runs.kinds import kind_of
+    from orchestrator.runs.lifecycle import failed_of
+    from orchestrator.runs.status import is_locked
 
-    output = OutputFolder(arguments.run)
-    run_id = run_id_of(arguments.run)
-    settings = load_settings(output.config, [f"OUTPUT_DIR={arguments.run}", *arguments.overrides])
+    _, kind = kind_of(arguments.run)
     try:
         if is_locked(arguments.run):
-            return retry_at_work(arguments, run_id)
+            return retry_running(arguments.run, arguments.tasks)
         if arguments.tasks:
-            chosen(failed_of(arguments.run), arguments.tasks)
+            select(failed_of(arguments.run), arguments.tasks)
     except NoSuchTask as error:
         return common.fail(common.WRONG, str(error))
-    return evolve(settings, fresh=False, plain=arguments.plain, only=arguments.tasks)
+    return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)
 
 
-def retry_at_work(arguments: argparse.Namespace, run_id: str) -> int:
-    """Send failed tasks again, for the process that is at the run to go on with.  Raises: NoSuchTask."""
+def retry_running(folder: Path, names: Sequence[str]) -> int:
+    """Send failed tasks again, for the process that drives the run to go on with.  Raises: NoSuchTask."""
     from orchestrator.dispatch.failures import retry_failed
-    from orchestrator.farm.connection import reach_farm_of
+    from orchestrator.output import run_id_of
+    from orchestrator.runs.lifecycle import reach_farm_of
 
-    with reach_farm_of(arguments.run) as farm:
-        sent = retry_failed(farm.app, farm.store, run_id, arguments.tasks)
-    for one in sent:
-        print(f"sent again: {one.stage} of {one.node} (task {one.task})")
+    with reach_farm_of(folder) as farm:
+        sent = retry_failed(farm.app, farm.store, run_id_of(folder), names)
+    for failure in sent:
+        print(f"sent again: {failure.stage} of {failure.node} (task {failure.task})")
     if not sent:
-        print(f"nothing has failed in {arguments.run}; the run is at work")
+        print(f"nothing has failed in {folder}; the run is at work")
     return common.DONE

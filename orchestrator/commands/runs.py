@@ -1,4 +1,4 @@
-"""`orchestrator runs`: which runs there are and where they stand."""
+"""`orchestrator runs`: all runs and how far they are."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.commands import common
 from orchestrator.report.layout import format_table
-from orchestrator.runs.status import Standing, find_runs, standing_of
+from orchestrator.runs.status import RunStatus, find_runs, run_status
 
 DESCRIPTION = """\
-List the runs whose output folders lie under a folder, and where each of them stands.
+List the runs whose output folders are under a folder, and how far each of them is.
 
 --delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
-another run has used as well.  Its output folder stays; `orchestrator evolve` goes on from there, and does the
-generation that was in flight anew."""
+another run has used as well.  Its output folder stays; `orchestrator retry RUN` goes on from there, and repeats what
+had not been written into it."""
 
 EPILOG = """\
 examples:
@@ -40,45 +41,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 def delete(folder: Path) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
-    from orchestrator.farm.connection import open_farm, settings_of
     from orchestrator.output import run_id_of
+    from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import cancel, delete_run
     from orchestrator.runs.status import is_locked
 
-    run_id, settings = run_id_of(folder), settings_of(folder)
+    run_id, (_, kind) = run_id_of(folder), kind_of(folder)
     if is_locked(folder):
         return common.fail(common.WRONG, f"{folder} is at work; stop it first: orchestrator cancel {folder}")
-    with open_farm(settings, lambda line: None) as farm:
-        if busy := cancel(farm, folder, run_id, time.sleep).at_work:
-            return common.fail(common.BROKEN, f"workers are still at {folder}:", *(f"  {said}" for said in busy))
+    with kind.open_farm(folder, lambda line: None) as farm:
+        if active := cancel(farm, folder, run_id, time.sleep).active:
+            return common.fail(common.BROKEN, f"workers are still at {folder}:", *(f"  {line}" for line in active))
         keys = delete_run(farm.app, farm.broker, farm.store, run_id)
     print(f"deleted {folder} from its farm: {keys} keys; the folder stays")
     return common.DONE
 
 
 def show(arguments: argparse.Namespace) -> int:
-    found = [standing_of(folder) for folder in find_runs(arguments.folder)]
+    runs = [run_status(folder) for folder in find_runs(arguments.folder)]
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(standing) for standing in found], indent=2))
-    elif not found:
+        print(json.dumps([dataclasses.asdict(status) for status in runs], indent=2))
+    elif not runs:
         print(f"no runs under {arguments.folder}; `make evolve` makes one")
     else:
-        print(table(found))
+        print(table(runs))
     return common.DONE
 
 
-def table(found: list[Standing]) -> str:
-    rows = [("RUN", "STATE", "GENERATION", "BEST EVER", "TOKENS", "COST", "FOLDER")]
-    rows += [
-        (
-            s.run,
-            s.state,
-            f"{s.generation} of {s.generations if s.generations is not None else '?'}",
-            "-" if s.best_fitness is None else f"{s.best_fitness:.4f}",
-            f"{s.target_tokens:,}",
-            f"${s.cost_usd:.2f}",
-            s.folder,
-        )
-        for s in found
-    ]
+def table(runs: Sequence[RunStatus]) -> str:
+    rows = [("RUN", "KIND", "STATE", "DONE", "BEST EVER", "TOKENS", "COST", "FOLDER")]
+    for status in runs:
+        best = status.figures.get("best_fitness")
+        fitness, tokens = "-" if best is None else f"{best:.4f}", f"{status.target_tokens:,}"
+        cost = f"${status.cost_usd:.2f}"
+        rows.append((status.run, status.kind, status.state, status.progress, fitness, tokens, cost, status.folder))
     return "\n".join(format_table(rows))

@@ -1,4 +1,4 @@
-"""`orchestrator status`: where one run stands."""
+"""`orchestrator status`: how far one run is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 from orchestrator.commands import common
 from orchestrator.report.formatting import format_cost
-from orchestrator.runs.status import standing_of
+from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.status import run_status
 
-DESCRIPTION = "Say where one run stands: generation, fitness, tokens, cost, and what made it park, if it did."
+DESCRIPTION = "Show how far one run is: what is done, its figures, tokens and cost, and why it parked, if it did."
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,23 +27,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    standing = standing_of(arguments.run)
+    status = run_status(arguments.run)
     if arguments.json:
-        print(json.dumps(dataclasses.asdict(standing), indent=2))
+        print(json.dumps(dataclasses.asdict(status), indent=2))
         return common.DONE
-    total = "?" if standing.generations is None else standing.generations
-    print(f"{standing.run}: {standing.state}, {standing.generation} of {total} generations done")
-    if standing.best_fitness is not None:
-        print(f"  best ever  {standing.best_fitness:.4f} (generation 0 began with {standing.first_fitness:.4f})")
-        print(f"  length     {standing.mean_tokens:.1f} tokens an answer in the best of the last population")
-        print(f"  correct    {standing.correctness:.1%} of the training set")
-    print(f"  used       {standing.target_tokens:,} generated tokens, {standing.calls:,} calls")
-    print(f"  cost       {format_cost(standing.cost_usd, standing.budget_usd, standing.unconfirmed_usd)}")
-    if standing.reason:
-        print(f"  parked     {standing.reason}")
-    for failure in standing.failures:
-        print(f"  failed     {failure}")
-    print(f"  files      {standing.folder}")
-    if standing.state != "finished":
-        print(f"  go on      orchestrator retry {standing.folder}")
+    print(f"{status.run}: {status.state}, {status.progress} done")
+    _, kind = kind_of(arguments.run)
+    lines = [
+        *kind.figure_lines(status.figures),
+        ("used", f"{status.target_tokens:,} generated tokens, {status.calls:,} calls"),
+        ("cost", format_cost(status.cost_usd, status.budget_usd, status.unconfirmed_usd)),
+        *([("parked", status.reason)] if status.reason else []),
+        *(("failed", f"{failure.stage} of {failure.node}: {failure.error}") for failure in status.failures),
+        ("files", status.folder),
+        *([("go on", f"orchestrator retry {status.folder}")] if status.state != "finished" else []),
+    ]
+    for what, text in lines:
+        print(f"  {what:<10} {text}")
     return common.DONE

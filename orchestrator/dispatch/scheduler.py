@@ -1,103 +1,155 @@
-"""Requests to the farm, so many of a kind in flight, each watched for in the store under its content key."""
+"""Jobs on the farm: a bounded number of each task in flight, each awaited in the store under its content key."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from celery import Celery
 
-from tasks.collect.collection import RECORD
+from orchestrator.dispatch.dispatcher import Dispatcher
+from tasks.failure import Failure
+from tasks.job import JobSpec
+from tasks.labels import LABEL
+from tasks.store.keys import JOBS, PROGRESS
 from tasks.store.store import Store
 
-POLL_S = 0.25
-PATIENCE_S = 1800.0  # without any result, before the command gives up
-
-
-class CollectionFailed(Exception):
-    """A request that the farm gave up on; says which and why."""
+Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Request:
-    """One result that is wanted: the task that makes it, its content key, and for which sample of which example."""
+    """A result that the driver needs: its content key, and the job that computes it."""
 
-    task: str
     key: str
-    index: int
-    sample: int = 0
+    spec: JobSpec
 
 
-class Requests:
-    """What is wanted of the farm.  `limits` has the most requests in flight by task, over all workers together."""
+@dataclass
+class Scheduler:
+    """The jobs of one run in one session; only one scheduler of a run may exist at a time.
 
-    def __init__(
-        self, app: Celery, store: Store, run_id: str, limits: Mapping[str, int], check: Callable[[], None]
-    ) -> None:
-        self._app = app
-        self._store = store
-        self._run_id = run_id
-        self._limits = limits
-        self._check = check
-        self._queued: dict[str, deque[Request]] = {task: deque() for task in limits}
-        self._flying: dict[str, list[Request]] = {}  # by key; the first of each was sent
-        self._failures: dict[str, str] = {}
-        store.forget_failures(run_id, RECORD)
-        self._attempt = store.next_attempt(run_id, RECORD)
+    `limits` has the most jobs in flight by task, over all workers together; a task that is not named has no limit.
+    """
 
-    def want(self, request: Request) -> None:
-        self._queued[request.task].append(request)
+    dispatcher: Dispatcher
+    limits: Mapping[str, int] = field(default_factory=dict)
 
-    def results(self) -> Iterator[tuple[Request, dict[str, Any]]]:
-        """Each wanted result as it comes, until nothing is wanted; more may be wanted meanwhile.
+    def __post_init__(self) -> None:
+        self._app, self._store, self._run_id = self.dispatcher.farm.app, self.dispatcher.store, self.dispatcher.run_id
+        self._queued: dict[str, deque[Request]] = {}
+        self._sent: dict[str, list[Request]] = {}  # by key: neither finished nor failed, or failed and not yet taken
+        self._ready: deque[tuple[Request, Result]] = deque()
+        self._finished = 0
+        self._long_job: str | None = None  # how far a job is that reports it
+        self.attempt = self.dispatcher.begin(JOBS)
+        self._unselected = {failure.name for failure in self._store.failures(self._run_id, JOBS)}
+        self._failed: dict[str, Failure] = {}
 
-        After a failure nothing new is sent, and what is under way is waited for.
-        Raises: CollectionFailed, then; whatever `check` raises.
+    def submit(self, request: Request) -> None:
+        self._queued.setdefault(request.spec.task, deque()).append(request)
+
+    def results(self, watch: Callable[[], None] = lambda: None) -> Iterator[tuple[Request, Result]]:
+        """Each requested result as it comes, until nothing is left; more may be submitted meanwhile.
+
+        After a failure nothing new is sent, and what is in flight is awaited.  `watch` is called after each look at
+        the store.  Raises: Parked, and whatever `watch` raises.
         """
-        progress = time.monotonic()
-        while True:
-            if not self._failures:
+        self._send_queued()
+        for _ in self.dispatcher.wait(self):
+            watch()
+            # What the store has already comes without a message, and so without a pause.
+            while self._ready:
+                yield from self._take()
                 self._send_queued()
-            found = self._store.shared(self._run_id, list(self._flying))
-            for key, value in found.items():
-                progress = time.monotonic()
-                for request in self._flying.pop(key):
-                    yield request, value
-            if found:
-                continue
-            self._note_failures()
-            if not self._flying and (self._failures or not any(self._queued.values())):
-                break
-            self._check()
-            if time.monotonic() - progress > PATIENCE_S:
-                raise CollectionFailed(f"the farm has finished nothing for {PATIENCE_S:.0f} s")
-            self._store.wait(self._run_id, POLL_S)
-        if self._failures:
-            first, more = next(iter(self._failures.values())), len(self._failures) - 1
-            raise CollectionFailed(first + (f" (and {more} more)" if more else ""))
+                self.refresh()
+            self._send_queued()
+
+    def poll(self) -> tuple[list[tuple[Request, Result]], list[Failure]]:
+        """The results and the failures since the last call, without waiting; both are then forgotten."""
+        self._send_queued()
+        self.refresh()
+        failures = self.failures()
+        for failure in failures:
+            self._store.forget_failure(failure)
+            del self._sent[failure.name]
+        self._failed = {}
+        return list(self._take()), failures
+
+    @property
+    def name(self) -> str:
+        return "job"
+
+    def refresh(self) -> None:
+        found = self._store.shared(self._run_id, list(self._sent))
+        for key, result in found.items():
+            self._ready += [(request, result) for request in self._sent.pop(key)]
+        self._finished += len(found)
+        failures = self._store.failures(self._run_id, JOBS)
+        self._failed = {f.name: f for f in failures if f.attempt == self.attempt and f.name in self._sent}
+        self._long_job = self._store.metadata(self._run_id, PROGRESS)
+
+    def progress(self) -> object:
+        failed = {(failure.name, failure.task) for failure in self._failed.values()}
+        return self._finished, len(self._sent), failed, self._long_job
+
+    def is_done(self) -> bool:
+        return not (self._sent or self._ready or any(self._queued.values()))
+
+    def is_running(self) -> bool:
+        return len(self._failed) < len(self._sent) or bool(self._ready)
+
+    def failures(self) -> list[Failure]:
+        return list(self._failed.values())
+
+    def resend(self) -> int:
+        missing = [requests[0] for key, requests in self._sent.items() if key not in self._failed]
+        for request in missing:
+            send_job(self._app, self._run_id, request.key, request.spec, self.attempt)
+        return len(missing)
+
+    def _take(self) -> Iterator[tuple[Request, Result]]:
+        while self._ready:
+            yield self._ready.popleft()
 
     def _send_queued(self) -> None:
+        if any(key not in self._unselected for key in self._failed):
+            return
         for task, queued in self._queued.items():
-            free = self._limits[task] - sum(requests[0].task == task for requests in self._flying.values())
+            in_flight = sum(r[0].spec.task == task and key not in self._failed for key, r in self._sent.items())
+            free = self.limits.get(task, len(queued) + in_flight) - in_flight
             while queued and free > 0:
-                request = queued.popleft()
-                if request.key in self._flying:
-                    self._flying[request.key].append(request)  # the same question: one answer is enough
-                    continue
-                self._flying[request.key] = [request]
-                if not self._store.shared(self._run_id, [request.key]):
-                    arguments = [self._run_id, request.index, request.sample, self._attempt]
-                    self._app.send_task(task, args=arguments, ignore_result=True)
-                    free -= 1
+                free -= self._send(queued.popleft())
 
-    def _note_failures(self) -> None:
-        records = self._store.stages(self._run_id, RECORD)
-        for record in records.values():
-            place = (record["name"], record["index"], record["sample"])
-            key = next((k for k, (r, *_) in self._flying.items() if (r.task, r.index, r.sample) == place), None)
-            if record["attempt"] == self._attempt and key is not None:
-                self._flying.pop(key)
-                self._failures[key] = f"{record['name']}: {record['error']}"
+    def _send(self, request: Request) -> bool:
+        """Returns whether a message was sent: equal requests are one job, and what is in the store is no job."""
+        if request.key in self._sent:
+            self._sent[request.key].append(request)
+            return False
+        self._sent[request.key] = [request]
+        if request.key in self._unselected or self._store.shared(self._run_id, [request.key]):
+            return False
+        self._store.put_job(self._run_id, request.key, request.spec.to_json())
+        send_job(self._app, self._run_id, request.key, request.spec, self.attempt)
+        return True
+
+
+def send_job(app: Celery, run_id: str, key: str, spec: JobSpec, attempt: int) -> None:
+    """Send the message of one job, whose spec is in the store."""
+    app.send_task(
+        spec.task,
+        args=[run_id, key, attempt],
+        ignore_result=True,
+        time_limit=None if spec.limit_s is None else int(spec.limit_s),
+        headers={LABEL: spec.label},
+    )
+
+
+def send_again(app: Celery, store: Store, run_id: str, keys: list[str]) -> None:
+    """Send jobs of the latest attempt again."""
+    attempt = store.attempt(run_id, JOBS)
+    for key in keys:
+        if text := store.job_spec(run_id, key):
+            send_job(app, run_id, key, JobSpec.from_json(text), attempt)

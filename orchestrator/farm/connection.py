@@ -16,16 +16,14 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator import signals
-from orchestrator.dispatch.producer import make_sender
-from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.farm.embedded import FarmSpec, control
+from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, load_settings
 from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.embedded import control
-from workers.embedded.farm import FarmSpec
 
 
 class FarmUnavailable(Exception):
@@ -128,14 +126,8 @@ def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iter
         raise FarmUnavailable(f"the Redis or Valkey at {redacted(redis_url)} went away: {error}") from None
 
 
-KNOCK_S = 5.0
+PING_S = 5.0
 DEFAULT_CONFIG = Path("configs/embedded.config")
-
-
-def settings_of(folder: Path) -> Settings:
-    """What the run in an output folder was started with.  Raises: OutputError, SettingsError."""
-    run_id_of(folder)
-    return load_settings(OutputFolder(folder).config, [f"OUTPUT_DIR={folder}"])
 
 
 def address_of(settings: Settings) -> str:
@@ -143,12 +135,20 @@ def address_of(settings: Settings) -> str:
 
     Raises: FarmUnavailable when its embedded farm is not up; SecretError.
     """
-    if settings.farm == "external":
-        return redis_url_of(os.environ, settings.redis_url)
-    found = control.status(settings.farm_dir.resolve()).redis_url
-    if found is None:
-        raise FarmUnavailable(f"no farm is up in {settings.farm_dir}")
-    return found
+    return external_address(settings.redis_url) if settings.farm == "external" else embedded_address(settings.farm_dir)
+
+
+def external_address(redis_url: str) -> str:
+    """The address that is configured, or else the environment's.  Raises: SecretError."""
+    return redis_url_of(os.environ, redis_url)
+
+
+def embedded_address(folder: Path) -> str:
+    """Where the embedded farm of a folder answers.  Raises: FarmUnavailable when it is not up."""
+    address = control.status(folder.resolve()).redis_url
+    if address is None:
+        raise FarmUnavailable(f"no farm is up in {folder}")
+    return address
 
 
 def named_address(config: Path | None) -> str:
@@ -164,31 +164,15 @@ def named_address(config: Path | None) -> str:
 @contextmanager
 def reach(address: str) -> Iterator[FarmConnection]:
     """The farm at this address.  Raises: FarmUnavailable."""
-    knock(address)
+    ping(address)
     with connected(address, rules=False, check=lambda: None) as farm:
         yield farm
 
 
-@contextmanager
-def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
-    """The farm of the run in an output folder; `check` tells when an embedded one has gone down.
-
-    Raises: FarmUnavailable, OutputError, SettingsError.
-    """
-    settings = settings_of(folder)
-
-    def check() -> None:
-        address_of(settings)
-
-    knock(address_of(settings))
-    with connected(address_of(settings), rules=False, check=check) as farm:
-        yield farm
-
-
-def knock(address: str) -> None:
+def ping(address: str) -> None:
     """Whoever only looks does not wait for a broker that may come back.  Raises: FarmUnavailable."""
     try:
-        with connect(store_url(address), retries=0, timeout_s=KNOCK_S) as client:
+        with connect(store_url(address), retries=0, timeout_s=PING_S) as client:
             client.ping()
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {redacted(address)}: {error}") from None

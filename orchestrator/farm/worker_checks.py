@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.farm.checks import Finding, check_clock, check_endpoints, disk, well, wrong
+from orchestrator.farm.embedded import is_healthy
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
 from tasks.queues import QUEUES
-from workers.processes.process import is_healthy
 
 Report = Mapping[str, Any]
 

@@ -22,7 +22,7 @@ from flower.views.monitor import Metrics
 from tornado.template import BaseLoader, Template
 from tornado.web import HTTPError, StaticFileHandler, authenticated, url
 
-from orchestrator.flower_ext.retry_policy import Refused
+from orchestrator.flower_ext.retry_policy import RetryRejected
 from orchestrator.flower_ext.state import Monitor
 from orchestrator.flower_ext.views import as_json, row
 
@@ -101,7 +101,7 @@ class RunsInApi(BaseApiHandler):  # type: ignore[misc]  # Flower has no types
     async def get(self) -> None:
         try:
             await self.monitor.refresh()
-        except Refused as refused:
+        except RetryRejected as refused:
             raise HTTPError(refused.status, refused.reason) from None
         self.write({"runs": [as_json(view, self.monitor) for view in self.monitor.views.values()]})
 
@@ -120,7 +120,7 @@ class RetryInPage(Retry, BaseHandler):  # type: ignore[misc]  # Flower has no ty
     async def post(self, name: str) -> None:
         try:
             await self.begin(name)
-        except Refused as refused:
+        except RetryRejected as refused:
             self.set_status(refused.status)
             self.render("404.html", message=refused.reason)
             return
@@ -134,7 +134,7 @@ class RetryInApi(Retry, BaseApiHandler):  # type: ignore[misc]  # Flower has no 
     async def post(self, name: str) -> None:
         try:
             run = await self.begin(name)
-        except Refused as refused:
+        except RetryRejected as refused:
             raise HTTPError(refused.status, refused.reason) from None
         self.set_status(ACCEPTED)
         self.write({"run": run, "retry": "started"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
 
-from workers.processes.process import ChildProcess, Command, describe_exit, log_tail
+from orchestrator.farm.embedded import ChildProcess, Command, describe_exit, log_tail
 
 GRACE_S = 8.0  # for a run to leave in order
 SHOWN_LINES = 3
@@ -30,7 +30,7 @@ class RetryView:
 
 
 @dataclass
-class Retries:
+class RetryProcesses:
     """The retries of this process.  `start` belongs to the main thread (see `ChildProcess`)."""
 
     logs: Path

@@ -1,4 +1,4 @@
-"""What the monitor knows of runs: from their output folders where they stand, from the store what is live."""
+"""All runs: from their output folders how far they are, from the store what is live."""
 
 from __future__ import annotations
 
@@ -8,72 +8,68 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from orchestrator.dispatch.failures import Failed, failed_tasks
+from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import OutputError, run_id_of
-from orchestrator.runs.status import Standing, find_runs, is_locked, standing_of
+from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
+from tasks.failure import Failure
 from tasks.store.store import Store
 
-_FILES = ("config", "history.jsonl", "answers.json", "parked.json", "usage.json")  # what a standing is read from
+_FILES = (  # from which a status is read
+    "config", "history.jsonl", "answers.json", "progress.json", "parked.json", "usage.json"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run.  `standing` is None when its folder is not to be seen from here; usage is the run's total so far."""
+    """One run.  `status` is None when its folder is not visible from here; usage is the run's total so far."""
 
     run: str
-    standing: Standing | None
+    status: RunStatus | None
     calls: int
     tokens: int
     cost_usd: float
-    failed: tuple[Failed, ...]
+    failed: tuple[Failure, ...]
 
     @property
     def state(self) -> str:
-        return self.standing.state if self.standing else "elsewhere"
+        return self.status.state if self.status else "elsewhere"
 
 
-def survey(outputs: Path, store: Store) -> dict[str, RunView]:
-    """All runs under a folder or in the store, by their ids.  Raises: redis.RedisError when the store is away."""
-    standings = _standings(outputs)
+def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
+    """All runs under a folder or in the store, by id.  Raises: redis.RedisError when the store is unreachable."""
+    statuses = _statuses(outputs)
     known = set(store.run_ids())
-    return {run: _view(run, standings.get(run), store, run in known) for run in sorted(known | set(standings))}
+    return {run: _view(run, statuses.get(run), store, run in known) for run in sorted(known | set(statuses))}
 
 
-def _view(run: str, standing: Standing | None, store: Store, known: bool) -> RunView:
+def _view(run: str, status: RunStatus | None, store: Store, known: bool) -> RunView:
     usage: Mapping[str, float] = store.usage(run)
-    if not usage and standing:
-        usage = {"requests": standing.calls, "target": standing.target_tokens, "cost_usd": standing.cost_usd}
+    if not usage and status:
+        usage = {"requests": status.calls, "target": status.target_tokens, "cost_usd": status.cost_usd}
     return RunView(
         run=run,
-        standing=standing,
+        status=status,
         calls=int(usage.get("requests", 0)),
         tokens=int(usage.get("target", 0)),
         cost_usd=usage.get("cost_usd", 0.0),
-        failed=_failed(store, run) if known else (),
+        failed=tuple(failed_tasks(store, run)) if known else (),
     )
 
 
-def _failed(store: Store, run: str) -> tuple[Failed, ...]:
-    try:
-        return tuple(failed_tasks(store, run))
-    except KeyError:
-        return ()  # a plan that was completed leaves the store, also while somebody looks
-
-
-def _standings(outputs: Path) -> dict[str, Standing]:
-    found: dict[str, Standing] = {}
+def _statuses(outputs: Path) -> dict[str, RunStatus]:
+    found: dict[str, RunStatus] = {}
     for folder in find_runs(outputs):
         try:
-            found.setdefault(run_id_of(folder), _standing(folder, _signature(folder)))
+            found.setdefault(run_id_of(folder), _status(folder, _signature(folder)))
         except (OutputError, OSError):
-            continue  # a folder that nobody here can go on with is no run
+            continue  # a folder that cannot be gone on with from here is not a run
     return found
 
 
 @lru_cache(maxsize=1000)
-def _standing(folder: Path, signature: tuple[object, ...]) -> Standing:
+def _status(folder: Path, signature: tuple[object, ...]) -> RunStatus:
     """Reading a run's settings takes a tenth of a second: done again when one of its files has changed."""
-    return standing_of(folder)
+    return run_status(folder)
 
 
 def _signature(folder: Path) -> tuple[object, ...]:

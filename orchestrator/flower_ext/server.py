@@ -15,9 +15,9 @@ from flower.urls import settings as flower_settings
 from flower.views.tasks import TASK_COLUMNS
 from tornado.ioloop import IOLoop, PeriodicCallback
 
-from orchestrator.dispatch.producer import make_sender
+from orchestrator.farm.producer import make_sender
 from orchestrator.flower_ext.handlers import Pages, routes
-from orchestrator.flower_ext.retries import Retries
+from orchestrator.flower_ext.retries import RetryProcesses
 from orchestrator.flower_ext.state import Monitor
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, with_run
 from tasks import logs
@@ -33,7 +33,7 @@ STORE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServerConfig:
     """What the monitor is told: the farm, where runs lie, where its own history lies, and who may look from where."""
 
     redis_url: str
@@ -44,26 +44,26 @@ class Serving:
     credentials: Sequence[str]
 
 
-def serve(serving: Serving, environment: dict[str, str]) -> None:
+def serve(config: ServerConfig, environment: dict[str, str]) -> None:
     """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
-    serving.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
-    configure(serving)
-    farm = make_sender(serving.redis_url)
+    configure(config)
+    farm = make_sender(config.redis_url)
     app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
-    store = Store(connect(store_url(serving.redis_url), retries=0, timeout_s=STORE_TIMEOUT_S))
-    retries = Retries(serving.data / "retries", environment)
-    monitor = Monitor(farm, serving.outputs, store, retries, app.executor, app.events.state.tasks.get)
+    store = Store(connect(store_url(config.redis_url), retries=0, timeout_s=STORE_TIMEOUT_S))
+    retries = RetryProcesses(config.data / "retries", environment)
+    monitor = Monitor(farm, config.outputs, store, retries, app.executor, app.events.state.tasks.get)
     options.format_task = lambda task: with_run(task, monitor)
     app.add_handlers(".*", routes(monitor))
     port = app.start_http_server()
-    fresh = PeriodicCallback(monitor.keep_fresh, REFRESH_EVERY_MS)
+    fresh = PeriodicCallback(monitor.refresh_periodically, REFRESH_EVERY_MS)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: IOLoop.current().add_callback_from_signal(app.io_loop.stop))
-    app.io_loop.add_callback(monitor.keep_fresh)
+    app.io_loop.add_callback(monitor.refresh_periodically)
     fresh.start()
-    print(f"http://{serving.address}:{port}", flush=True)
+    print(f"http://{config.address}:{port}", flush=True)
     try:
         app.start()
     finally:
@@ -72,7 +72,7 @@ def serve(serving: Serving, environment: dict[str, str]) -> None:
         app.stop()
 
 
-def configure(serving: Serving) -> None:
+def configure(config: ServerConfig) -> None:
     """Flower's options, which are global to a process.
 
     It is read-only but for Retry: pausing, growing and stopping are the commands of the farm, and a task that is
@@ -80,12 +80,12 @@ def configure(serving: Serving) -> None:
     """
     TASK_COLUMNS.update(COLUMNS)
     values: dict[str, Any] = {
-        "address": serving.address,
-        "port": serving.port,
-        "basic_auth": list(serving.credentials),
+        "address": config.address,
+        "port": config.port,
+        "basic_auth": list(config.credentials),
         "read_only": True,
         "persistent": True,
-        "db": str(serving.data / "history"),
+        "db": str(config.data / "history"),
         "state_save_interval": SAVE_EVERY_MS,
         "max_tasks": TASKS_KEPT,
         "tasks_columns": SHOWN,

@@ -16,9 +16,16 @@ from kombu.exceptions import OperationalError
 from tornado.ioloop import IOLoop
 
 from orchestrator.dispatch.failures import NoSuchTask, retry_failed
-from orchestrator.flower_ext.retries import Retries
-from orchestrator.flower_ext.retry_policy import Refused, Seen, Way, may_retry, run_of_task, way_on
-from orchestrator.flower_ext.run_index import RunView, survey
+from orchestrator.flower_ext.retries import RetryProcesses
+from orchestrator.flower_ext.retry_policy import (
+    ObservedTask,
+    RetryMode,
+    RetryRejected,
+    may_retry,
+    retry_mode,
+    run_of_task,
+)
+from orchestrator.flower_ext.run_index import RunView, index_runs
 from tasks import logs
 from tasks.labels import read
 from tasks.store.store import Store
@@ -33,40 +40,40 @@ class Monitor:
     app: Celery
     outputs: Path
     store: Store
-    retries: Retries
+    retries: RetryProcesses
     executor: Executor
     seen: Callable[[str], Any]
     views: Mapping[str, RunView] = field(default_factory=dict)
 
     async def refresh(self) -> None:
-        """Look at runs anew.  Raises: Refused (503) when the store is away."""
+        """Look at runs anew.  Raises: RetryRejected (503) when the store is away."""
         try:
-            self.views = await IOLoop.current().run_in_executor(self.executor, survey, self.outputs, self.store)
+            self.views = await IOLoop.current().run_in_executor(self.executor, index_runs, self.outputs, self.store)
         except redis.RedisError as error:
-            raise Refused(503, f"the farm's store does not answer: {error}") from None
+            raise RetryRejected(503, f"the farm's store does not answer: {error}") from None
 
-    async def keep_fresh(self) -> None:
+    async def refresh_periodically(self) -> None:
         """`refresh`, for a timer: a store that is away is looked for again the next time."""
         try:
             await self.refresh()
-        except Refused as refused:
+        except RetryRejected as refused:
             log.warning("%s", refused.reason)
 
     def may_retry(self, run: str) -> bool:
         return may_retry(run, self.views, self.retries.at_work())
 
     async def retry_task(self, task: str) -> str:
-        """Have the task's run go on; returns the run's id.  Raises: Refused."""
+        """Have the task's run go on; returns the run's id.  Raises: RetryRejected."""
         await self.refresh()
         return await self._retry(run_of_task(task, self._seen(task), self.views), [task])
 
     async def retry_run(self, run: str) -> str:
-        """Have a run go on with all that failed in it; returns its id.  Raises: Refused."""
+        """Have a run go on with all that failed in it; returns its id.  Raises: RetryRejected."""
         await self.refresh()
         return await self._retry(run, [])
 
     async def _retry(self, run: str, tasks: list[str]) -> str:
-        if way_on(run, self.views, self.retries.at_work()) is Way.DISPATCH:
+        if retry_mode(run, self.views, self.retries.at_work()) is RetryMode.SEND:
             await self._dispatch(run, tasks)
         else:
             self._drive(run)
@@ -76,12 +83,12 @@ class Monitor:
         return run
 
     def _drive(self, run: str) -> None:
-        standing = self.views[run].standing
-        assert standing is not None, "a run that we may drive has a folder"
+        status = self.views[run].status
+        assert status is not None, "a run that we may drive has a folder"
         try:
-            self.retries.start(run, Path(standing.folder))
+            self.retries.start(run, Path(status.folder))
         except OSError as error:
-            raise Refused(503, f"orchestrator retry could not be started: {error}") from None
+            raise RetryRejected(503, f"orchestrator retry could not be started: {error}") from None
 
     async def _dispatch(self, run: str, tasks: list[str]) -> None:
         again = partial(retry_failed, self.app, self.store, run, tasks)
@@ -90,10 +97,10 @@ class Monitor:
         except NoSuchTask:
             sent = []
         except (redis.RedisError, OperationalError) as error:
-            raise Refused(503, f"the farm does not answer: {error}") from None
+            raise RetryRejected(503, f"the farm does not answer: {error}") from None
         if not sent:
-            raise Refused(409, f"run {run} has been retried meanwhile")
+            raise RetryRejected(409, f"run {run} has been retried meanwhile")
 
-    def _seen(self, task: str) -> Seen | None:
+    def _seen(self, task: str) -> ObservedTask | None:
         found = self.seen(task)
-        return None if found is None else Seen(found.name or "", found.state, read(found.args or "").run)
+        return None if found is None else ObservedTask(found.name or "", found.state, read(found.args or "").run)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.dispatch.failures import Failed
 from orchestrator.flower_ext.retries import RetryView
-from orchestrator.flower_ext.retry_policy import Refused, Seen, run_of_task
+from orchestrator.flower_ext.retry_policy import ObservedTask, RetryRejected, run_of_task
 from orchestrator.flower_ext.run_index import RunView
 from orchestrator.flower_ext.state import Monitor
+from tasks.failure import Failure
 from tasks.labels import read
 
 COLUMNS = {"run": "Run", "generation": "Generation", "individual": "Individual", "retry": "Retry"}
@@ -39,10 +39,10 @@ def _retry(task: Any, view: RunView | None, monitor: Monitor) -> str:
     """ "now", or why not in a few words."""
     if view is None:
         return ""
-    seen = Seen(task.name or "", task.state, view.run)
+    seen = ObservedTask(task.name or "", task.state, view.run)
     try:
         run_of_task(task.uuid, seen, monitor.views)
-    except Refused:
+    except RetryRejected:
         return "retried since"
     return "now" if monitor.may_retry(view.run) else "at work"
 
@@ -52,33 +52,36 @@ class Row:
     """A run as the page of runs shows it."""
 
     run: str
+    kind: str
     state: str
     badge: str
-    generations: str
+    progress: str
     best: str
     correct: str
     calls: str
     tokens: str
     cost: str
     reason: str
-    failed: tuple[Failed, ...]
+    failed: tuple[Failure, ...]
     may_retry: bool
     retry: RetryView | None
 
 
 def row(view: RunView, monitor: Monitor) -> Row:
-    standing = view.standing
+    status = view.status
+    figures = status.figures if status else {}
     return Row(
         run=view.run,
+        kind=status.kind if status else "",
         state=view.state,
         badge=BADGES.get(view.state, "text-bg-secondary"),
-        generations="" if standing is None else f"{standing.generation} of {standing.generations or '?'}",
-        best=_number(standing.best_fitness if standing else None, ".4f"),
-        correct=_number(standing.correctness if standing else None, ".1%"),
+        progress=status.progress if status else "",
+        best=_number(figures.get("best_fitness"), ".4f"),
+        correct=_number(figures.get("correctness"), ".1%"),
         calls=f"{view.calls:,}",
         tokens=f"{view.tokens:,}",
         cost=_cost(view),
-        reason=standing.reason if standing and standing.state == "parked" and not view.failed else "",
+        reason=status.reason if status and status.state == "parked" and not view.failed else "",
         failed=view.failed,
         may_retry=monitor.may_retry(view.run),
         retry=monitor.retries.view(view.run),
@@ -86,19 +89,21 @@ def row(view: RunView, monitor: Monitor) -> Row:
 
 
 def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
-    """A run as the API tells it."""
-    standing, retry = view.standing, monitor.retries.view(view.run)
+    """A run as the API returns it."""
+    status, retry = view.status, monitor.retries.view(view.run)
     return {
         "run": view.run,
+        "kind": status and status.kind,
         "state": view.state,
-        "generation": standing and standing.generation,
-        "generations": standing and standing.generations,
-        "best_fitness": standing and standing.best_fitness,
+        "unit": status and status.unit,
+        "done": status and status.done,
+        "total": status and status.total,
+        "figures": dict(status.figures) if status else {},
         "calls": view.calls,
         "target_tokens": view.tokens,
         "cost_usd": round(view.cost_usd, 6),
-        "budget_usd": standing and standing.budget_usd,
-        "reason": standing and standing.reason,
+        "budget_usd": status and status.budget_usd,
+        "reason": status and status.reason,
         "failed": [vars(failed) for failed in view.failed],
         "may_retry": monitor.may_retry(view.run),
         "retry": retry and vars(retry),
@@ -106,7 +111,7 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
 
 
 def _cost(view: RunView) -> str:
-    budget = view.standing.budget_usd if view.standing else 0.0
+    budget = view.status.budget_usd if view.status else 0.0
     return f"${view.cost_usd:,.4f}" + (f" of ${budget:,.2f}" if budget else "")
 
 

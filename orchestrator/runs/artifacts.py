@@ -1,120 +1,108 @@
-"""What workers make for the output folder: pictures on the cpu queue, processors on the gpu queue.
+"""A run's output folder: what workers make for it, and what is recorded of each generation.
 
-They are asked for and left to be made; `collect` fetches those that are ready.  A picture that fails is told and
-does not stop a run.
+Pictures are made on the cpu queue, processors on the gpu queue; a file that cannot be made is a warning.
 
-Recording a run: every generation goes to the output folder before the next one starts.
-
-`evolution_state.json` is written last, so whatever else lies in the folder is never older than the state; what a
-killed generation left beyond it is dropped when the run is resumed.
+Every generation goes to the output folder before the next one starts.  `evolution_state.json` is written last, so
+whatever else is in the folder is never older than the state; what a killed generation left beyond it is dropped when
+the run is resumed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from celery import Celery
-
-from orchestrator.dispatch.producer import pop_result, send
+from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolution.individual import list_to_deltas
 from orchestrator.evolution.lineage import Lineage, LineageFile
 from orchestrator.evolution.loop import Generation
 from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.output import OutputFolder, read_json
 from orchestrator.runs.publisher import TOKEN_COUNTS
-from tasks.cpu.plot import DATA, PICTURES, WASTED
+from tasks.context import content_hash
+from tasks.cpu.plot import PICTURES, WASTED
+from tasks.job import JobSpec
 from tasks.models import Score
 from tasks.openai.provider import Role
 from tasks.store.store import Store
 from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A task that makes a file, and what it was asked with."""
-
-    id: str
-    task: str
-    arguments: list[Any]
+PLOT_DATA = "plot_data.json"
 
 
 class ArtifactRequests:
-    """Files in the making, by name; a newer request for a name takes the place of the older."""
+    """Files that workers make, by name; a newer request for a name takes the place of the older."""
 
-    def __init__(self, app: Celery, store: Store, run_id: str, output: OutputFolder) -> None:
-        self.app = app
-        self.store = store
-        self.run_id = run_id
-        self.output = output
-        self._wanted: dict[str, _Wanted] = {}  # by file name
+    def __init__(self, scheduler: Scheduler, output: OutputFolder, limit_s: float | None = None) -> None:
+        self._scheduler, self._output, self._limit_s = scheduler, output, limit_s
+        self._store, self._run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+        self._requested: dict[str, str] = {}  # file name -> key
 
-    def draw(self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None) -> None:
-        """Have all pictures of the run drawn anew."""
-        data = {"history": list(history), "tree": tree, "baseline_tokens": baseline_tokens}
-        self.store.put_file(self.run_id, DATA, json.dumps(data).encode())
-        for name in PICTURES:
-            self._want(name, "cpu.plot", [self.run_id, name])
+    def request_plots(
+        self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None
+    ) -> None:
+        """Have all pictures of an evolution drawn anew."""
+        self._request_pictures(PICTURES, {"history": list(history), "tree": tree, "baseline_tokens": baseline_tokens})
 
-    def draw_wasted(self, v_steer: Sequence[dict[str, Any]]) -> None:
-        """Have Phase 0's picture drawn."""
-        self.store.put_file(self.run_id, DATA, json.dumps({"v_steer": list(v_steer)}).encode())
-        self._want(WASTED, "cpu.plot", [self.run_id, WASTED])
+    def request_wasted_plot(self, v_steer: Sequence[dict[str, Any]]) -> None:
+        """Have the picture of a collection drawn."""
+        self._request_pictures((WASTED,), {"v_steer": list(v_steer)})
 
-    def processor(self, name: str, deltas: Sequence[float]) -> None:
+    def request_processor(self, name: str, deltas: Sequence[float]) -> None:
         """Have a processor file made for these deltas (in canonical order)."""
-        self._want(name, "gpu.processor", [self.run_id, name, list(deltas)])
+        self._request("gpu.processor", name, {"name": name, "deltas": list(deltas)})
 
-    def collect(self) -> None:
+    def save_ready(self) -> None:
         """Write the files that are ready."""
-        for name, wanted in list(self._wanted.items()):
-            status, result = pop_result(self.app, wanted.id)
-            if status is None:
-                continue
-            del self._wanted[name]
-            data = self.store.file(self.run_id, name)
-            if status != "SUCCESS" or data is None:
-                log.warning("%s could not be made: %s", name, result)
-            else:
-                self.output.write(name, data)
+        results, failures = self._scheduler.poll()
+        for failure in failures:
+            log.warning("%s could not be made: %s", failure.node, failure.error)
+            self._requested = {name: key for name, key in self._requested.items() if key != failure.name}
+        for request, result in results:
+            name = result["file"]
+            if self._requested.get(name) != request.key:
+                continue  # a newer one is requested
+            del self._requested[name]
+            if data := self._store.file(self._run_id, name):
+                self._output.write(name, data)
 
-    def wait(self, pause: Callable[[], None], until: float, clock: Callable[[], float]) -> None:
-        """Collect until nothing is wanted, or until the clock says so; what takes long is asked for once more.
-
-        A worker that is killed may take a message with it (see `FarmEvaluator`), and a file can be made twice.
-        """
-        again = (clock() + until) / 2
-        while self._wanted and clock() < until:
-            self.collect()
-            if self._wanted and clock() > again:
-                again = until
-                for name, wanted in self._wanted.items():
-                    self._want(name, wanted.task, wanted.arguments)
-            if self._wanted:
-                pause()
-        for name in self._wanted:
+    def wait(self, timeout_s: float) -> None:
+        """Save until all that is requested is saved, `timeout_s` seconds at most."""
+        deadline = time.monotonic() + timeout_s
+        for _ in self._scheduler.dispatcher.wait(self._scheduler):
+            self.save_ready()
+            if time.monotonic() > deadline:
+                break
+        for name in self._requested:
             log.warning("%s was not made in time", name)
 
-    def _want(self, name: str, task: str, arguments: list[Any]) -> None:
-        self._wanted[name] = _Wanted(send(self.app, task, arguments), task, arguments)
+    def _request_pictures(self, names: Sequence[str], data: dict[str, Any]) -> None:
+        text = json.dumps(data).encode()
+        self._store.put_file(self._run_id, PLOT_DATA, text)
+        for name in names:
+            self._request("cpu.plot", name, {"name": name, "data": PLOT_DATA}, content_hash(text.decode()))
+
+    def _request(self, task: str, name: str, arguments: dict[str, Any], *determined_by: str) -> None:
+        key = "file:" + content_hash(self._run_id, name, arguments, *determined_by)
+        self._requested[name] = key
+        self._scheduler.submit(Request(key, JobSpec(task, name, arguments, self._limit_s)))
 
 
 class Recorder:
     """Writes what a generation came to; remembers the history and the tree."""
 
     def __init__(
-        self, output: OutputFolder, store: Store, run_id: str, cluster_ids: Sequence[str], studio: ArtifactRequests
+        self, output: OutputFolder, store: Store, run_id: str, cluster_ids: Sequence[str], artifacts: ArtifactRequests
     ) -> None:
         self.output = output
         self.store = store
         self.run_id = run_id
         self.cluster_ids = tuple(cluster_ids)
-        self.studio = studio
+        self.artifacts = artifacts
         self.history: list[dict[str, Any]] = []
         self.tree = Lineage()
         self._best: Genome | None = None
@@ -140,11 +128,11 @@ class Recorder:
         best = generation.state.best
         assert best is not None, "a generation always evaluates somebody"
         self._write_deltas("deltas_best.json", best)
-        self.studio.processor("processor.py", generation.leader.deltas)
+        self.artifacts.request_processor("processor.py", generation.leader.deltas)
         if best != self._best:
-            self.studio.processor("processor_best.py", best.deltas)
+            self.artifacts.request_processor("processor_best.py", best.deltas)
             self._best = best
-        self.studio.draw(self.history, self.tree.data(), self.baseline_tokens())
+        self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens())
         self.output.write("evolution_state.json", state_to_json(generation.state, self.cluster_ids))
 
     def baseline_tokens(self) -> float | None:

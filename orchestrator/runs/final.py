@@ -37,7 +37,7 @@ def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence
     """The comparisons that the plan's candidates make up, two by two.  Raises: Parked."""
     outcomes = evaluate(plan)
     return tuple(
-        _comparison(evaluate.store, evaluate.run_id, plan, outcomes[i : i + 2], examples)
+        _comparison(evaluate.dispatcher.store, evaluate.dispatcher.run_id, plan, outcomes[i : i + 2], examples)
         for i in range(0, len(outcomes), 2)
     )
 

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orchestrator.farm.embedded import ChildProcess, Command, free_port, is_healthy
 from tasks.context import content_hash
 from tasks.judging.rows import Row
 from tasks.judging.verdict import Ask, judge, verdict_key
@@ -31,7 +32,6 @@ from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.secret import secret
-from workers.processes.process import ChildProcess, Command, free_port, is_healthy
 
 AskFor = Callable[[Row], Ask]
 """Makes the call to the judge for a row."""
@@ -163,7 +163,7 @@ EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
 def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[Endpoint]:
     """The endpoint itself where a key for it or an address of one's own is there; else the embedded one's rules.
 
-    Raises: workers.processes.process.ProcessFailed when the embedded one does not start.
+    Raises: ProcessFailed when the embedded one does not start.
     """
     if secret(endpoint.api_key_env) or endpoint.base_url:
         yield endpoint

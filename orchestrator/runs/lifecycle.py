@@ -1,12 +1,10 @@
-"""Cancelling a run: its driver stops, its messages are dropped, what is at work on it ends; what was finished stays.
-
-Forgetting a run: all that the farm's Redis keeps of it.  Its output folder is not touched.
-"""
+"""What is done to a run of any kind from outside: list its failures, cancel it, delete it from its farm."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,67 +12,102 @@ import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from orchestrator.dispatch.messages import drop_taken, drop_waiting
-from orchestrator.dispatch.producer import delete_results
+from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.farm import workers
-from orchestrator.farm.connection import FarmConnection, FarmUnavailable
-from orchestrator.runs.status import is_locked
+from orchestrator.farm.connection import FarmConnection, FarmUnavailable, connected, ping
+from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
+from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.status import is_locked, read_parked_state
+from tasks.failure import Failure
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
 
-PATIENCE_S = 60.0  # for the answers and calls in hand
+TIMEOUT_S = 60.0  # for the answers and calls in hand
 POLL_S = 0.25
-REASON = "cancelled by `orchestrator cancel`"
+
+
+@contextmanager
+def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
+    """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has gone down.
+
+    Raises: FarmUnavailable, OutputError, SettingsError.
+    """
+    _, kind = kind_of(folder)
+
+    def check() -> None:
+        kind.farm_address(folder)
+
+    address = kind.farm_address(folder)
+    ping(address)
+    with connected(address, rules=False, check=check) as farm:
+        yield farm
+
+
+def failed_of(folder: Path) -> list[Failure]:
+    """The failed tasks of a run, oldest first: as the farm knows them while it is up, else as the folder does.
+
+    Raises: OutputError, SettingsError.
+    """
+    run_id = run_id_of(folder)
+    parked = read_parked_state(OutputFolder(folder))
+    try:
+        with reach_farm_of(folder) as farm:
+            # A store that has lost the run knows of no failures; the folder does.
+            if farm.store.has_run(run_id):
+                return failed_tasks(farm.store, run_id)
+    except FarmUnavailable:
+        pass
+    return list(parked.failures) if parked else []
 
 
 @dataclass(frozen=True)
-class Cancelled:
-    """How many messages were dropped, whether the driver is still there, and what workers still have in hand."""
+class Cancellation:
+    """How many messages were dropped, whether the driver still runs, and what workers still have in hand."""
 
     dropped: int
-    held: bool
-    at_work: tuple[str, ...]
+    locked: bool
+    active: tuple[str, ...]
 
 
 def cancel(
-    farm: FarmConnection, folder: Path, run_id: str, pause: Callable[[float], None], patience_s: float = PATIENCE_S
-) -> Cancelled:
-    """Cancel a run, and wait until nobody is at it any more, `patience_s` seconds at most.
+    farm: FarmConnection, folder: Path, run_id: str, pause: Callable[[float], None], timeout_s: float = TIMEOUT_S
+) -> Cancellation:
+    """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most.
 
     A farm that belongs to the run's driver goes down with it, and then nothing is left to wait for.
     """
-    dropped, deadline = 0, time.monotonic() + patience_s
+    dropped, deadline = 0, time.monotonic() + timeout_s
     try:
         farm.store.put_metadata(run_id, CANCELLED, "1")
         farm.store.notify(run_id)
         while True:
             farm.check()
             dropped += drop_waiting(farm.broker, run_id)
-            held, busy = is_locked(folder), active_tasks(farm, run_id)
-            if not (held or busy) or time.monotonic() > deadline:
-                return Cancelled(dropped + drop_waiting(farm.broker, run_id), held, tuple(busy))
+            locked, active = is_locked(folder), active_tasks(farm, run_id)
+            if not (locked or active) or time.monotonic() > deadline:
+                return Cancellation(dropped + drop_waiting(farm.broker, run_id), locked, tuple(active))
             pause(POLL_S)
     except (FarmUnavailable, redis.ConnectionError, redis.TimeoutError, OperationalError):
         while is_locked(folder) and time.monotonic() < deadline:
             pause(POLL_S)
-        return Cancelled(dropped, is_locked(folder), ())
+        return Cancellation(dropped, is_locked(folder), ())
 
 
 def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
     """What workers have in hand of a run, in words."""
     return [
-        f"{said} ({report['worker']})"
+        f"{line} ({report['worker']})"
         for report in workers.reports(farm)
-        for task, said in zip(report.get("tasks") or [], workers.at_work(report), strict=True)
+        for task, line in zip(report.get("tasks") or [], workers.at_work(report), strict=True)
         if task["arguments"][:1] == [run_id]
     ]
 
 
 def delete_run(app: Celery, broker: redis.Redis, store: Store, run_id: str) -> int:
-    """Remove the run's messages, its records, the answers and verdicts that no other run has used, and what Celery
-    keeps of it: for a run that no worker has in hand.
+    """Remove the run's messages, its records, the results that no other run has used, and what Celery keeps of it.
 
-    Returns the number of keys removed.  Raises: redis.RedisError.
+    Only for a run that no worker has in hand.  Returns the number of keys removed.  Raises: redis.RedisError.
     """
     drop_waiting(broker, run_id)
     drop_taken(broker, run_id)

@@ -1,4 +1,4 @@
-"""One session of a run: from checked settings to the last generation, or to where it has to stop.
+"""One session of an evolution: from checked settings to the last generation, or to where it has to stop.
 
 The order matters.  What can be refused is refused before anything is started: settings, data, output folder.
 Then the farm, then the clustering, then generation after generation, each recorded before the next one starts.
@@ -9,19 +9,26 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from functools import cached_property
 
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
+from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
 from orchestrator.evolution.loop import evolve
 from orchestrator.evolution.params import Params
 from orchestrator.evolution.planning import plan_names
 from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import delete_results
 from orchestrator.output import OutputError, OutputFolder, writing
+from orchestrator.report.summary import FinalReport
+from orchestrator.report.view import View
 from orchestrator.runs import setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder
-from orchestrator.runs.final import compare, final_plan
+from orchestrator.runs.final import build_report, compare, final_plan
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.publisher import StatusPublisher
 from orchestrator.settings import (
@@ -30,6 +37,7 @@ from orchestrator.settings import (
     SettingsError,
     changed_options,
     load_settings,
+    make_run,
     read_deltas,
     write_config,
 )
@@ -37,15 +45,10 @@ from tasks import logs
 from tasks.code_version import code_version
 from tasks.store.keys import LIMIT
 
-if TYPE_CHECKING:
-    from orchestrator.dispatch.evaluator import FarmEvaluator
-    from orchestrator.farm.connection import FarmConnection
-    from orchestrator.report.summary import FinalReport
-    from orchestrator.report.view import View
-
 log = logging.getLogger(__name__)
+KIND = "evolve"
 FINISHING_S = 60.0
-PATIENCE_S = 60.0  # beyond the hard limit of a stage, which is told as that stage's failure
+NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
 
 def genetics_of(settings: Settings) -> Params:
@@ -94,100 +97,112 @@ def load_state(output: OutputFolder, params: Params) -> State:
 
 
 @dataclasses.dataclass
-class Session:
-    """A run at work.  `run` gives the closing report; what it raises says how the run ended."""
+class Runner:
+    """One session of a run.  `run` returns the closing report; what it raises says how the session ended."""
 
     settings: Settings
     examples: setup.Examples
     output: OutputFolder
     view: View
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
-    only: tuple[str, ...] = ()  # of what has failed, what is to be retried; nothing named means all
+    only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> FinalReport:
-        """Raises: SettingsError, OutputError, FarmError, Parked, KeyboardInterrupt."""
+        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         params = genetics_of(self.settings)
         state = load_state(self.output, params)
-        run_id = self.output.run_id()
+        run_id = self.output.run_id(KIND)
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
         with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
-            return self._evolve(farm, run_id, params, state)
+            session = _Session(self, farm, run_id, params)
+            session.begin(state)
+            with session.publisher.publish_final_state():
+                session.prepare()
+                return session.finish(session.generations(state))
 
-    def _evolve(self, farm: FarmConnection, run_id: str, params: Params, state: State) -> FinalReport:
-        from orchestrator.settings import make_run
 
-        store, settings = farm.store, self.settings
-        store.put_run(make_run(settings, run_id))
-        store.set_requirements(run_id, code_version(), settings.target_model)
-        store.put_metadata(run_id, LIMIT, str(settings.stage_timeout_s))
-        setup.put_examples(store, run_id, self.examples)
-        studio = ArtifactRequests(farm.app, store, run_id, self.output)
-        bulletin = StatusPublisher(run_id, store, self.output, params.generations, settings.budget_usd)
-        watcher = ProgressReporter(
-            run_id, params, store, self.output, self.view, studio, farm.queues, farm.check, bulletin
+@dataclasses.dataclass
+class _Session:
+    """The parts of a session, once its farm is up."""
+
+    runner: Runner
+    farm: FarmConnection
+    run_id: str
+    params: Params
+
+    def __post_init__(self) -> None:
+        runner, settings, store = self.runner, self.runner.settings, self.farm.store
+        limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
+        self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
+        about = {"kind": KIND, "unit": "generations", "total": self.params.generations}
+        self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        return Scheduler(self.dispatcher)
+
+    @cached_property
+    def artifacts(self) -> ArtifactRequests:
+        return ArtifactRequests(self.scheduler, self.runner.output, self.runner.settings.stage_timeout_s)
+
+    @cached_property
+    def reporter(self) -> ProgressReporter:
+        runner = self.runner
+        return ProgressReporter(
+            self.dispatcher, self.params, runner.output, runner.view, self.artifacts, self.publisher
         )
-        recorder = Recorder(self.output, store, run_id, params.cluster_ids, studio)
-        recorder.resume(state.generation)
-        bulletin.restore(recorder.history)
-        watcher.standing.generation = state.generation
-        watcher.standing.follow(recorder.history)
-        with bulletin.publish_final_state():
-            return self._generations(farm, watcher, recorder, params, state)
 
-    def _generations(
-        self,
-        farm: FarmConnection,
-        watcher: ProgressReporter,
-        recorder: Recorder,
-        params: Params,
-        state: State,
-    ) -> FinalReport:
-        from orchestrator.dispatch.evaluator import FarmEvaluator
-        from orchestrator.dispatch.messages import count
-        from orchestrator.runs.setup import describe_discovered
+    @cached_property
+    def recorder(self) -> Recorder:
+        return Recorder(self.runner.output, self.farm.store, self.run_id, self.params.cluster_ids, self.artifacts)
 
-        store, settings, run_id = farm.store, self.settings, watcher.run_id
-        patience = settings.stage_timeout_s + PATIENCE_S
-        clustering = setup.ensure_clustering(farm.app, store, run_id, watcher.preparing, patience)
-        log.info("clustering %s", clustering)
-        describe_discovered(farm, settings, run_id, watcher.preparing, self.view.notify)
-        if settings.cluster_descriptions_path:
-            setup.override_descriptions(store, run_id, settings.cluster_descriptions_path, len(params.cluster_ids))
-        evaluate = FarmEvaluator(
-            farm.app, store, run_id, watcher, patience, settings.retry_wait_s, self.view.notify, self.only,
-            messages=lambda: count(farm.broker, run_id),
-        )  # fmt: skip
+    @cached_property
+    def evaluate(self) -> FarmEvaluator:
+        return FarmEvaluator(self.dispatcher, self.reporter)
+
+    def begin(self, state: State) -> None:
+        """Tell the farm of the run, and take up what earlier sessions have recorded."""
+        settings, store = self.runner.settings, self.farm.store
+        store.put_run(make_run(settings, self.run_id))
+        store.set_requirements(self.run_id, code_version(), settings.target_model)
+        store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
+        setup.put_examples(store, self.run_id, self.runner.examples)
+        self.recorder.resume(state.generation)
+        self.publisher.restore(self.recorder.history)
+        self.reporter.progress.generation = state.generation
+        self.reporter.progress.update(self.recorder.history)
+
+    def prepare(self) -> None:
+        """Cluster the vocabulary and describe the clusters, as far as that has not been done."""
+        settings, watch = self.runner.settings, self.reporter.report_setup
+        log.info("clustering %s", setup.ensure_clustering(self.scheduler, watch))
+        setup.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
+        if path := settings.cluster_descriptions_path:
+            setup.override_descriptions(self.farm.store, self.run_id, path, len(self.params.cluster_ids))
+
+    def generations(self, state: State) -> State:
+        """Run the generations that are left; returns the state after the last."""
         if state.generation:
-            self.view.notify(f"going on with generation {state.generation} of {params.generations}")
+            self.runner.view.notify(f"going on with generation {state.generation} of {self.params.generations}")
         started = time.monotonic()
-        for generation in evolve(state, params, evaluate, recorder.tree):
-            recorder.record(generation, time.monotonic() - started)
-            store.forget_plans(run_id, plan_names(generation.generation))
-            watcher.standing.follow(recorder.history)
+        for generation in evolve(state, self.params, self.evaluate, self.recorder.tree):
+            self.recorder.record(generation, time.monotonic() - started)
+            self.farm.store.forget_plans(self.run_id, plan_names(generation.generation))
+            self.reporter.progress.update(self.recorder.history)
             started, state = time.monotonic(), generation.state
-        return self._finish(farm, evaluate, watcher, recorder, params, state)
+        return state
 
-    def _finish(
-        self,
-        farm: FarmConnection,
-        evaluate: FarmEvaluator,
-        watcher: ProgressReporter,
-        recorder: Recorder,
-        params: Params,
-        state: State,
-    ) -> FinalReport:
-        from orchestrator.dispatch.producer import delete_results
-        from orchestrator.runs.final import build_report
-
+    def finish(self, state: State) -> FinalReport:
+        """Compare the best individual with the zero vector, save all files, and build the report."""
+        runner, output = self.runner, self.runner.output
         if state.best is None:
-            raise OutputError(f"{self.output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        plan = final_plan(state.best, state.generation, validation=bool(self.examples["validation"]))
-        comparisons = compare(evaluate, plan, self.examples)
-        self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
-        deltas: Mapping[str, float] = list_to_deltas(state.best.deltas, params.cluster_ids)
-        until = time.monotonic() + FINISHING_S
-        watcher.studio.wait(lambda: farm.store.wait(watcher.run_id, 0.25), until, time.monotonic)
-        watcher.drain()
-        delete_results(farm.app, watcher.run_id)
-        return build_report(self.settings, self.output, farm, watcher.run_id, deltas, recorder, comparisons)
+            raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
+        plan = final_plan(state.best, state.generation, validation=bool(runner.examples["validation"]))
+        comparisons = compare(self.evaluate, plan, runner.examples)
+        output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
+        deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)
+        self.artifacts.wait(FINISHING_S)
+        self.reporter.flush()
+        delete_results(self.farm.app, self.run_id)
+        return build_report(runner.settings, output, self.farm, self.run_id, deltas, self.recorder, comparisons)

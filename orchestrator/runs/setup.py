@@ -1,9 +1,4 @@
-"""What a run needs before its first generation: examples, descriptions and the clustering of the vocabulary.
-
-Descriptions of clusters of discovered tokens by the reflector, asked for once for each clustering.
-
-Clustering the vocabulary on the farm, without a run around it.
-"""
+"""What a run needs before its first generation: its questions, the clustering of the vocabulary, descriptions."""
 
 from __future__ import annotations
 
@@ -15,24 +10,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
 from typing_extensions import TypedDict
 
-from orchestrator.dispatch.evaluator import POLL_S, Parked
-from orchestrator.dispatch.producer import pop_result, send
-from orchestrator.farm.connection import FarmConnection, open_farm
+from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
+from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, read_json, write_output
 from orchestrator.report.view import Snapshot, View
 from orchestrator.settings import Settings, SettingsError, make_run, select_indices
 from tasks.code_version import code_version
+from tasks.context import content_hash
 from tasks.dataset import DatasetError, load_examples
+from tasks.job import JobSpec
 from tasks.message import Hash
 from tasks.models import Example
-from tasks.openai.describe import DESCRIBED
+from tasks.store.keys import PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
 Examples = dict[str, list[Example]]
+Watch = Callable[[str, tuple[int, int] | None], None]
 
 
 def choose_examples(settings: Settings) -> Examples:
@@ -64,31 +61,25 @@ def put_examples(store: Store, run_id: str, examples: Examples) -> None:
     store.put_examples(run_id, {w: [dataclasses.asdict(e) for e in found] for w, found in examples.items()})
 
 
-def ensure_clustering(
-    app: Celery, store: Store, run_id: str, watch: Callable[[str, tuple[int, int] | None], None], patience_s: float
-) -> str:
-    """The content hash of the run's clustering, made on the gpu queue unless it is there already.
+def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:
+    """The content hash of the run's clustering, made on the gpu queue unless the store has it.
 
-    `watch` is told the step and (done, total).  Raises: Parked when the gpu queue cannot do it.
+    `watch` is called with the step and with (done, total).  Raises: Parked when the gpu queue cannot do it.
     """
-    found = store.metadata(run_id, "clustering")
-    if found is not None and store.has_clustering(found):
-        return found
-    task = send(app, "gpu.cluster", [run_id])
-    seen, since = "", time.monotonic()
-    while (ended := pop_result(app, task))[0] is None:
-        progress = store.metadata(run_id, "progress") or ""
-        if progress != seen:
-            seen, since = progress, time.monotonic()
-        elif time.monotonic() - since > patience_s:
-            raise Parked(f"the vocabulary has not been clustered, and nothing moved for {patience_s:.0f} s")
-        step: dict[str, Any] = json.loads(progress) if progress else {"stage": "waiting for a gpu worker"}
-        counted = (int(step["done"]), int(step["total"])) if step.get("total") else None
-        watch(step["stage"], counted)
-        store.wait(run_id, POLL_S)
-    if ended[0] != "SUCCESS":
-        raise Parked(f"the vocabulary could not be clustered: {ended[1]}")
-    return str(store.metadata(run_id, "clustering"))
+    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+    clustering = store.metadata(run_id, "clustering")
+    if clustering is not None and store.has_clustering(clustering):
+        return clustering
+
+    def show() -> None:
+        text = store.metadata(run_id, PROGRESS)
+        step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
+        watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
+
+    # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
+    scheduler.submit(Request("cluster:" + content_hash(run_id), JobSpec("gpu.cluster", "vocabulary", {})))
+    [(_, result)] = scheduler.results(show)
+    return str(result["clustering"])
 
 
 class ClusterDescription(TypedDict):
@@ -111,18 +102,14 @@ def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) 
     store.put_metadata(run_id, "descriptions", json.dumps(values))
 
 
-Watch = Callable[[str, tuple[int, int] | None], None]
-
-
-def describe_discovered(
-    farm: FarmConnection, settings: Settings, run_id: str, watch: Watch, line: Callable[[str], None]
-) -> None:
+def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, notify: Callable[[str], None]) -> None:
     """Have the run use the reflector's descriptions of its clusters, when these come from discovered tokens.
 
-    What was said of a clustering is kept beside its folder and not asked for again.  Where rules answer in place of a
-    language model, no key is there, or no reply can be used, the descriptions by rule stay, and `line` says why.
-    Raises: Parked when the openai queue cannot do it.
+    The reply for a clustering is kept in a file beside the clustering's folder and not requested again.  Where rules
+    answer in place of a language model, no key is there, or no reply can be used, the descriptions by rule stay, and
+    `notify` says why.  Raises: Parked when the openai queue cannot do it.
     """
+    farm, run_id = scheduler.dispatcher.farm, scheduler.dispatcher.run_id
     clustering = farm.store.metadata(run_id, "clustering")
     if settings.clusters_from is None or clustering is None:
         return
@@ -131,60 +118,56 @@ def describe_discovered(
     except InvalidData as error:
         raise Parked(str(error)) from None
     path = settings.clusters_dir / f"{clustering}.described.json"
-    descriptions = _kept(path, settings.reflector_model)
+    descriptions = _cached_descriptions(path, settings.reflector_model)
     if descriptions is None and farm.rules:
-        line("clusters are described by rules: the embedded farm has no language model to ask")
+        notify("clusters are described by rules: the embedded farm has no language model to ask")
         return
     if descriptions is None:
-        said = _asked(farm, run_id, watch, float(settings.stage_timeout_s))
-        if said["by"] == "rules":
-            line(f"clusters are described by rules: {said['why']}")
+        reply = _request_descriptions(scheduler, clustering, watch, settings.stage_timeout_s)
+        if reply["by"] == "rules":
+            notify(f"clusters are described by rules: {reply['why']}")
             return
-        descriptions = said["descriptions"]
-        kept = {"model": settings.reflector_model, "descriptions": descriptions}
-        write_output(path, json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+        descriptions = reply["descriptions"]
+        cached = {"model": settings.reflector_model, "descriptions": descriptions}
+        write_output(path, json.dumps(cached, indent=2, ensure_ascii=False) + "\n")
     farm.store.put_metadata(run_id, "descriptions", json.dumps(descriptions))
 
 
-def _kept(path: Path, model: str) -> list[dict[str, Any]] | None:
-    """What this model said before; None where it has not, or where the file is of no use."""
+def _cached_descriptions(path: Path, model: str) -> list[dict[str, Any]] | None:
+    """What this model has replied before; None where it has not, or where the file cannot be used."""
     try:
-        kept = json.loads(path.read_text("utf-8"))
-        found: list[dict[str, Any]] | None = kept["descriptions"] if kept["model"] == model else None
+        cached = json.loads(path.read_text("utf-8"))
+        found: list[dict[str, Any]] | None = cached["descriptions"] if cached["model"] == model else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found
 
 
-def _asked(farm: FarmConnection, run_id: str, watch: Watch, patience_s: float) -> dict[str, Any]:
-    task, since = send(farm.app, "openai.describe", [run_id]), time.monotonic()
-    while (ended := pop_result(farm.app, task))[0] is None:
-        if time.monotonic() - since > patience_s:
-            raise Parked(f"the clusters have not been described within {patience_s:.0f} s")
-        watch("describing the clusters", None)
-        farm.store.wait(run_id, POLL_S)
-    if ended[0] != "SUCCESS":
-        raise Parked(f"the clusters could not be described: {ended[1]}")
-    said: dict[str, Any] = json.loads(farm.store.metadata(run_id, DESCRIBED) or "{}")
-    return said
+def _request_descriptions(scheduler: Scheduler, clustering: str, watch: Watch, limit_s: float) -> dict[str, Any]:
+    # With the attempt in its key: a reply by rules is not kept for a start that has a key for a language model.
+    key = "descriptions:" + content_hash(scheduler.dispatcher.run_id, clustering, scheduler.attempt)
+    scheduler.submit(Request(key, JobSpec("openai.describe", "clusters", {}, limit_s)))
+    [(_, reply)] = scheduler.results(lambda: watch("describing the clusters", None))
+    return reply
 
 
 def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
-    """The folder of the clustering and its descriptions.  Raises: FarmUnavailable, Parked."""
+    """The folder of the clustering and its descriptions, without a run.  Raises: FarmUnavailable, Parked."""
     run_id = f"cluster-{secrets.token_hex(4)}"
     started = time.monotonic()
+
+    def watch(step: str, progress: tuple[int, int] | None) -> None:
+        elapsed = time.monotonic() - started
+        view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
+
     with open_farm(settings, view.notify) as farm:
-
-        def watch(step: str, progress: tuple[int, int] | None) -> None:
-            farm.check()
-            elapsed = time.monotonic() - started
-            view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
-
         farm.store.put_run(make_run(settings, run_id))
         farm.store.set_requirements(run_id, code_version(), settings.target_model)
         try:
-            found = ensure_clustering(farm.app, farm.store, run_id, watch, settings.stage_timeout_s)
-            describe_discovered(farm, settings, run_id, watch, view.notify)
+            limits = WaitLimits(no_progress_s=settings.stage_timeout_s)
+            scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
+            found = ensure_clustering(scheduler, watch)
+            describe_discovered(scheduler, settings, watch, view.notify)
             return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)

@@ -1,91 +1,81 @@
-"""Why a run parked, in its output folder: it can be read when the farm is down and Redis is gone.
-
-What failed in the run of an output folder: from the farm's record while it is up, else from the folder.
-
-Where a run stands, read from its output folder alone: it holds when the farm is down.
-"""
+"""Where a run is, of any kind, read from its output folder: it holds when the farm is down and Redis is lost."""
 
 from __future__ import annotations
 
 import dataclasses
 import fcntl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.dispatch.failures import Failed, failed_tasks
-from orchestrator.farm.connection import FarmUnavailable, reach_farm_of
-from orchestrator.output import OutputFolder, read_json, run_id_of
-from orchestrator.runs.publisher import read_usage
-from orchestrator.settings import SettingsError, load_settings
+from orchestrator.output import OutputError, OutputFolder, read_json, run_id_of
+from orchestrator.runs.kinds import RunProgress, kind_of
+from tasks.failure import Failure
 
-NAME = "parked.json"
+PARKED, USAGE = "parked.json", "usage.json"
+State = Literal["running", "finished", "parked", "stopped"]
 
 
 @dataclass(frozen=True)
 class ParkedState:
-    """The reason in one line, and the tasks that failed, where some did."""
+    """Why a run parked, in one line, and the tasks that failed, where some did."""
 
     reason: str
-    failures: tuple[Failed, ...]
+    failures: tuple[Failure, ...] = ()
 
 
-def write_parked_state(output: OutputFolder, parking: ParkedState) -> None:
-    output.write_json(NAME, dataclasses.asdict(parking))
+def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
+    output.write_json(PARKED, dataclasses.asdict(parked))
 
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
-    """None for a run that has not parked.  Raises: OutputError for a file that is of no use."""
+    """None for a run that has not parked.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / NAME, ParkedState)
+        return read_json(output.path / PARKED, ParkedState)
     except FileNotFoundError:
         return None
 
 
 def clear_parked_state(output: OutputFolder) -> None:
-    (output.path / NAME).unlink(missing_ok=True)
+    (output.path / PARKED).unlink(missing_ok=True)
 
 
-def failed_of(folder: Path) -> list[Failed]:
-    """Oldest first.  Raises: OutputError, SettingsError."""
-    run_id = run_id_of(folder)
-    parking = read_parked_state(OutputFolder(folder))
+def read_usage(output: OutputFolder) -> dict[str, float]:
+    """What the run has used so far, as `usage.json` says; {} where no such file can be read."""
     try:
-        with reach_farm_of(folder) as farm:
-            # A store that has lost the run knows of no failures; the folder does.
-            if farm.store.has_run(run_id):
-                return failed_tasks(farm.store, run_id)
-    except FarmUnavailable:
-        pass
-    return list(parking.failures) if parking else []
-
-
-State = Literal["running", "stopped", "parked", "finished"]
+        return read_json(output.path / USAGE, dict[str, float])
+    except (OSError, OutputError):
+        return {}
 
 
 @dataclass(frozen=True)
-class Standing:
-    """`generation` counts those done; `generations` is None when the folder's config cannot be read.
+class RunStatus:
+    """`done` of `total` (None: unknown) of what `unit` names; `figures` are numbers of this kind of run, by name.
 
-    Tokens, calls and money are those used so far, also by a generation that is not done.  `budget_usd` 0 is none.
+    Tokens, calls and cost are those used so far, also by what is not done.  `budget_usd` 0 is none.
     """
 
     run: str
+    kind: str
     folder: str
     state: State
-    generation: int
-    generations: int | None
-    first_fitness: float | None
-    best_fitness: float | None
-    mean_tokens: float | None
-    correctness: float | None
+    unit: str
+    done: int
+    total: int | None
+    figures: Mapping[str, float | None]
     target_tokens: int
     calls: int
     cost_usd: float
     unconfirmed_usd: float
     budget_usd: float
     reason: str  # why it parked, or ""
-    failures: tuple[str, ...]
+    failures: tuple[Failure, ...]
+
+    @property
+    def progress(self) -> str:
+        """As in "2 of 8 generations"."""
+        return f"{self.done} of {'?' if self.total is None else self.total} {self.unit}"
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -93,56 +83,45 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob("**/run.json"))
 
 
-def standing_of(folder: Path) -> Standing:
+def run_status(folder: Path) -> RunStatus:
     """Raises: OutputError when the folder holds no run."""
-    output = OutputFolder(folder)
-    run_id = run_id_of(folder)
-    history = output.read_history()
-    last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
-    parking = read_parked_state(output)
-    used = read_usage(output)
-    return Standing(
+    output, run_id = OutputFolder(folder), run_id_of(folder)
+    name, kind = kind_of(folder)
+    progress, parked, used = kind.progress(folder), read_parked_state(output), read_usage(output)
+    return RunStatus(
         run=run_id,
+        kind=name,
         folder=str(folder),
-        state=_state(output, parked=parking is not None),
-        generation=len(history),
-        generations=_generations(output),
-        first_fitness=history[0]["population"][0]["fitness"] if history else None,
-        best_fitness=history[-1]["best_ever"] if history else None,
-        mean_tokens=last and last["mean_tokens"],
-        correctness=last and last["correctness"],
+        state=_state(folder, progress, parked),
+        unit=progress.unit,
+        done=progress.done,
+        total=progress.total,
+        figures=dict(progress.figures),
         target_tokens=int(used.get("target", 0)),
         calls=int(used.get("requests", 0)),
         cost_usd=used.get("cost_usd", 0.0),
         unconfirmed_usd=used.get("unconfirmed_usd", 0.0),
         budget_usd=used.get("budget_usd", 0.0),
-        reason=parking.reason if parking else "",
-        failures=tuple(f"{f.stage} of {f.node}: {f.error}" for f in parking.failures) if parking else (),
+        reason=parked.reason if parked else "",
+        failures=parked.failures if parked else (),
     )
 
 
-def _state(output: OutputFolder, *, parked: bool) -> State:
-    if is_locked(output.path):
+def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> State:
+    if is_locked(folder):
         return "running"
-    if output.answers.exists():
+    if progress.is_finished:
         return "finished"
     return "parked" if parked else "stopped"
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process is at this run now."""
+    """Whether a process works on the run now."""
     try:
-        with (folder / ".lock").open() as held:
-            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (folder / ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
     return False
-
-
-def _generations(output: OutputFolder) -> int | None:
-    try:
-        return load_settings(output.config).ngen
-    except SettingsError:
-        return None

@@ -1,1 +1,1 @@
-"""Phase 0 (phase0_collect.md): which tokens a model wastes."""
+"""A collection: which tokens a model wastes."""

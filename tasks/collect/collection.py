@@ -16,18 +16,16 @@ from tasks.openai.provider import EMBEDDED
 from tasks.validation import parse_json
 
 COLLECTION = "collection"  # under which the store has it
-RECORD = "phase0"  # the name of its record of attempts and failures
 EXAMPLES = "train"
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Everything that a task of Phase 0 must know.  `id` is the hash of all the rest, and of the examples.
+    """Everything that a job of a collection must know.
 
     The target's `sampling.seed` is that of sample 0; sample j uses seed + j.
     """
 
-    id: str
     samples: int
     target: Target
     target_retries: int

@@ -1,4 +1,4 @@
-"""Compression of a verbose answer (phase0_collect.md section 4.6): messages, schema and reply.  Pure.
+"""Compression of a verbose answer: messages, schema and reply.  Pure.
 
 The prompt holds the question and the answer and never the context, so nothing can be added that was not said.
 """

@@ -1,4 +1,4 @@
-"""How often each token occurs in verbose and in compressed answers (phase0_collect.md section 4.9), exactly.
+"""How often each token occurs in verbose and in compressed answers, exactly.
 
 A retained pair of an example with m retained pairs weighs 1/m.  What is counted are whole numbers, apart for each m;
 the weights come in at the end, in whole numbers too.  So shards may be counted anywhere and merged in any order: the

@@ -1,4 +1,4 @@
-"""Which tokens a model wastes: filters, then the k largest differences (phase0_collect.md section 4.10)."""
+"""Which tokens a model wastes: filters, then the k largest differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Filters:
-    """`phase0.filters.*`: which tokens are no candidates.  The end-of-sequence token never is one."""
+    """`phase0.filters.*`: which tokens are not candidates.  The end-of-sequence token never is one."""
 
     drop_special_tokens: bool
     drop_whitespace_only: bool

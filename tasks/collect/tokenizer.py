@@ -21,7 +21,7 @@ class AddedToken:
 
 @dataclass(frozen=True)
 class StoredTokenizer:
-    """What Phase 0 asks of a tokenizer, under the names that transformers gives it."""
+    """What a collection needs of a tokenizer, under the names that transformers gives it."""
 
     backend: str  # the JSON of `tokenizers.Tokenizer`
     texts: Sequence[str]  # [highest id + 1], decode([id]) of each

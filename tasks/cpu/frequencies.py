@@ -7,14 +7,13 @@ what was counted, so no shard is counted twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
-from pydantic import Field, Strict
 
 from tasks import context
-from tasks.message import LONGEST_LIST, ContentKey, ContentKeys, Count, RunId
-from tasks.store.lock import hold_lock
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 
     from tasks.collect.frequencies import ShardCounts
 
-KeyPair = Annotated[tuple[Count, ContentKey, ContentKey], Strict(False)]  # JSON has no tuples
+KeyPair = tuple[int, str, str]
 """m of the example, then the keys of the token ids of the verbose and of the compressed answer."""
-KeyPairs = Annotated[list[KeyPair], Field(max_length=LONGEST_LIST)]
 
 VERSION = 1  # of the form of the counts
 _AT_ONCE = 128  # pairs that are fetched together, to bound the memory of a task
@@ -51,34 +49,20 @@ def read_counts(store: Store, run: str, key: str) -> ShardCounts:
     return ShardCounts.from_dict(counts[key])
 
 
-def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> str:
-    """Count a shard unless it has been counted; the key of the counts.
-
-    Raises: LookupError when token ids of a pair are not in the store.
-    """
+def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> dict[str, Any]:
+    """The counts of a shard.  Raises: LookupError when token ids of a pair are not in the store."""
     # Imported here and below: only counting needs numpy.
     from tasks.collect.frequencies import count_shard
 
-    key = counts_key(pairs)
-    with hold_lock(store.redis, key):
-        if not store.shared(run, [key]):
-            store.put_shared(run, key, count_shard(_fetched(store, run, pairs)).to_dict())
-    return key
+    return count_shard(_fetched(store, run, pairs)).to_dict()
 
 
-def merge_counts(store: Store, run: str, keys: Sequence[str]) -> str:
-    """Merge shards unless it has been done; the key of the merged counts.  A key may occur more than once.
-
-    Raises: LookupError when a shard's counts are not in the store.
-    """
+def merge_counts(store: Store, run: str, keys: Sequence[str]) -> dict[str, Any]:
+    """The counts of all shards, each named once or more often.  Raises: LookupError when a shard has no counts."""
     from tasks.collect.frequencies import merge
 
-    key = merged_key(keys)
-    with hold_lock(store.redis, key):
-        if not store.shared(run, [key]):
-            # One at a time, so that memory does not grow with the number of shards.
-            store.put_shared(run, key, merge(read_counts(store, run, shard) for shard in keys).to_dict())
-    return key
+    # One at a time, so that memory does not grow with the number of shards.
+    return merge(read_counts(store, run, shard) for shard in keys).to_dict()
 
 
 def _fetched(
@@ -98,13 +82,13 @@ def _fetched(
             yield m, ids[verbose], ids[compressed]
 
 
-@shared_task(name="cpu.frequencies")
-def frequencies_task(run: RunId, pairs: KeyPairs) -> str:
-    """Count one shard, pairs as [m, key, key]; the key of its counts."""
-    return count_pairs(context.store_of(run), run, [(m, verbose, compressed) for m, verbose, compressed in pairs])
+@shared_task(name="cpu.frequencies", base=JobTask)
+def frequencies_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    """Count one shard of pairs."""
+    run_job((run, key, attempt), lambda job: count_pairs(job.store, run, job.arguments["pairs"]))
 
 
-@shared_task(name="cpu.merge_frequencies")
-def merge_frequencies_task(run: RunId, keys: ContentKeys) -> str:
-    """Merge shards that were counted; the key of the merged counts."""
-    return merge_counts(context.store_of(run), run, keys)
+@shared_task(name="cpu.merge_frequencies", base=JobTask)
+def merge_frequencies_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    """Merge shards that were counted."""
+    run_job((run, key, attempt), lambda job: merge_counts(job.store, run, job.arguments["keys"]))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 from celery import shared_task
 
-from tasks import context
-from tasks.message import RunId
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 
 PICTURES = ("fitness.png", "evolution_lengths.png", "evolution_tree.png")
 WASTED = "wasted_tokens.png"  # of a collection
-PictureName = Literal["fitness.png", "evolution_lengths.png", "evolution_tree.png", "wasted_tokens.png"]
-DATA = "plot_data.json"
 
 
 def draw(name: str, data: dict[str, Any]) -> bytes:
@@ -31,11 +29,15 @@ def draw(name: str, data: dict[str, Any]) -> bytes:
     raise ValueError(f"there is no plot {name!r}")
 
 
-@shared_task(name="cpu.plot")
-def plot_task(run: RunId, name: PictureName) -> None:
-    """Draw one plot of the run from the data that the driver put into the store, and put it there."""
-    store = context.store_of(run)
-    data = store.file(run, DATA)
+def plot(job: Job) -> dict[str, Any]:
+    """Draw one picture of the run from the data that the driver has put there, and keep it as a file of the run."""
+    name, data = job.arguments["name"], job.store.file(job.run, job.arguments["data"])
     if data is None:
-        raise LookupError(f"run {run} has no plot data in the store")
-    store.put_file(run, name, draw(name, json.loads(data)))
+        raise LookupError(f"run {job.run} has no file {job.arguments['data']}")
+    job.store.put_file(job.run, name, draw(name, json.loads(data)))
+    return {"file": name}
+
+
+@shared_task(name="cpu.plot", base=JobTask)
+def plot_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), plot)

@@ -6,26 +6,22 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.collect.sample import SampleJob, sample_job
 from tasks.collect.tokenizer import encode, encoder
-from tasks.job import Job, JobTask, run_job
-from tasks.message import Count, RunId
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 
 
-def texts_of(job: Job) -> list[str]:
-    """Of each retained pair the verbose text, then the compressed one."""
-    return [text for pair in job.retained() for text in pair]
-
-
-def tokenize(job: Job) -> dict[str, Any]:
-    """Puts the ids of each text into the store under a key of its own; returns the keys."""
-    collection, texts = job.collection, texts_of(job)
-    tokenizer = encoder(collection.id, collection.tokenizer_key(), job.store)
+def tokenize(job: SampleJob) -> dict[str, Any]:
+    """Keeps the ids of each text under a key of its own, from which they are counted; returns the keys."""
+    collection, texts, store, run = job.collection, job.texts(), job.job.store, job.job.run
+    tokenizer = encoder(run, collection.tokenizer_key(), store)
     keys = [collection.tokens_key(text) for text in texts]
     for key, ids in zip(keys, encode(tokenizer, texts), strict=True):
-        job.store.put_shared(collection.id, key, {"ids": ids})
+        store.put_shared(run, key, {"ids": ids})
     return {"keys": keys}
 
 
 @shared_task(name="cpu.tokenize", base=JobTask)
-def tokenize_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), lambda job: job.collection.tokenized_key(texts_of(job)), tokenize)
+def tokenize_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: tokenize(sample_job(job)))

@@ -23,7 +23,7 @@ from tasks.models import Answer, Run, Target
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.lock import hold_lock
-from tasks.task import go_on
+from tasks.task import raise_if_cancelled
 
 EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
 
@@ -99,7 +99,7 @@ def answer_missing(stage: Stage, clustering: str, batch: PromptBatch, keys: Sequ
         answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
         usage = {"target": generated.completion_tokens}
         stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), usage)
-        go_on(stage.store, stage.run.id)
+        raise_if_cancelled(stage.store, stage.run.id)
 
     ask_target(stage.run.target, dict(zip(positions, requests, strict=True)), keep)
     return len(positions)

@@ -7,18 +7,18 @@ import io
 import json
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.files import write_atomic
 from tasks.gpu import host
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
-from tasks.message import Hash, RunId
-from tasks.store.lock import hold_lock
-from tasks.task import go_on
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, Hash, RunId
+from tasks.store.keys import PROGRESS
+from tasks.task import raise_if_cancelled
 from tasks.validation import check_value
 
 if TYPE_CHECKING:
@@ -52,38 +52,37 @@ def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
     return path
 
 
-@shared_task(name="gpu.cluster")
-def cluster_task(run: RunId) -> str:
-    """Cluster the vocabulary, in a process of its own, and put the result into the store; its content hash.
+def cluster(job: Job) -> dict[str, Any]:
+    """Cluster the vocabulary, in a process of its own, and put the result into the store under its content hash.
 
     Raises: ClusteringError.
     """
     # Imported here: joblib and numpy are for a worker that clusters.
     from tasks.gpu.clustering.artifacts import load_clustering
 
-    store = context.store_of(run)
+    store, run, worker = job.store, job.run, host.current()
     settings = store.run(run)
-    worker = host.current()
 
     def progress(stage: str, done: int, total: int) -> None:
-        go_on(store, run)
-        store.put_metadata(run, "progress", json.dumps({"stage": stage, "done": done, "total": total}))
+        raise_if_cancelled(store, run)
+        store.put_metadata(run, PROGRESS, json.dumps({"stage": stage, "done": done, "total": total}))
         store.notify(run)
 
     load_early(worker.model_folder(settings.target))  # the answers need it next
-    clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
-    with hold_lock(store.redis, f"{run}:cluster"):
-        folder = run_clustering(
-            worker.model_folder(settings.target),
-            clusters,
-            worker.embedder(settings.clusters.embedder),
-            progress,
-            worker.environment(settings.clusters.device),
-        )
-        clustering = load_clustering(folder)
-        packed = pack_labels(clustering.labels)
-        descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
-        store.put_clustering(run, clustering.hash, packed, descriptions)
-        store.put_metadata(run, "clustering", clustering.hash)
-    store.notify(run)
-    return clustering.hash
+    folder = run_clustering(
+        worker.model_folder(settings.target),
+        dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder)),
+        worker.embedder(settings.clusters.embedder),
+        progress,
+        worker.environment(settings.clusters.device),
+    )
+    clustering = load_clustering(folder)
+    descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
+    store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions)
+    store.put_metadata(run, "clustering", clustering.hash)
+    return {"clustering": clustering.hash}
+
+
+@shared_task(name="gpu.cluster", base=JobTask)
+def cluster_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), cluster)

@@ -13,14 +13,14 @@ import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.escape import shorten
 from tasks.gpu.cluster import unpack_labels
-from tasks.message import Deltas, RunId
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -185,9 +185,6 @@ def _packed(labels: NDArray[np.integer[Any]], width: int) -> str:
     return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116))
 
 
-ProcessorName = Literal["processor.py", "processor_best.py"]
-
-
 def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
     """Leave the processor's text in the store as the run's file `name`; `deltas` stand in canonical order."""
     clustering = store.metadata(run_id, "clustering")
@@ -199,6 +196,11 @@ def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> N
     store.put_file(run_id, name, text.encode())
 
 
-@shared_task(name="gpu.processor")
-def processor_task(run: RunId, name: ProcessorName, deltas: Deltas) -> None:
-    generate(context.store_of(run), run, name, deltas)
+def generate_job(job: Job) -> dict[str, Any]:
+    generate(job.store, job.run, job.arguments["name"], job.arguments["deltas"])
+    return {"file": job.arguments["name"]}
+
+
+@shared_task(name="gpu.processor", base=JobTask)
+def processor_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), generate_job)

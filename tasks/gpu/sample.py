@@ -7,15 +7,16 @@ from typing import Any
 
 from celery import shared_task
 
+from tasks.collect.sample import SampleJob, sample_job
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
-from tasks.job import Job, JobTask, run_job
-from tasks.message import Count, RunId
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 
 
-def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
+def request_for(job: SampleJob, tokenizer: Any) -> GenerateRequest:
     """The example through the model's chat template, with sample j's seed and the end of the turn as its stop."""
     target, sampling = job.collection.target, job.collection.sampling(job.sample)
     prompt = render(tokenizer, target.system_prompt, target.prompt_template, job.example.context, job.example.question)
@@ -30,7 +31,7 @@ def request_for(job: Job, tokenizer: Any) -> GenerateRequest:
     )
 
 
-def draw_sample(job: Job) -> dict[str, Any]:
+def draw_sample(job: SampleJob) -> dict[str, Any]:
     """One answer.  Raises: what `ask_target` raises, after `target.sglang.max_retries` retries."""
     target = job.collection.target
     with TOKENIZER_LOCK:
@@ -38,11 +39,11 @@ def draw_sample(job: Job) -> dict[str, Any]:
     answers: list[Generated] = []
     ask_target(target, {0: request}, lambda _, answer: answers.append(answer), job.collection.target_retries)
     [answer] = answers
-    job.store.add_usage(job.collection.id, {"target": answer.completion_tokens})
+    job.job.store.add_usage(job.job.run, {"target": answer.completion_tokens})
     return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
 
 
-def describe_tokenizer(job: Job) -> dict[str, Any]:
+def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
     """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers without transformers.
 
     Raises: ValueError for one that is not built on the tokenizers library.
@@ -68,10 +69,10 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 
 
 @shared_task(name="gpu.sample", base=JobTask)
-def sample_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), lambda job: job.collection.sample_key(job.example, job.sample), draw_sample)
+def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)))
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)
-def tokenizer_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), lambda job: job.collection.tokenizer_key(), describe_tokenizer)
+def tokenizer_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: describe_tokenizer(sample_job(job)))

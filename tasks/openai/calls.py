@@ -21,7 +21,7 @@ from tasks.openai.limits import RedisLimiter
 from tasks.openai.schema import Schema
 from tasks.secret import secret
 from tasks.store.store import Store
-from tasks.task import go_on
+from tasks.task import raise_if_cancelled
 
 TRIES = 2
 Kind = Literal["mutation", "merge", "descriptions"]
@@ -132,7 +132,7 @@ def client_for(run: HasEndpoint, store: Store) -> OpenAIClient:
 
     Raises: Cancelled when the run was.
     """
-    go_on(store, run.id)
+    raise_if_cancelled(store, run.id)
     return OpenAIClient(run.endpoint, _limiter(run.endpoint), RedisBudget(store.ledger(run.id), run.endpoint))
 
 

@@ -7,16 +7,17 @@ from typing import Any
 from celery import shared_task
 
 from tasks.collect import compression
-from tasks.job import Job, JobTask, run_job
-from tasks.message import Count, RunId
+from tasks.collect.sample import SampleJob, sample_job
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 from tasks.openai import calls
 
 
-def compress(job: Job) -> dict[str, Any]:
+def compress(job: SampleJob) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError."""
-    collection, settings = job.collection, job.collection.reflector
-    verbose = job.verbose(job.sample)
-    client = calls.client_for(calls.Caller(collection.id, collection.reflector_endpoint), job.store)
+    collection, settings, store, run = job.collection, job.collection.reflector, job.job.store, job.job.run
+    [verbose] = job.texts()
+    client = calls.client_for(calls.Caller(run, collection.reflector_endpoint), store)
     system, user = compression.messages(collection.compress_template, job.example.question, verbose)
     reply = client.ask(
         system,
@@ -28,16 +29,12 @@ def compress(job: Job) -> dict[str, Any]:
         top_p=settings.top_p,
         max_completion_tokens=settings.max_completion_tokens,
         seed=settings.seed,
-        call_id=f"{collection.id}-{key_of(job).replace(':', '-')}",
+        call_id=job.job.call_id,
     )
-    job.store.add_providers(collection.id, "reflector", [reply.provider])
+    store.add_providers(run, "reflector", [reply.provider])
     return {"text": compression.rewritten(reply.data)}
 
 
-def key_of(job: Job) -> str:
-    return job.collection.compression_key(job.example, job.verbose(job.sample))
-
-
 @shared_task(name="openai.compress", base=JobTask)
-def compress_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), key_of, compress)
+def compress_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: compress(sample_job(job)))

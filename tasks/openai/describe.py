@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery import shared_task
 
-from tasks import context
-from tasks.message import RunId
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.errors import MissingKeyError, NoRuleError
 from tasks.openai.prompt_escaping import plain, records
@@ -84,7 +83,6 @@ def describe(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[
     )
 
 
-DESCRIBED = "described"
 FIXED = (0, 1)
 
 
@@ -111,9 +109,6 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     }
 
 
-@shared_task(name="openai.describe")
-def describe_task(run: RunId) -> None:
-    """Leave what the reflector says of the run's clusters in the run's metadata, as JSON."""
-    store = context.store_of(run)
-    store.put_metadata(run, DESCRIBED, json.dumps(describe_clusters(store, run), ensure_ascii=False))
-    store.notify(run)
+@shared_task(name="openai.describe", base=JobTask)
+def describe_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: describe_clusters(job.store, job.run))

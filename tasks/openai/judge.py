@@ -11,9 +11,10 @@ from typing import Any
 from celery import shared_task
 
 from tasks import context
-from tasks.job import Job, JobTask, run_job
+from tasks.collect.sample import SampleJob, sample_job
+from tasks.job import JobTask, run_job
 from tasks.judging.verdict import Ask, judge, verdict_key
-from tasks.message import Count, PlanName, RunId
+from tasks.message import ContentKey, Count, PlanName, RunId
 from tasks.models import Example, Judge
 from tasks.openai import calls
 from tasks.openai.client import OpenAIClient
@@ -105,21 +106,17 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
     run_stage("judge", (run, plan, index, phase, attempt), judge_stage)
 
 
-def decide(job: Job) -> dict[str, Any]:
+def decide(job: SampleJob) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict."""
-    collection = job.collection
-    client = calls.client_for(calls.Caller(collection.id, collection.judge_endpoint), job.store)
-    row = (job.example.question, job.example.gold, job.compressed(job.sample))
-    verdict = judged_by(client, collection.judge, f"{collection.id}-{key_of(job).replace(':', '-')}", row)
+    collection, store, run = job.collection, job.job.store, job.job.run
+    client = calls.client_for(calls.Caller(run, collection.judge_endpoint), store)
+    [compressed] = job.texts()
+    verdict = judged_by(client, collection.judge, job.job.call_id, (job.example.question, job.example.gold, compressed))
     if verdict["by"]:
-        job.store.add_providers(collection.id, "judge", [verdict["by"]])
+        store.add_providers(run, "judge", [verdict["by"]])
     return verdict
 
 
-def key_of(job: Job) -> str:
-    return job.collection.verdict_key(job.example, job.compressed(job.sample))
-
-
 @shared_task(name="openai.verdict", base=JobTask)
-def verdict_task(run: RunId, index: Count, sample: Count, attempt: Count) -> None:
-    run_job((run, index, sample, attempt), key_of, decide)
+def verdict_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: decide(sample_job(job)))

@@ -1,13 +1,15 @@
 """Every key of the store, and what it holds.  No other module spells one.
 
     whetstone:run:<id>:<part>       what belongs to one run; the parts are the constants below
-    whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, one field a finished stage and one a failure
+    whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, and one field a finished stage
+    whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
     whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS
     whetstone:lock:<name>           held by whoever does this work now (tasks/store/lock.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
     whetstone:workers               set: the node names of the workers that report
+    whetstone:runs                  set: the ids of all runs
     whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
 
 A plan's hash is the truth of its work in flight; Celery's messages carry only what finds a field of it.
@@ -22,6 +24,7 @@ SETTINGS = "settings"  # the Run, as JSON
 METADATA = "metadata"  # hash: the fields below, and whatever else is learnt once a run
 EXAMPLES = "examples"  # {"training": [...], "validation": [...]}
 PROMPTS = "prompts"  # hash: file name -> text of one call
+FAILURES = "failures"  # hash: failure_field -> a Failure, as JSON
 TRIES = "tries"  # hash: what was tried -> how often that failed, or its worker died
 USAGE = "usage"  # hash: counters of calls, tokens and money
 CALLS = "calls"  # hash: calls begun and not settled, and what each may cost (tasks/store/ledger.py)
@@ -31,17 +34,21 @@ NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
 
 # Fields of a run's metadata.
-STANDING = "standing"  # state, generation and fitness of the run, as its driver last published them
+STATUS = "status"  # kind, state and progress of the run, as its driver last published them
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
+PROGRESS = "progress"  # how far a long job is, as JSON
 LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering
 DESCRIPTIONS = "descriptions"  # of the clusters, as JSON; also a field of a clustering
 LABELS = "labels"  # a field of a clustering
 
+JOBS = "jobs"  # the record of what is outside a plan
+
 # Fields of a plan.
 PLAN = "plan"  # the Plan, as JSON
 ATTEMPT = "attempt"  # the number of the latest attempt at it
 
+RUNS = PREFIX + "runs"
 WORKERS = PREFIX + "workers"
 PAUSED = PREFIX + "paused"
 
@@ -54,9 +61,9 @@ def plan_key(run_id: str, name: str) -> str:
     return run_key(run_id, f"plan:{name}")
 
 
-def failure_field(index: str) -> str:
-    """The field of a plan that holds the failure of one of its candidates or samples."""
-    return f"{index}:failed"
+def failure_field(record: str, name: str) -> str:
+    """Of a failed task: its record is a plan or JOBS, its name a candidate's index or a job's key."""
+    return f"{record}:{name}"
 
 
 def result_key(key: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
 import redis
 
+from tasks.failure import Failure
 from tasks.models import Run
 from tasks.plan import Plan
 from tasks.store import keys
@@ -31,6 +33,16 @@ class StageContext:
     cancelled: bool
 
 
+@dataclass(frozen=True)
+class JobContext:
+    """What a job must know before it begins: its spec as JSON, the latest attempt, and whether its result is there."""
+
+    spec: bytes
+    attempt: int
+    done: bool
+    cancelled: bool
+
+
 class Store:
     """Typed access to one Redis or Valkey.  Every method is safe to call twice with the same arguments.
 
@@ -43,7 +55,10 @@ class Store:
     # Runs: what each was started with, and what was learnt of it.
 
     def put_run(self, run: Run) -> None:
-        self.redis.set(run_key(run.id, keys.SETTINGS), run.to_json())
+        pipe = self.redis.pipeline()
+        pipe.sadd(keys.RUNS, run.id)
+        pipe.set(run_key(run.id, keys.SETTINGS), run.to_json())
+        pipe.execute()
 
     def run(self, run_id: str) -> Run:
         """Raises: KeyError when there is no such run."""
@@ -57,8 +72,8 @@ class Store:
         return bool(self.redis.exists(run_key(run_id, keys.SETTINGS), run_key(run_id, keys.METADATA)))
 
     def run_ids(self) -> list[str]:
-        found = self.redis.scan_iter(match=run_key("*", keys.SETTINGS), count=1000)
-        return sorted(key.decode().split(":")[2] for key in found)
+        """All runs, of every kind."""
+        return sorted(run.decode() for run in cast("set[bytes]", self.redis.smembers(keys.RUNS)))
 
     def delete_run(self, run_id: str) -> int:
         """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
@@ -67,6 +82,7 @@ class Store:
         found = [*shared, *self.redis.scan_iter(match=run_key(run_id, "*"), count=1000)]
         for start in range(0, len(found), DELETED_AT_ONCE):
             self.redis.unlink(*found[start : start + DELETED_AT_ONCE])
+        self.redis.srem(keys.RUNS, run_id)
         return len(found)
 
     def put_metadata(self, run_id: str, name: str, value: str) -> None:
@@ -82,6 +98,7 @@ class Store:
     def set_requirements(self, run_id: str, code: str, model: str) -> None:
         """Which workers may work for a run: those of this code, for this model.  A cancelled run goes on."""
         pipe = self.redis.pipeline()
+        pipe.sadd(keys.RUNS, run_id)
         pipe.hset(run_key(run_id, keys.METADATA), mapping={keys.CODE: code, keys.MODEL: model})
         pipe.hdel(run_key(run_id, keys.METADATA), keys.CANCELLED)
         pipe.execute()
@@ -117,16 +134,16 @@ class Store:
             raise KeyError(f"no plan {name!r} of run {run_id!r} in the store")
         return _read_plan(cast(bytes, text))
 
-    def plan_names(self, run_id: str) -> list[str]:
-        prefix = plan_key(run_id, "")
-        return sorted(key.decode().removeprefix(prefix) for key in self.redis.scan_iter(match=prefix + "*", count=1000))
-
     def forget_plans(self, run_id: str, names: Iterable[str]) -> None:
         """Delete plans with the records of their stages: of a generation that is in the output folder."""
-        self.redis.unlink(*(plan_key(run_id, name) for name in names))
+        forgotten = set(names)
+        self.redis.unlink(*(plan_key(run_id, name) for name in forgotten))
+        for failure in self.failures(run_id):
+            if failure.record in forgotten:
+                self.forget_failure(failure)
 
     def next_attempt(self, run_id: str, name: str) -> int:
-        """The number of a new attempt at a plan; from here on tasks of an earlier attempt end without work."""
+        """The number of a new attempt at a plan or the jobs; tasks of an earlier one end without work from here on."""
         return self.redis.hincrby(plan_key(run_id, name), keys.ATTEMPT, 1)
 
     def attempt(self, run_id: str, name: str) -> int:
@@ -155,25 +172,67 @@ class Store:
         return None if text is None else cast("dict[str, Any]", json.loads(cast(bytes, text)))
 
     def stages(self, run_id: str, name: str, cached: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-        """The records of stages and failures by field, without those that the caller has (`cached`)."""
+        """The records of stages by field, without those that the caller has (`cached`)."""
         found = self._hash_without(plan_key(run_id, name), {keys.PLAN, keys.ATTEMPT, *cached})
         return {field: json.loads(value) for field, value in found.items()}
 
-    def put_failure(self, run_id: str, name: str, index: str, failure: Mapping[str, Any]) -> None:
-        self.redis.hset(plan_key(run_id, name), failure_field(index), json.dumps(failure))
+    # What is outside a plan: jobs, each of which finds its arguments under its content key.
+
+    def put_job(self, run_id: str, key: str, spec: str) -> None:
+        """Keep the spec of a job, as JSON."""
+        self.redis.hset(plan_key(run_id, keys.JOBS), key, spec)
+
+    def job_spec(self, run_id: str, key: str) -> str | None:
+        return _text(self.redis.hget(plan_key(run_id, keys.JOBS), key))
+
+    def job_context(self, run_id: str, key: str) -> JobContext:
+        """All that a job must know before it begins, in one trip.  Raises: KeyError for an unknown run or job."""
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
+        pipe.exists(result_key(key))
+        pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
+        (attempt, spec), done, cancelled = pipe.execute()
+        if spec is None:
+            raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
+        return JobContext(spec, int(attempt or 0), bool(done), bool(cancelled))
+
+    # What failed, in plans and jobs.
+
+    def begin_attempt(self, run_id: str, record: str, keep: Callable[[list[Failure]], list[Failure]]) -> int:
+        """The number of a new attempt at a plan or the jobs, whose failures are forgotten but for those of `keep`.
+
+        `keep` is called with the failures of the attempt before, and returns those that stand.
+        """
+        failures = self.failures(run_id, record)
+        attempt = self.next_attempt(run_id, record)
+        latest = [failure for failure in failures if failure.attempt == attempt - 1]
+        standing = [dataclasses.replace(failure, attempt=attempt) for failure in keep(latest)]
+        pipe = self.redis.pipeline()
+        for failure in failures:
+            pipe.hdel(run_key(run_id, keys.FAILURES), failure_field(record, failure.name))
+        for failure in standing:
+            pipe.hset(run_key(run_id, keys.FAILURES), failure_field(record, failure.name), failure.to_json())
+        pipe.execute()
+        return attempt
+
+    def put_failure(self, failure: Failure) -> None:
+        field = failure_field(failure.record, failure.name)
+        self.redis.hset(run_key(failure.run, keys.FAILURES), field, failure.to_json())
+
+    def failures(self, run_id: str, record: str | None = None) -> list[Failure]:
+        """The failures of one record, or of all, oldest first.  Some may be of an earlier attempt."""
+        texts = cast("list[bytes]", self.redis.hvals(run_key(run_id, keys.FAILURES)))
+        found = [Failure.from_json(text) for text in texts]
+        return sorted((f for f in found if record in (None, f.record)), key=lambda failure: failure.at)
+
+    def forget_failure(self, failure: Failure) -> bool:
+        """Returns whether it was there: of several processes that forget it at the same time, one gets True."""
+        field = failure_field(failure.record, failure.name)
+        return bool(self.redis.hdel(run_key(failure.run, keys.FAILURES), field))
 
     def count_failure(self, run_id: str, what: str, times: int) -> int:
         """Count that a task has failed `times` more; returns how often in all."""
         return self.redis.hincrby(run_key(run_id, keys.TRIES), what, times)
-
-    def forget_failure(self, run_id: str, name: str, index: str) -> bool:
-        """Returns whether there was one: of several processes that forget it at the same time, one gets True."""
-        return bool(self.redis.hdel(plan_key(run_id, name), failure_field(index)))
-
-    def forget_failures(self, run_id: str, name: str) -> None:
-        key, ending = plan_key(run_id, name), failure_field("").encode()
-        if failed := [f for f in cast("list[bytes]", self.redis.hkeys(key)) if f.endswith(ending)]:
-            self.redis.hdel(key, *failed)
 
     def notify(self, run_id: str) -> None:
         """End the `wait` of the process that drives the run: a result or failure was recorded."""

@@ -92,7 +92,7 @@ def test_from_the_checkpoints_alone_nothing_is_asked_again(collected: Collecting
     assert place.answers() == 0
 
 
-def test_a_reflector_that_refuses_ends_with_2_and_a_mended_one_goes_on(
+def test_a_reflector_that_refuses_parks_the_collection_and_another_one_goes_on(
     collected: Collecting, place: Collecting
 ) -> None:
     with refusing_server() as address:
@@ -100,10 +100,10 @@ def test_a_reflector_that_refuses_ends_with_2_and_a_mended_one_goes_on(
         place.configure(broken, {"phase0": {"correctness": {"evaluator_api_base": address}}})
         process = start(["env", "OPENAI_API_KEY=some-key", *place.command()])
         failed = finish(process)
-    assert failed.returncode == 2, failed.stdout
-    assert "openai.compress" in failed.stdout
+    assert failed.returncode == 3, failed.stdout
+    assert "parked: compress of sample_id_" in failed.stdout
     assert "HTTP 404" in failed.stdout
-    assert "--resume" in failed.stdout
+    assert f"go on with: orchestrator retry {place.output}" in failed.stdout
     assert "Traceback" not in failed.stdout
     assert not place.data.exists()
     place.configure()

@@ -57,8 +57,8 @@ def test_a_judge_that_cannot_be_reached_is_no_verdict(collected: Collecting, pla
     finally:
         assert orchestrator("farm", "down", *farm).returncode == 0
     # then the collection ends with the reason, and no pair counts as discarded for it
-    assert failed.returncode == 2, failed.stdout
-    assert "openai.verdict" in failed.stdout
+    assert failed.returncode == 3, failed.stdout
+    assert "parked: verdict of sample_id_" in failed.stdout
     assert "Traceback" not in failed.stdout
     pairs = place.output / "phase0_pairs.jsonl"
     for line in pairs.read_text().splitlines() if pairs.exists() else ():

@@ -49,7 +49,7 @@ def place(tmp_path: Path, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> I
     """A working folder with invalid files, and the address of a farm without workers."""
     (tmp_path / "here" / "run").mkdir(parents=True)
     (tmp_path / "here" / "folder").mkdir()
-    (tmp_path / "here" / "run" / "run.json").write_text(json.dumps({"id": "../../x"}))
+    (tmp_path / "here" / "run" / "run.json").write_text(json.dumps({"id": "../../x", "kind": "evolve"}))
     (tmp_path / "here" / "broken.config").write_text('CONFIG_NGEN="many"\nnonsense\n')
     (tmp_path / "here" / "rows.jsonl").write_text('{"question": 1}\n[]\n')
     (tmp_path / "here" / "binary").write_bytes(b"\xff\xfe\x00")

@@ -21,7 +21,7 @@ from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
 from orchestrator.output import OutputError, read_json
 from orchestrator.report.statistics import Comparison
-from orchestrator.runs.status import standing_of
+from orchestrator.runs.status import run_status
 from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered_tokens
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_rows
@@ -40,9 +40,10 @@ GENERATION = {
     "cost_usd": 0.0,
 }  # fmt: skip
 FAILED = {
-    "plan": "g0_pop", "generation": 0, "index": 0, "node": "g0_pop0", "stage": "judge", "error": "E", "task": "t",
-    "tries": 1, "at": 1.0, "prompt": "",
+    "run": "a-run", "record": "g0_pop", "name": "0", "node": "g0_pop0", "stage": "judge", "error": "E", "task": "t",
+    "tries": 1, "at": 1.0, "attempt": 1, "prompt": "",
 }  # fmt: skip
+RUN_FILE = {"id": "a-run", "kind": "evolve"}
 GRADED = {"example": "q", "tokens": 3, "is_correct": True, "text": "t", "question": "q", "gold": "g", "reasoning": "r"}
 COMPARISON = {"name": "n", "before": [GRADED], "after": [GRADED], "fitness_before": None, "fitness_after": 0.5}
 NODE = {"id": "g0_pop0", "generation": 0, "stage": "pop", "fitness": 0.5}
@@ -151,16 +152,16 @@ def test_the_state_of_a_run(tmp_path: Path, tried: Counter[str], content: bytes)
 
 
 @cases
-@given(files(GENERATION), files({"reason": "r", "failures": [FAILED]}), files({"id": "a-run"}), files({"target": 1.0}))
-@example(b"[" * 100_000 + b"\n", b"{", written({"id": "r"}), b"[]")
+@given(files(GENERATION), files({"reason": "r", "failures": [FAILED]}), files(RUN_FILE), files({"target": 1.0}))
+@example(b"[" * 100_000 + b"\n", b"{", written({"id": "r", "kind": "evolve"}), b"[]")
 def test_the_status_files_of_a_run(
     tmp_path: Path, tried: Counter[str], history: bytes, parked: bytes, run: bytes, usage: bytes
 ) -> None:
     contents = {"history.jsonl": history, "parked.json": parked, "usage.json": usage}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-    for whose in (run, written({"id": "a-run"})):
-        check_read(tried, tmp_path / "run.json", whose, lambda path: standing_of(path.parent), OutputError)
+    for whose in (run, written(RUN_FILE), written({**RUN_FILE, "kind": "collect"})):
+        check_read(tried, tmp_path / "run.json", whose, lambda path: run_status(path.parent), OutputError)
     assert contents == {name: (tmp_path / name).read_bytes() for name in contents}
 
 

@@ -14,13 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 STAGE = [RUN, PLAN.name, 0, "pre", 1]
+JOB = [RUN, "file:" + "0" * 64, 1]
 ARGUMENTS = {
     "cpu.score": STAGE,
     "cpu.gather": [RUN, PLAN.name, 1],
-    "cpu.plot": [RUN, "fitness.png"],
-    "cpu.tokenize": ["collect-0123456789abcdef", 0, 0, 1],
-    "cpu.frequencies": [RUN, [[1, "tokens:" + "0" * 64, "tokens:" + "1" * 64]]],
-    "cpu.merge_frequencies": [RUN, ["counts:" + "0" * 64]],
+    **dict.fromkeys(("cpu.plot", "cpu.tokenize", "cpu.frequencies", "cpu.merge_frequencies"), JOB),
 }
 CALLBACKS = ("chain", "chord", "callbacks", "errbacks")
 SIGNATURE = {"task": "cpu.gather", "args": [], "kwargs": {}, "options": {}, "subtask_type": None, "immutable": True}
@@ -113,7 +111,8 @@ def test_no_message_stops_the_worker_or_changes_the_store(
         (line(envelope("cpu.score", [RUN, "g0_pop", 9, "pre", 1])), "no stage 9:pre:score"),
         (line(envelope("cpu.score", [RUN, "g0_pop", 0, "mut", 1])), "no stage 0:mut:score"),
         (line(envelope("cpu.score", [RUN, "g0_pop", 0, "pre", True])), "attempt: True is not a whole number"),
-        (line(envelope("cpu.plot", [RUN, "../../../etc/passwd"])), "name: '../../../etc/passwd'"),
+        (line(envelope("cpu.plot", [RUN, "../../../etc/passwd", 1])), "key: '../../../etc/passwd'"),
+        (line(envelope("cpu.plot", JOB)), f"no job {JOB[1]!r} of a run"),
         (line(envelope("cpu.gather", [RUN, "g0_pop", 1], {"x": 1})), "unexpected keyword argument 'x'"),
         (
             line(envelope("cpu.gather", [*STAGE[:2], 1], {}, {"chain": [5]})),

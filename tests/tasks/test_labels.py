@@ -27,9 +27,15 @@ def test_an_individual_is_named_as_its_plan_names_it(plan: str, individual: str)
     assert read(show("gpu.answer", ["demo", plan, 1, "pre", 1])).individual == individual
 
 
-def test_numbers_and_texts_of_other_tasks_are_counted_and_not_shown() -> None:
-    assert show("gpu.processor", ["demo", "processor.py", [0.5] * 12]) == "run=demo file=processor.py deltas=12"
-    assert show("cpu.plot", ["demo", "a secret of several words"]) == "run=demo file=(25 characters)"
+def test_a_job_is_shown_by_its_label_or_by_the_beginning_of_its_key() -> None:
+    job = ["demo", "compression:" + "0123456789ab" * 5 + "0123", 1]
+    assert show("openai.compress", job, "sample_id_00007/2") == "run=demo job=sample_id_00007/2 attempt=1"
+    assert show("openai.compress", job) == "run=demo job=compression:0123456789ab attempt=1"
+    assert read(show("openai.compress", job, "sample_id_00007/2")).individual == "sample_id_00007/2"
+
+
+def test_texts_of_unknown_origin_are_counted_and_not_shown() -> None:
+    assert show("cpu.plot", ["demo", "a secret of several words", 1]) == "run=demo job=(24 characters) attempt=1"
     assert show("celery.chain", ["what is this", 2]) == "arguments=2"
 
 

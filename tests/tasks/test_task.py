@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -9,9 +10,13 @@ import pytest
 from tasks import context
 from tasks.cpu.score import score_task
 from tasks.cpu.tokenize import tokenize_task
+from tasks.failure import Failure
+from tasks.job import JobSpec
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 from tasks.task import FarmTask
+
+KEY = "tokenized:" + "0" * 64
 
 
 @pytest.fixture(autouse=True)
@@ -20,33 +25,38 @@ def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.Monkey
     context.store.cache_clear()
 
 
-def test_a_stage_s_failure_belongs_to_its_candidate_in_the_plan(store: Store) -> None:
+def test_a_stage_s_failure_is_recorded_for_its_candidate(store: Store) -> None:
     score_task.on_failure(ValueError("no answers"), "some-id", ("run", "g0_pop", 2, "pre", 7), {}, None)
 
-    failure = store.stages("run", "g0_pop")["2:failed"]
-    assert time.time() - failure.pop("at") < 60
-    assert failure == {
-        "stage": "score",
-        "phase": "pre",
-        "attempt": 7,
-        "name": "cpu.score",
-        "task": "some-id",
-        "error": "ValueError: no answers",
-        "tries": 1,
-    }
+    [failure] = store.failures("run", "g0_pop")
+    assert time.time() - failure.at < 60
+    assert dataclasses.replace(failure, at=0) == Failure(
+        run="run",
+        record="g0_pop",
+        name="2",
+        node="g0_pop2",
+        stage="score",
+        error="ValueError: no answers",
+        task="some-id",
+        tries=1,
+        at=0,
+        attempt=7,
+    )
 
 
 def test_failures_of_one_stage_are_counted_over_all_attempts(store: Store) -> None:
     for attempt in (7, 8, 9):
         score_task.on_failure(ValueError(), f"task-{attempt}", ("run", "g0_pop", 2, "pre", attempt), {}, None)
-    assert store.stages("run", "g0_pop")["2:failed"]["tries"] == 3
+    [failure] = store.failures("run")
+    assert (failure.tries, failure.attempt) == (3, 9)
 
 
-def test_a_job_s_failure_belongs_to_its_sample(store: Store) -> None:
-    tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", 3, 1, 7), {}, None)
+def test_a_job_s_failure_is_recorded_under_its_key_and_its_label(store: Store) -> None:
+    store.put_job("run", KEY, JobSpec("cpu.tokenize", "sample_id_3/0", {}).to_json())
+    tokenize_task.on_failure(ValueError("no text"), "some-id", ("run", KEY, 7), {}, None)
 
-    record = store.stages("run", "phase0")["cpu.tokenize:3:1:failed"]
-    assert (record["name"], record["index"], record["sample"], record["attempt"]) == ("cpu.tokenize", 3, 1, 7)
+    [failure] = store.failures("run", "jobs")
+    assert (failure.node, failure.stage, failure.name, failure.attempt) == ("sample_id_3/0", "tokenize", KEY, 7)
 
 
 def test_every_task_whose_worker_dies_is_tried_a_few_times() -> None:

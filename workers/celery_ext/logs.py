@@ -37,7 +37,7 @@ def _node(values: Mapping[str, str]) -> str:
         return f"g{generation}_child{values['child']}_{values.get('phase', 'pre')}"
     if "individual" in values:
         return f"g{generation}_pop{values['individual']}"
-    return f"final{values['final']}" if "final" in values else values.get("example", "")
+    return f"final{values['final']}" if "final" in values else values.get("job", "")
 
 
 class TaskContextFilter(logging.Filter):

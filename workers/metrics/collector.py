@@ -1,4 +1,4 @@
-"""What the store tells when it is asked, at each scrape: queues, workers, GPUs, runs and their money.
+"""What the store tells when it is asked, at each scrape: queues, workers, GPUs, runs and their spending.
 
 One series for each queue, each worker that lives, and each of the runs that were at work last, up to a bound.
 """
@@ -6,9 +6,8 @@ One series for each queue, each worker that lives, and each of the runs that wer
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -17,13 +16,12 @@ from prometheus_client.registry import Collector
 
 from tasks.openai.budget import TOKENS
 from tasks.queues import QUEUES
-from tasks.store.keys import STANDING
+from tasks.store.keys import MODEL, STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 
 RUNS = 20  # at most, those that told last
 WORKERS = 200  # at most, by name
-RUNS_KNOWN_S = 30.0  # looking for runs goes over all keys
 RUN_STATES = ("running", "finished", "parked", "stopped")
 FITNESS = ("best", "mean", "best_ever")
 
@@ -51,10 +49,6 @@ class FarmCollector(Collector):
 
     broker: redis.Redis
     store: Store
-    clock: Callable[[], float] = time.monotonic
-    _run_ids: list[str] = field(default_factory=list)
-    _looked: float = float("-inf")
-    _models: dict[str, str] = field(default_factory=dict)  # of the targets, by run; a run keeps its own
 
     def describe(self) -> Iterable[Metric]:
         """Nothing to say beforehand: a registry asks, and the store may be away then."""
@@ -118,41 +112,38 @@ class FarmCollector(Collector):
                 family.gauge(name, about, labels, gpu[key])
 
     def _runs(self, family: MetricBuilder) -> None:
-        told = {run: json.loads(text) for run in self._known_runs() if (text := self.store.metadata(run, STANDING))}
-        latest = sorted(told, key=lambda run: told[run].get("updated", 0.0), reverse=True)[:RUNS]
+        statuses = {run: json.loads(text) for run in self.store.run_ids() if (text := self.store.metadata(run, STATUS))}
+        latest = sorted(statuses, key=lambda run: statuses[run].get("updated", 0.0), reverse=True)[:RUNS]
         for run in latest:
-            self._standing(family, run, told[run])
-            self._used(family, run, told[run])
+            self._progress(family, run, statuses[run])
+            self._usage(family, run, statuses[run])
 
-    def _known_runs(self) -> list[str]:
-        if self.clock() - self._looked > RUNS_KNOWN_S:
-            self._run_ids, self._looked = self.store.run_ids(), self.clock()
-            self._models = {run: model for run, model in self._models.items() if run in self._run_ids}
-        return self._run_ids
-
-    def _standing(self, family: MetricBuilder, run: str, told: Mapping[str, Any]) -> None:
+    def _progress(self, family: MetricBuilder, run: str, status: Mapping[str, Any]) -> None:
         labels = {"run": run}
         for state in RUN_STATES:
-            is_here = told.get("state") == state
-            family.gauge("run_state", "1 for the state that the run is in.", {**labels, "state": state}, is_here)
-        family.gauge("run_generation", "The generation at work, from 0.", labels, told.get("generation", 0))
-        family.gauge("run_generations", "Generations that the run shall have.", labels, told.get("generations", 0))
-        about = "Seconds since 1970 when the run's driver last told of it."
-        family.gauge("run_updated_timestamp_seconds", about, labels, told.get("updated", 0.0))
+            is_state = status.get("state") == state
+            family.gauge("run_state", "1 for the state that the run is in.", {**labels, "state": state}, is_state)
+        unit = {**labels, "unit": str(status.get("unit", ""))}
+        family.gauge("run_done", "Generations, examples or other units that are done.", unit, status.get("done", 0))
+        family.gauge("run_planned", "Units that the run is to do.", unit, status.get("total", 0))
+        about = "Tasks of the run that have failed for good and wait for a retry."
+        family.gauge("run_failed_tasks", about, labels, len(self.store.failures(run)))
+        about = "Seconds since 1970 when the run's driver last published its status."
+        family.gauge("run_updated_timestamp_seconds", about, labels, status.get("updated", 0.0))
         for of in FITNESS:
-            if (value := told.get(of)) is not None:
+            if (value := status.get(of)) is not None:
                 about = "Fitness of the population (best, mean) and of all individuals so far (best_ever)."
                 family.gauge("run_fitness", about, {**labels, "of": of}, value)
 
-    def _used(self, family: MetricBuilder, run: str, told: Mapping[str, Any]) -> None:
-        usage, money, labels = self.store.usage(run), self.store.ledger(run).spending(), {"run": run}
-        family.counter("cost_usd", "US dollars that answered calls cost.", labels, money.spent)
+    def _usage(self, family: MetricBuilder, run: str, status: Mapping[str, Any]) -> None:
+        usage, spending, labels = self.store.usage(run), self.store.ledger(run).spending(), {"run": run}
+        family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)
         about = "US dollars that calls under way can cost at most."
-        family.gauge("cost_under_way_usd", about, labels, money.in_flight)
+        family.gauge("cost_under_way_usd", about, labels, spending.in_flight)
         about = "US dollars that calls cost at most whose answers were not heard."
-        family.gauge("cost_unconfirmed_usd", about, labels, money.unconfirmed)
+        family.gauge("cost_unconfirmed_usd", about, labels, spending.unconfirmed)
         about = "US dollars that the run may spend; 0 is no limit."
-        family.gauge("budget_usd", about, labels, told.get("budget_usd", 0.0))
+        family.gauge("budget_usd", about, labels, status.get("budget_usd", 0.0))
         family.counter("calls", "Tries of calls to the endpoint.", labels, usage.get("requests", 0.0))
         about = (
             "Tokens of the endpoint by kind (cached of prompt, reasoning of completion), and generated by the target."
@@ -161,10 +152,5 @@ class FarmCollector(Collector):
             kind, at, model = name.partition("@")
             if at and kind in TOKENS:
                 family.counter("tokens", about, {**labels, "model": model, "kind": kind}, count)
-        generated = {**labels, "model": self._target_model(run), "kind": "generated"}
+        generated = {**labels, "model": self.store.metadata(run, MODEL) or "", "kind": "generated"}
         family.counter("tokens", about, generated, usage.get("target", 0.0))
-
-    def _target_model(self, run: str) -> str:
-        if run not in self._models:
-            self._models[run] = self.store.run(run).target.model
-        return self._models[run]

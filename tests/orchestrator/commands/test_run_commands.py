@@ -16,7 +16,7 @@ from simulated_run import Driver
 
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import run_id_of
-from orchestrator.runs.status import standing_of
+from orchestrator.runs.status import run_status
 from tasks.store.keys import CANCELLED
 
 pytestmark = pytest.mark.long
@@ -110,7 +110,7 @@ def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver
     assert status == 0, said
     assert [driver.began("reflect", node) for node in CHILDREN] == [2, 2]
     assert terminal.failed() == []
-    assert standing_of(terminal.output).state == "finished"
+    assert run_status(terminal.output).state == "finished"
 
 
 def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal: Terminal, driver: Driver) -> None:
@@ -156,4 +156,4 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
         assert [key for key in client.scan_iter(match=f"*{run_id}*", count=1000)] == []
     left = {key.decode() for key in driver.store.redis.scan_iter(match="whetstone:*", count=1000)}
     assert not [key for key in left if ":answer:" in key or ":verdict:" in key or ":clustering:" in key]
-    assert standing_of(terminal.output).state == "finished"
+    assert run_status(terminal.output).state == "finished"

@@ -6,14 +6,24 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from celery import Task
 
 from tasks import context
 from tasks.collect.frequencies import count_shard
 from tasks.cpu import frequencies as tasks_of
-from tasks.cpu.frequencies import KeyPair, count_pairs, counts_key, merge_counts, read_counts
+from tasks.cpu.frequencies import KeyPair, counts_key, merged_key, read_counts
+from tasks.job import JobSpec
+from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 
-RUN = "phase0-test"
+RUN = "collect-test"
+
+
+@pytest.fixture(autouse=True)
+def store_of_the_tasks(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's environment."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
+    context.store.cache_clear()
 
 
 def put_answers(store: Store, count: int) -> list[list[int]]:
@@ -29,51 +39,57 @@ def pairs_of(answers: list[list[int]]) -> list[KeyPair]:
     return [(1 + n % 4, f"ids:{n}", f"ids:{n // 2}") for n in range(len(answers))]
 
 
+def job(store: Store, task: Task, key: str, **arguments: object) -> str:
+    """Run a task for a job as a worker does; the key of its result."""
+    store.put_job(RUN, key, JobSpec(task.name, "label", arguments).to_json())
+    task(RUN, key, store.attempt(RUN, "jobs"))
+    return key
+
+
+def count(store: Store, pairs: list[KeyPair]) -> str:
+    return job(store, tasks_of.frequencies_task, counts_key(pairs), pairs=pairs)
+
+
+def merge(store: Store, keys: list[str]) -> str:
+    return job(store, tasks_of.merge_frequencies_task, merged_key(keys), keys=keys)
+
+
 def test_shards_give_what_one_count_of_everything_gives(store: Store) -> None:
     # given more pairs than are fetched at once, counted in three shards at the same time
     answers = put_answers(store, 300)
     pairs = pairs_of(answers)
     with ThreadPoolExecutor(3) as pool:
-        keys = list(pool.map(lambda part: count_pairs(store, RUN, part), (pairs[:40], pairs[40:43], pairs[43:])))
+        keys = list(pool.map(lambda part: count(store, part), (pairs[:40], pairs[40:43], pairs[43:])))
     # when they are merged, whichever is first
-    merged = merge_counts(store, RUN, keys)
-    # then all is there, and the order of shards and pairs makes no difference to the name either
+    merged = merge(store, keys)
+    # then all is there, and the order of shards and pairs makes no difference to the key either
     whole = count_shard((m, answers[int(v[4:])], answers[int(c[4:])]) for m, v, c in pairs)
     assert read_counts(store, RUN, merged) == whole
-    assert merge_counts(store, RUN, keys[::-1]) == merged
+    assert merged_key(keys[::-1]) == merged
     assert counts_key(pairs[40:43]) == counts_key(pairs[40:43][::-1]) == keys[1]
 
 
 def test_what_was_counted_is_not_counted_again(store: Store) -> None:
     # given a shard that was counted, whose token ids are gone
     pairs = pairs_of(put_answers(store, 4))
-    key = count_pairs(store, RUN, pairs)
+    key = count(store, pairs)
     before = read_counts(store, RUN, key)
     store.redis.delete(*(f"whetstone:ids:{n}" for n in range(4)))
-    # when it is asked for once more, then it is the same
-    assert count_pairs(store, RUN, pairs[::-1]) == key
+    # when it is requested once more, then it is the same
+    assert count(store, pairs[::-1]) == key
     assert read_counts(store, RUN, key) == before
     # and another m is another shard, which cannot be counted now
     with pytest.raises(LookupError, match="ids:"):
-        count_pairs(store, RUN, [(5, "ids:0", "ids:1")])
+        count(store, [(5, "ids:0", "ids:1")])
 
 
 def test_a_shard_that_was_not_counted_is_not_merged(store: Store) -> None:
     with pytest.raises(LookupError, match="counts:nothing"):
-        merge_counts(store, RUN, ["counts:nothing"])
+        merge(store, ["counts:nothing"])
 
 
-def test_the_tasks_count_into_the_store_of_the_farm(
-    store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # given a worker's environment
-    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    context.store.cache_clear()
+def test_a_shard_that_is_named_twice_counts_twice(store: Store) -> None:
     answers = put_answers(store, 2)
-    store.put_metadata(RUN, "collection", "")
-    # when the tasks run, with arguments as JSON brings them
-    key = tasks_of.frequencies_task(RUN, [[1, "ids:0", "ids:1"]])
-    merged = tasks_of.merge_frequencies_task(RUN, [key, key])
-    # then the counts are there: a shard that is named twice counts twice
+    key = count(store, [(1, "ids:0", "ids:1")])
+    merged = merge(store, [key, key])
     assert read_counts(store, RUN, merged) == count_shard([(1, answers[0], answers[1])] * 2)
-    assert tasks_of.frequencies_task.name.startswith("cpu.")

@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
+from tasks.failure import Failure
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge, Plan, StageRef, outcome, stage_refs
-from tasks.store.store import Store
+from tasks.store.store import JobContext, Store
 
 PLAN = Plan(
     "g0_child",
@@ -82,14 +83,48 @@ def test_plans_that_are_recorded_elsewhere_are_dropped_whole(store: Store) -> No
     assert store.redis.keys("*") == []
 
 
+def failure(name: str, attempt: int) -> Failure:
+    return Failure("r", PLAN.name, name, f"g0_pop{name}", "score", "E", f"task-{name}", 1, float(name), attempt)
+
+
 def test_failures_are_forgotten_by_the_next_attempt(store: Store) -> None:
     store.put_plan("r", PLAN)
-    assert store.next_attempt("r", PLAN.name) == 1
-    store.put_failure("r", PLAN.name, "0", {"error": "E"})
-    assert list(store.stages("r", PLAN.name)) == ["0:failed"]
-    store.forget_failures("r", PLAN.name)
-    assert store.stages("r", PLAN.name) == {}
-    assert store.next_attempt("r", PLAN.name) == 2
+    assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 1
+    store.put_failure(failure("0", 1))
+    assert store.failures("r") == store.failures("r", PLAN.name) == [failure("0", 1)]
+    assert store.failures("r", "jobs") == []
+    assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
+    assert store.failures("r") == []
+
+
+def test_failures_that_stand_belong_to_the_next_attempt(store: Store) -> None:
+    store.begin_attempt("r", PLAN.name, lambda failures: [])
+    for name in ("0", "1"):
+        store.put_failure(failure(name, 1))
+    assert store.begin_attempt("r", PLAN.name, lambda failures: failures[1:]) == 2
+    assert store.failures("r") == [failure("1", 2)]
+
+
+def test_the_failures_of_a_plan_are_forgotten_with_it(store: Store) -> None:
+    store.put_plan("r", PLAN)
+    store.put_failure(failure("0", 1))
+    store.forget_plans("r", [PLAN.name])
+    assert store.failures("r") == []
+
+
+def test_of_two_that_forget_a_failure_one_is_told_that_it_was_there(store: Store) -> None:
+    store.put_failure(failure("0", 1))
+    assert [store.forget_failure(failure("0", 1)) for _ in range(2)] == [True, False]
+
+
+def test_a_job_is_known_by_its_key(store: Store) -> None:
+    with pytest.raises(KeyError, match="no job 'file:x' of a run 'r'"):
+        store.job_context("r", "file:x")
+    store.begin_attempt("r", "jobs", lambda failures: [])
+    store.put_job("r", "file:x", "{}")
+    assert store.job_context("r", "file:x") == JobContext(b"{}", 1, done=False, cancelled=False)
+    store.put_shared("r", "file:x", {})
+    assert store.job_context("r", "file:x").done
 
 
 def test_a_shared_result_outlives_the_runs_but_the_last_that_used_it(store: Store) -> None:

@@ -13,8 +13,10 @@ import pytest
 import redis
 from celery import Celery
 
-from orchestrator.dispatch import chords, producer
-from orchestrator.dispatch.producer import make_sender
+from orchestrator.dispatch.evaluator import send_chord
+from orchestrator.dispatch.scheduler import send_job
+from orchestrator.farm.producer import make_sender
+from tasks.job import JobSpec
 from tasks.message import Refused
 from tasks.plan import Candidate, Merge, Plan
 from tasks.queues import QUEUES, TASKS
@@ -26,16 +28,8 @@ from workers.celery_ext.consumer import check
 MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
 PLAN = Plan("g3_child", 3, (MERGED, Candidate(1, (0.5, 0.5), "kept")))
 HASH = "0" * 64
-SINGLE = [
-    ("gpu.cluster", ["run-1"]),
-    ("gpu.processor", ["run-1", "processor_best.py", [0.5, -1000]]),
-    ("openai.describe", ["run-1"]),
-    ("cpu.plot", ["run-1", "fitness.png"]),
-    ("gpu.sample", ["collect-0123456789abcdef", 3, 2, 1]),
-    ("openai.verdict", ["collect-0123456789abcdef", 3, 2, 1]),
-    ("cpu.frequencies", ["collect-0123456789abcdef", [[2, f"tokens:{HASH}", f"tokens:{HASH}"]] * 512]),
-    ("cpu.merge_frequencies", ["collect-0123456789abcdef", [f"counts:{HASH}"]]),
-]
+JOBS = [name for name, entry in TASKS.items() if entry.arguments == TASKS["gpu.cluster"].arguments]
+KEY = "file:" + "0" * 64
 
 
 @pytest.fixture
@@ -63,13 +57,13 @@ def read(raw: dict[str, Any]) -> Any:
     return SimpleNamespace(headers=raw["headers"], content_type=raw["content-type"], payload=body)
 
 
-def test_chains_of_a_plan_and_single_tasks_are_accepted(sender: Celery, valkey_url: str) -> None:
-    chords.send(sender, "run-1", PLAN.name, PLAN.candidates, (), 7)
-    for task, arguments in SINGLE:
-        producer.send(sender, task, arguments)
+def test_chains_of_a_plan_and_jobs_are_accepted(sender: Celery, valkey_url: str) -> None:
+    send_chord(sender, "run-1", PLAN.name, PLAN.candidates, (), 7)
+    for task in JOBS:
+        send_job(sender, "run-1", KEY, JobSpec(task, "a label", {}, 60.0), 7)
 
     messages = waiting(valkey_url)
-    assert len(messages) == len(PLAN.candidates) + len(SINGLE)
+    assert len(messages) == len(PLAN.candidates) + len(JOBS)
     for raw in messages:
         assert envelope_error(raw) is None
         check(read(raw), tasks())

@@ -18,7 +18,7 @@ from tasks.openai.budget import RedisBudget
 from tasks.openai.provider import Usage
 from tasks.store.address import queues_url
 from tasks.store.client import connect
-from tasks.store.keys import STANDING
+from tasks.store.keys import STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from workers.metrics import collector
@@ -36,8 +36,17 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.chdir(ROOT)
     run = make_run(load_settings(Path("configs/embedded.config")), "demo-1")
     store.put_run(run)
-    standing = {"state": "running", "generation": 3, "generations": 8, "best": 0.5, "mean": 0.25, "budget_usd": 5.0}
-    store.put_metadata(run.id, STANDING, json.dumps({**standing, "best_ever": 0.75, "updated": 1000.0}))
+    store.set_requirements(run.id, "", run.target.model)
+    progress = {
+        "state": "running",
+        "unit": "generations",
+        "done": 3,
+        "total": 8,
+        "best": 0.5,
+        "mean": 0.25,
+        "budget_usd": 5.0,
+    }
+    store.put_metadata(run.id, STATUS, json.dumps({**progress, "best_ever": 0.75, "updated": 1000.0}))
     budget = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
@@ -81,7 +90,8 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     found = samples(farm)
     states = {state: found["run_state", "demo-1", state] for state in collector.RUN_STATES}
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
-    assert (found["run_generation", "demo-1"], found["run_generations", "demo-1"]) == (3, 8)
+    assert [found[name, "demo-1", "generations"] for name in ("run_done", "run_planned")] == [3, 8]
+    assert found["run_failed_tasks", "demo-1"] == 0
     assert [found["run_fitness", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
     assert found["cost_usd_total", "demo-1"] == pytest.approx(0.8 + 0.2 * 0.5 + 1.0)
     assert found["cost_unconfirmed_usd", "demo-1"] == pytest.approx(0.2)
@@ -100,9 +110,9 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
 def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "RUNS", 3)
     for number in (0, *range(2, 10)):
-        store.redis.copy("whetstone:run:demo-1:settings", f"whetstone:run:demo-{number}:settings", replace=True)
+        store.set_requirements(f"demo-{number}", "", "")
         told = {"state": "finished", "updated": 2000.0 + number}
-        store.put_metadata(f"demo-{number}", STANDING, json.dumps(told))
+        store.put_metadata(f"demo-{number}", STATUS, json.dumps(told))
     assert {key[1] for key in samples(farm) if key[0] == "cost_usd_total"} == {"demo-7", "demo-8", "demo-9"}
 
 

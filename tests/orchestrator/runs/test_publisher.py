@@ -1,4 +1,4 @@
-"""What others may know of a run: its standing in a real store, its sums in a real folder."""
+"""What others may know of a run: its status in a real store, its sums in a real folder."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
-from orchestrator.dispatch.evaluator import Parked
+from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder
-from orchestrator.runs.publisher import StatusPublisher, read_usage
-from tasks.store.keys import STANDING
+from orchestrator.runs.publisher import StatusPublisher
+from orchestrator.runs.status import read_usage
+from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
 STATE = {"generation": 1, "best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
 
 
-def bulletin(store: Store, folder: Path) -> StatusPublisher:
-    return StatusPublisher("run-1", store, OutputFolder(folder), generations=4, budget_usd=5.0)
+def publisher(store: Store, folder: Path) -> StatusPublisher:
+    return StatusPublisher("run-1", store, OutputFolder(folder), about={"kind": "evolve", "total": 4}, budget_usd=5.0)
 
 
 def told(store: Store) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(store.metadata("run-1", STANDING) or "{}")
+    found: dict[str, Any] = json.loads(store.metadata("run-1", STATUS) or "{}")
     return found
 
 
@@ -33,7 +34,7 @@ def told(store: Store) -> dict[str, Any]:
 def test_how_a_run_ended_is_told_however_it_does(
     store: Store, tmp_path: Path, raised: BaseException | None, state: str
 ) -> None:
-    here = bulletin(store, tmp_path)
+    here = publisher(store, tmp_path)
     store.add_usage("run-1", {"requests": 2, "cost_usd": 0.5})
     store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
     try:
@@ -44,25 +45,25 @@ def test_how_a_run_ended_is_told_however_it_does(
                 raise raised
     except (Parked, KeyboardInterrupt, ValueError) as error:
         assert error is raised
-    assert {**STATE, "state": state, "generations": 4, "budget_usd": 5.0}.items() <= told(store).items()
+    assert {**STATE, "state": state, "kind": "evolve", "total": 4, "budget_usd": 5.0}.items() <= told(store).items()
     assert read_usage(OutputFolder(tmp_path)) == {
         "requests": 3, "cost_usd": 0.5, "unconfirmed_usd": 0.25, "budget_usd": 5.0,
     }  # fmt: skip
 
 
 def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tmp_path: Path) -> None:
-    here = bulletin(store, tmp_path)
+    here = publisher(store, tmp_path)
     with here.publish_final_state():
         store.add_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
     store.redis.flushdb()
     for _ in range(2):
-        bulletin(store, tmp_path).restore([])
+        publisher(store, tmp_path).restore([])
         assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
 
 
 def test_without_a_file_the_history_says_what_was_used(store: Store, tmp_path: Path) -> None:
     line = {"tokens": {"target": 7, "prompt": 10, "cached": 1, "completion": 2}, "calls": 3, "cost_usd": 0.25}
-    bulletin(store, tmp_path).restore([line, line])
+    publisher(store, tmp_path).restore([line, line])
     assert store.usage("run-1") == {
         "target": 14, "prompt": 20, "cached": 2, "completion": 4, "requests": 6, "cost_usd": 0.5,
     }  # fmt: skip

@@ -1,11 +1,11 @@
-"""A run that nobody works for says so, once."""
+"""A run whose queue has no worker reports it, once."""
 
 from __future__ import annotations
 
 import pytest
 
-from orchestrator.runs import progress
-from orchestrator.runs.progress import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, nobody
+from orchestrator.dispatch import dispatcher
+from orchestrator.dispatch.dispatcher import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, unavailable
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 
@@ -13,15 +13,15 @@ REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "
 READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
 
 
-def test_nobody_is_missed_where_nothing_waits_or_somebody_is_ready() -> None:
-    assert nobody("gpu", 0, []) == ""
-    assert nobody("gpu", 3, [REFUSING, READY]) == ""
-    assert nobody("gpu", 3, [REFUSING]) == "nobody takes the work on gpu: gpu@there: another model"
-    assert "start one with `python -m workers cpu`" in nobody("cpu", 3, [REFUSING])
+def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
+    assert unavailable("gpu", 0, []) == ""
+    assert unavailable("gpu", 3, [REFUSING, READY]) == ""
+    assert unavailable("gpu", 3, [REFUSING]) == "no worker is available for queue gpu: gpu@there: another model"
+    assert "start one with `python -m workers cpu`" in unavailable("cpu", 3, [REFUSING])
 
 
 def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
     roster, said = WorkerRegistry(store.redis), []
     watch = WorkerAvailabilityMonitor(roster, lambda: {"gpu": 1}, said.append)
     roster.put("gpu@there", REFUSING, 60)
@@ -30,7 +30,7 @@ def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytes
     assert said == []
     for _ in range(3):
         watch.look()
-    assert said == ["nobody takes the work on gpu: gpu@there: another model"]
+    assert said == ["no worker is available for queue gpu: gpu@there: another model"]
     # When somebody came and left again, then it is news once more
     roster.put("gpu@here", READY, 60)
     watch.look()

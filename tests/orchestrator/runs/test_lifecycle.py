@@ -10,6 +10,7 @@ import pytest
 from farm_bench import Bench, until
 from simulated_run import PLAN, RUN, Driver
 
+from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.runs.lifecycle import active_tasks, cancel, delete_run
 from tasks.plan import Plan
@@ -33,21 +34,22 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     until(lambda: sum(driver.began("merge", node) for node in FIRST) == 2)
     assert len(active_tasks(farm, RUN.id)) == 2
     # When it is cancelled while they are still at it, then the four are dropped and the two are told
-    cancelled = cancel(farm, tmp_path, RUN.id, time.sleep, patience_s=0)
+    cancelled = cancel(farm, tmp_path, RUN.id, time.sleep, timeout_s=0)
     assert cancelled.dropped == 4
-    assert sorted(said.partition(",")[0] for said in cancelled.at_work) == [
+    assert sorted(said.partition(",")[0] for said in cancelled.active) == [
         f"merge of g2_child{i} (pre) of simulated" for i in range(6) if driver.began("merge", FIRST[i])
     ]
     # When these end, then nothing follows from them
     for node in FIRST:
         driver.no_longer("hold", "merge", node)
-    assert cancel(farm, tmp_path, RUN.id, time.sleep).at_work == ()
+    assert cancel(farm, tmp_path, RUN.id, time.sleep).active == ()
     assert sum(driver.began("answer", node) for node in FIRST) == 0
     # And what they came to is kept: when the run goes on, they are not done again
     driver.store.set_requirements(RUN.id, "", "")
     assert len(driver.evaluate(WIDE).result(timeout=60)) == 6
     assert [driver.began("merge", node) for node in FIRST] == [1] * 6
-    assert len(waiting.result(timeout=60)) == 6
+    with pytest.raises(Parked, match="cancelled"):
+        waiting.result(timeout=60)
 
 
 def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: FarmConnection, driver: Driver) -> None:

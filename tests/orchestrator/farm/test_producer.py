@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.dispatch import chords, producer
-from orchestrator.dispatch.producer import make_sender, new_id
+from orchestrator.dispatch.evaluator import send_chord
+from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.plan import Candidate
 from tasks.store.address import queues_url
@@ -23,18 +23,9 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
     # Given two runs, one's name the beginning of the other's, each with a chord under way and a result not fetched
     app = make_sender(valkey_url)
     for run_id in ("run", "run-2"):
-        chords.send(app, run_id, "g0_child", CANDIDATES, {}, 1)
+        send_chord(app, run_id, "g0_child", CANDIDATES, {}, 1)
         app.backend.store_result(new_id(run_id), None, "SUCCESS")
     assert kept(app) == {"run", "run-2"}
     # When one is deleted, then the other's are all that is left
     assert delete_run(app, connect(queues_url(valkey_url)), store, "run") >= 2
     assert kept(app) == {"run-2"}
-
-
-def test_the_end_of_a_single_task_is_told_once_and_forgotten(valkey_url: str, store: Store) -> None:
-    app = make_sender(valkey_url)
-    task = producer.send(app, "cpu.plot", ["run", "fitness.png"])
-    assert producer.pop_result(app, task) == (None, None)
-    app.backend.store_result(task, "fitness.png", "SUCCESS")
-    assert producer.pop_result(app, task) == ("SUCCESS", "fitness.png")
-    assert kept(app) == set()

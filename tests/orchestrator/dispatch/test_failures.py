@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 from farm_bench import until
-from simulated_run import PLAN, RUN, Driver
+from simulated_run import PLAN, RUN, Driver, request
 
-from orchestrator.dispatch.evaluator import Parked
-from orchestrator.dispatch.failures import Failed, NoSuchTask, failed_tasks, retry_failed
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.dispatch.failures import NoSuchTask, failed_tasks, retry_failed
+from tasks.failure import Failure
 
 NODES = tuple(PLAN.node(i, "mut") for i in range(3))
 
 
-def fail_two(driver: Driver) -> list[Failed]:
+def fail_two(driver: Driver) -> list[Failure]:
     """A run that has parked, since the reflector failed for two of three children."""
     for node in NODES[:2]:
         driver.tell("fail", "reflect", node)
@@ -33,10 +34,11 @@ def test_what_failed_is_listed_with_who_what_why_and_how_often(driver: Driver) -
     failed = {one.node: one for one in fail_two(driver)}
     assert set(failed) == set(NODES[:2])
     first = failed[NODES[0]]
-    assert (first.stage, first.error, first.tries, first.generation) == (
+    assert (first.stage, first.error, first.tries, first.record, first.attempt) == (
         "reflect",
         "RuntimeError: as it was told",
         1,
+        "g1_child",
         1,
     )
     assert first.prompt == f"gen_1_mutation_{NODES[0]}_attempt2.txt"
@@ -105,3 +107,54 @@ def test_a_name_that_nothing_failed_by_sends_nothing(driver: Driver) -> None:
         retry_failed(driver.app, driver.store, RUN.id, [NODES[0], "g9_child9_mut"])
     assert counts(driver) == [1, 1, 1]
     assert len(failed_tasks(driver.store, RUN.id)) == 2
+
+
+# The same for jobs.
+
+JOBS = [request(label) for label in ("a/0", "a/1", "b/0")]
+
+
+def fail_two_jobs(driver: Driver) -> list[Failure]:
+    for job in JOBS[:2]:
+        driver.tell("fail", "compress", job.spec.label)
+    with pytest.raises(Parked, match=r"compress of ./. failed: RuntimeError: as it was told"):
+        driver.schedule(*JOBS).result(timeout=60)
+    for job in JOBS[:2]:
+        driver.no_longer("fail", "compress", job.spec.label)
+    return failed_tasks(driver.store, RUN.id)
+
+
+def job_counts(driver: Driver) -> list[int]:
+    return [driver.began("compress", job.spec.label) for job in JOBS]
+
+
+def test_jobs_that_failed_are_listed_under_their_labels(driver: Driver) -> None:
+    failed = {failure.node: failure for failure in fail_two_jobs(driver)}
+    assert set(failed) == {"a/0", "a/1"}
+    first = failed["a/0"]
+    assert (first.record, first.name, first.stage, first.tries) == ("jobs", JOBS[0].key, "compress", 1)
+    assert first.error == "RuntimeError: as it was told"
+
+
+def test_a_scheduler_that_starts_again_does_only_the_named_jobs(driver: Driver) -> None:
+    fail_two_jobs(driver)
+    with pytest.raises(Parked) as parked:
+        driver.schedule(*JOBS, only=("a/0",)).result(timeout=60)
+    assert [failure.node for failure in parked.value.failures] == ["a/1"]
+    assert job_counts(driver) == [2, 1, 1]
+    # When nothing is named, then the rest is done, and nothing twice
+    results = driver.schedule(*JOBS).result(timeout=60)
+    assert {found["label"] for _, found in results} == {"a/0", "a/1", "b/0"}
+    assert job_counts(driver) == [2, 2, 1]
+
+
+def test_a_scheduler_that_waits_for_a_retry_goes_on_by_itself(driver: Driver) -> None:
+    driver.tell("fail", "compress", "a/1")
+    waiting = driver.schedule(*JOBS, retry_wait_s=60)
+    until(lambda: driver.said)
+    assert "compress of a/1 failed" in driver.said[0]
+    driver.no_longer("fail", "compress", "a/1")
+    assert [failure.node for failure in retry_failed(driver.app, driver.store, RUN.id)] == ["a/1"]
+    assert len(waiting.result(timeout=60)) == 3
+    assert job_counts(driver) == [1, 2, 1]
+    assert failed_tasks(driver.store, RUN.id) == []

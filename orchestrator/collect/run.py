@@ -1,0 +1,169 @@
+"""The kind of runs that `orchestrator collect` starts.
+
+The output folder holds its settings in `settings.yaml`: those of the YAML file and those of the farm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typing_extensions import TypedDict
+
+from orchestrator.collect.settings import CollectSettings, FarmOptions, settings_from
+from orchestrator.commands import common
+from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
+from orchestrator.output import OutputError, OutputFolder, read_json
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.status import clear_parked_state
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten, make_document
+from orchestrator.signals import raise_on_sigterm
+
+SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
+RESUMABLE = (
+    "log_level",
+    "target.sglang.base_url",
+    "target.sglang.timeout_s",
+    "target.sglang.max_retries",
+    "reflector.api_key_env",
+    "phase0.correctness.evaluator_api_key_env",
+    "phase0.target_concurrency",
+    "phase0.reflector_concurrency",
+    "phase0.judge_concurrency",
+    "phase0.output_path",
+    *(f"farm.{field.name}" for field in dataclasses.fields(FarmOptions)),
+)
+"""The settings that do not alter results, by dotted name; those of the farm begin with "farm."."""
+
+
+class ProgressFile(TypedDict):
+    """progress.json: examples that are judged, of how many, and the pairs that were retained of them."""
+
+    done: int
+    total: int
+    retained_pairs: int
+    is_finished: bool
+
+
+def start_collection(settings: CollectSettings, options: FarmOptions, *, resume: bool, only: Sequence[str] = ()) -> int:
+    """Collect, and return the exit status.  Of what has failed, `only` names what is to be retried.
+
+    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
+    """
+    # Imported here: what these need is not for whoever only looks at a collection.
+    from orchestrator.collect.build import choose_split
+    from orchestrator.collect.document import DocumentError
+    from orchestrator.collect.runner import Collector
+    from orchestrator.runs.drive import drive, log_to
+
+    parts = choose_split(settings)
+    output = OutputFolder(Path(settings.output_dir))
+    output.open()
+    check_output_path(Path(settings.phase0.output_path))
+    _save_settings(output, settings, options)
+    (output.path / PROGRESS_FILE).unlink(missing_ok=True)
+    clear_parked_state(output)
+    log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
+    raise_on_sigterm()
+
+    def work() -> None:
+        print(Collector(settings, options, parts, output, tuple(only)).run(resume=resume))
+
+    try:
+        return drive(output, work, again="the same command with --resume")
+    except DocumentError as error:
+        return common.fail(common.BROKEN, f"the output is not what its schema says: {error}")
+
+
+def check_output_path(path: Path) -> None:
+    """Whether the output can be written at the end, when all that it costs has been spent.  Raises: SettingsError."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise SettingsError([f"phase0.output_path: {path}: {error.strerror}"]) from None
+
+
+class CollectKind:
+    """A collection, by its output folder."""
+
+    def progress(self, folder: Path) -> RunProgress:
+        try:
+            values = read_json(folder / PROGRESS_FILE, ProgressFile)
+        except FileNotFoundError:
+            return RunProgress("examples", 0, None, is_finished=False)
+        figures = {"retained_pairs": float(values["retained_pairs"])}
+        return RunProgress("examples", values["done"], values["total"], values["is_finished"], figures)
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        retained = figures.get("retained_pairs")
+        return () if retained is None else (("retained", f"{retained:,.0f} pairs of the judged examples"),)
+
+    def farm_address(self, folder: Path) -> str:
+        _, options = _load_settings(folder)
+        if options.farm == "external":
+            return external_address(options.redis_url)
+        return embedded_address(Path(options.farm_dir))
+
+    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
+        from orchestrator.collect.runner import open_farm
+
+        return open_farm(*_load_settings(folder), notify)
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        settings, options = _load_settings(folder, overrides)
+        settings = dataclasses.replace(settings, output_dir=str(folder))
+        return start_collection(settings, options, resume=True, only=only)
+
+
+def _save_settings(output: OutputFolder, settings: CollectSettings, options: FarmOptions) -> None:
+    values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
+    output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+
+
+def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
+    """What the collection was started with, and what is changed of it.  Raises: SettingsError, OutputError."""
+    path = folder / SETTINGS_FILE
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        raise OutputError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise OutputError(f"{path} cannot be read: it is not a mapping of keys to values")
+    for override in overrides:
+        _set(values, override)
+    farm = values.pop("farm", {})
+    return settings_from(values), make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    """Change one value.  Raises: SettingsError."""
+    name, equals, text = override.partition("=")
+    if not equals:
+        raise SettingsError([f"--set {override}: it is NAME=VALUE"])
+    if name not in RESUMABLE:
+        kind = "alters results, so it is another collection" if name in flatten(values) else "is not a setting"
+        raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(RESUMABLE)}"])
+    *sections, key = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    try:
+        values[key] = yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        raise SettingsError([f"--set {name}: {' '.join(str(error).split())}"]) from None
+
+
+KIND: RunKind = CollectKind()

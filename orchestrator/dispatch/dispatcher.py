@@ -1,0 +1,201 @@
+"""Submit and await: the one loop in which the driver of a run waits for what it has sent to the farm."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.farm.producer import count_messages
+from tasks.failure import Failure
+from tasks.openai.errors import BudgetSpent
+from tasks.store.keys import CANCELLED
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
+POLL_S = 0.25
+LOST_MESSAGE_TIMEOUT_S = 30.0  # a killed worker's messages are back long before
+CANCELLED_REASON = "cancelled by `orchestrator cancel`"
+
+
+class Parked(Exception):
+    """The run cannot go on now.  What was finished is recorded; `orchestrator retry` does the rest."""
+
+    def __init__(self, reason: str, failures: tuple[Failure, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.failures = failures
+
+    @property
+    def budget_exhausted(self) -> bool:
+        """Whether it was the budget that stopped the run: then it needs a larger one, and nothing else."""
+        return any(failure.error.startswith(f"{BudgetSpent.__name__}:") for failure in self.failures)
+
+
+@dataclass(frozen=True)
+class WaitLimits:
+    """Seconds.  `no_progress_s` without any task finishing, before the run parks.  `retry_wait_s` with nothing left
+    but failures, for somebody to retry them, before the run parks.  `lost_message_timeout_s` without progress, before
+    messages that the broker no longer has are sent again.
+    """
+
+    no_progress_s: float
+    retry_wait_s: float = 0.0
+    lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
+
+
+class Work(Protocol):
+    """What the driver waits for: the candidates of a plan, or the jobs of a scheduler."""
+
+    @property
+    def name(self) -> str:
+        """As in "no ... has finished for 60 s"."""
+
+    def refresh(self) -> None:
+        """Read the record of the work in the store."""
+
+    def progress(self) -> object:
+        """A value that differs whenever something has finished, failed or been retried."""
+
+    def is_done(self) -> bool: ...
+
+    def is_running(self) -> bool:
+        """Whether anything is sent that has neither finished nor failed."""
+
+    def failures(self) -> list[Failure]: ...
+
+    def resend(self) -> int:
+        """Send again what is neither finished nor failed; returns how many."""
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """Sends the work of one run and waits for it.
+
+    `notify` is called with what a person must know at once.  `only` names failed tasks: where a record has some of
+    them, its other failures stand.
+
+    A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
+    takes and notes in two steps).  So where nothing has finished for a while and the broker has no message of the
+    run, what is missing is sent again.  A task that was not lost after all is still done once.
+    """
+
+    farm: FarmConnection
+    run_id: str
+    limits: WaitLimits
+    notify: Callable[[str], None] = log.info
+    only: tuple[str, ...] = ()
+    _monitor: WorkerAvailabilityMonitor = field(init=False)
+
+    def __post_init__(self) -> None:
+        monitor = WorkerAvailabilityMonitor(WorkerRegistry(self.store.redis), self.farm.queues, self.notify)
+        object.__setattr__(self, "_monitor", monitor)
+
+    @property
+    def store(self) -> Store:
+        return self.farm.store
+
+    def begin(self, record: str) -> int:
+        """The number of a new attempt at a plan or at the jobs."""
+        return self.store.begin_attempt(self.run_id, record, self._unselected)
+
+    def _unselected(self, failures: list[Failure]) -> list[Failure]:
+        """The failures that stand, because others of the record were named to be retried."""
+        selected = [failure for failure in failures if any(map(failure.is_called, self.only))]
+        return [failure for failure in failures if failure not in selected] if selected else []
+
+    def check(self) -> None:
+        """Raises: FarmUnavailable when the farm has gone; Parked when the run was cancelled."""
+        self.farm.check()
+        self._monitor.look()
+        if self.store.metadata(self.run_id, CANCELLED):
+            raise Parked(CANCELLED_REASON)
+
+    def wait(self, work: Work) -> Iterator[None]:
+        """Comes back after each look at the record, until the work is done.
+
+        Raises: Parked when only failures are left, or nothing has finished for too long; what `check` raises.
+        """
+        seen: object = None
+        changed = counted = time.monotonic()
+        is_notified = False
+        while True:
+            work.refresh()
+            self.check()
+            yield
+            if work.is_done():
+                return
+            now = time.monotonic()
+            if (progress := work.progress()) != seen:
+                seen, changed, counted, is_notified = progress, now, now, False
+            failures = work.failures()
+            if failures and not work.is_running():
+                parked = Parked(reason_of(failures), tuple(failures))
+                if now - changed >= self.limits.retry_wait_s or parked.budget_exhausted:
+                    raise parked
+                if not is_notified:
+                    self.notify(f"{parked.reason}; waiting {self.limits.retry_wait_s:.0f} s for a retry")
+                    is_notified = True
+            elif now - changed > self.limits.no_progress_s:
+                raise Parked(f"no {work.name} has finished for {self.limits.no_progress_s:.0f} s")
+            elif now - counted > self.limits.lost_message_timeout_s:
+                counted = now
+                self._resend_lost(work)
+            self.store.wait(self.run_id, POLL_S)
+
+    def _resend_lost(self, work: Work) -> None:
+        if count_messages(self.farm.broker, self.run_id) == 0 and (lost := work.resend()):
+            log.warning("messages of %d tasks were lost, and are sent again", lost)
+
+
+def reason_of(failures: list[Failure]) -> str:
+    """Why a run parks, in one line."""
+    first, more = failures[0], f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    return f"{first.stage} of {first.node} failed: {first.error}{more}"
+
+
+CHECK_EVERY_S = 5.0
+MISSES_BEFORE_WARNING = 3  # in a row without a worker: an embedded one that died is back sooner
+
+
+class WorkerAvailabilityMonitor:
+    """Checks every few seconds whether each queue with waiting messages has a worker, and reports a change once."""
+
+    def __init__(
+        self, registry: WorkerRegistry, queues: Callable[[], Mapping[str, int]], notify: Callable[[str], None]
+    ) -> None:
+        self._registry, self._queues, self._notify = registry, queues, notify
+        self._checked = time.monotonic()
+        self._misses: dict[str, int] = {}
+        self._reported: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Raises: redis.RedisError."""
+        if time.monotonic() - self._checked < CHECK_EVERY_S:
+            return
+        self._checked = time.monotonic()
+        reports = self._registry.workers()
+        for queue, waiting in self._queues().items():
+            self._note(queue, unavailable(queue, waiting, reports))
+
+    def _note(self, queue: str, line: str) -> None:
+        self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
+        if line and self._misses[queue] < MISSES_BEFORE_WARNING:
+            return
+        if line and self._reported.get(queue) != line:
+            self._notify(line)
+        self._reported[queue] = line
+
+
+def unavailable(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
+    """A line when messages wait in a queue and no worker takes them; else ""."""
+    workers = [report for report in reports if report["queue"] == queue]
+    if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
+        return ""
+    reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
+    why = "; ".join(reasons) or f"start one with `python -m workers {queue}`"
+    return f"no worker is available for queue {queue}: {why}"

@@ -1,0 +1,30 @@
+"""What the orchestrator uses of the package `workers`: the embedded farm, and processes of its own.
+
+Other modules of the orchestrator import these names from here; only `orchestrator/farm` imports `workers`.
+"""
+
+from __future__ import annotations
+
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+from workers.processes.process import (
+    ChildProcess,
+    Command,
+    ProcessFailed,
+    describe_exit,
+    free_port,
+    is_healthy,
+    log_tail,
+)
+
+__all__ = [
+    "ChildProcess",
+    "Command",
+    "FarmSpec",
+    "ProcessFailed",
+    "control",
+    "describe_exit",
+    "free_port",
+    "is_healthy",
+    "log_tail",
+]

@@ -1,0 +1,71 @@
+"""Driving a run from a command, whatever its kind: its log, its signals, and how each end becomes an exit status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.commands import common
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.output import OutputFolder, OutputNotWritable
+from orchestrator.runs.status import ParkedState, write_parked_state
+from orchestrator.settings import SettingsError
+from orchestrator.signals import Terminated
+from tasks import logs
+
+
+def drive(
+    output: OutputFolder,
+    work: Callable[[], None],
+    *,
+    close: Callable[[], None] = lambda: None,
+    again: str = "the same command",
+    raise_budget: str = "",
+) -> int:
+    """Do `work` to its end, and return the exit status; `close` is called before anything is said of it.
+
+    `again` is what goes on beside `orchestrator retry`.  `raise_budget` is the option that gives a run more money,
+    such as "--set BUDGET_USD=8".
+    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
+    """
+    retry = f"orchestrator retry {output.path}"
+    try:
+        work()
+    except KeyboardInterrupt:
+        close()
+        return common.fail(common.INTERRUPTED, f"interrupted; {again} goes on, or: {retry}")
+    except Terminated:
+        close()
+        return common.fail(common.TERMINATED, f"terminated; {again} goes on, or: {retry}")
+    except Parked as parked:
+        close()
+        write_parked_state(output, ParkedState(parked.reason, parked.failures))
+        return common.fail(common.PARKED, *parked_lines(parked, retry, raise_budget))
+    except OutputNotWritable as error:
+        close()
+        # Nothing can be written into the folder itself: that the run stands still is all that it shows.
+        return common.fail(common.PARKED, f"parked: {error}", f"make room, then go on with: {retry}")
+    finally:
+        close()
+        output.close()
+    return common.DONE
+
+
+def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
+    """Why a run is parked, each error once, and how to go on with it."""
+    first = parked.failures[0].error if parked.failures else ""
+    more = [f"  {f.stage} of {f.node}: {f.error}" for f in parked.failures[1:] if f.error != first]
+    if not parked.budget_exhausted:
+        return [f"parked: {parked.reason}", *more, f"go on with: {retry}"]
+    reason = first.partition(": ")[2] or parked.reason
+    return [f"parked: {reason}", f"raise the budget to go on: {retry} {raise_budget}"]
+
+
+def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:
+    """All that is logged goes to the run's log, and to `also`.  Raises: SettingsError for an unknown format."""
+    logging.raiseExceptions = False  # a full disk is reported once, by the run, and not for each line of the log
+    try:
+        logs.set_up([logging.FileHandler(path, encoding="utf-8"), *also], level)
+    except ValueError as error:  # of a format in the environment
+        raise SettingsError([str(error)]) from None

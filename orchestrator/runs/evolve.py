@@ -1,0 +1,103 @@
+"""The kind of runs that `orchestrator evolve` starts."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from orchestrator.farm.connection import FarmConnection, address_of, open_farm
+from orchestrator.output import OutputFolder
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.status import clear_parked_state
+from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.signals import raise_on_sigterm
+
+
+def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = ()) -> int:
+    """Run, report how it went, and return the exit status.  Of what has failed, `only` names what is to be retried.
+
+    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
+    """
+    # Imported here: DEAP and what reports need are not for whoever only looks at a run.
+    from orchestrator.report.summary import final_report
+    from orchestrator.report.view import open_view
+    from orchestrator.runs.drive import drive, log_to
+    from orchestrator.runs.runner import Runner, check_resumable
+    from orchestrator.runs.setup import choose_examples
+
+    examples = choose_examples(settings)
+    output = OutputFolder(settings.output_dir)
+    if fresh and (aside := output.rotate()):
+        print(f"the earlier run is now in {aside}")
+    check_resumable(output, settings)
+    output.open()
+    clear_parked_state(output)
+    log_to(output.log, settings.log_level)
+    raise_on_sigterm()
+    view = open_view(sys.stdout, force="plain" if plain else None)
+
+    def work() -> None:
+        report = Runner(settings, examples, output, view, open_farm, tuple(only)).run()
+        text = final_report(report, random.Random(f"report {settings.seed}"))
+        output.write("report.txt", text + "\n")
+        view.close()
+        print(text)
+
+    return drive(output, work, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
+
+
+class EvolveKind:
+    """An evolution, by its output folder."""
+
+    def progress(self, folder: Path) -> RunProgress:
+        output = OutputFolder(folder)
+        history = output.read_history()
+        last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
+        return RunProgress(
+            unit="generations",
+            done=len(history),
+            total=_generations(output),
+            is_finished=output.answers.exists(),
+            figures={
+                "first_fitness": history[0]["population"][0]["fitness"] if history else None,
+                "best_fitness": history[-1]["best_ever"] if history else None,
+                "mean_tokens": last and last["mean_tokens"],
+                "correctness": last and last["correctness"],
+            },
+        )
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        if figures["best_fitness"] is None:
+            return ()
+        return (
+            ("best ever", f"{figures['best_fitness']:.4f} (generation 0 began with {figures['first_fitness']:.4f})"),
+            ("length", f"{figures['mean_tokens']:.1f} tokens an answer in the best of the last population"),
+            ("correct", f"{figures['correctness']:.1%} of the training set"),
+        )
+
+    def farm_address(self, folder: Path) -> str:
+        return address_of(_settings(folder))
+
+    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
+        return open_farm(_settings(folder), notify)
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        return start_evolution(_settings(folder, overrides), fresh=False, plain=plain, only=only)
+
+
+def _settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
+    """What the run was started with.  Raises: SettingsError."""
+    return load_settings(OutputFolder(folder).config, [f"OUTPUT_DIR={folder}", *overrides])
+
+
+def _generations(output: OutputFolder) -> int | None:
+    try:
+        return load_settings(output.config).ngen
+    except SettingsError:
+        return None
+
+
+KIND: RunKind = EvolveKind()

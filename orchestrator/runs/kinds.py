@@ -1,0 +1,73 @@
+"""The kinds of runs.  Each is one module that holds a `RunKind` under the name `KIND`, and one line of `MODULES`.
+
+All that a person does to a run from outside goes through here: list it, look at it, retry, cancel and delete it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from orchestrator.output import OutputError, run_file
+
+if TYPE_CHECKING:
+    from orchestrator.farm.connection import FarmConnection
+
+# Imported by name when a run of the kind is looked at, so that commands start without what the kinds need.
+MODULES = {
+    "evolve": "orchestrator.runs.evolve",
+    "collect": "orchestrator.collect.run",
+}
+
+
+Figures = Mapping[str, float | None]
+"""Numbers of one kind of run, by name; None where there is none yet."""
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is, as its output folder says: `done` of `total` (None: unknown) of what `unit` names."""
+
+    unit: str
+    done: int
+    total: int | None
+    is_finished: bool
+    figures: Figures = field(default_factory=dict)
+
+
+class RunKind(Protocol):
+    """What is different between the kinds of runs, for whoever manages a run by its output folder."""
+
+    def progress(self, folder: Path) -> RunProgress:
+        """Raises: OutputError for a file that cannot be used."""
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        """The figures as `orchestrator status` shows them: what, and its value in words."""
+
+    def farm_address(self, folder: Path) -> str:
+        """Where the farm of the run answers.
+
+        Raises: FarmUnavailable when its embedded farm is down; OutputError, SettingsError.
+        """
+
+    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
+        """The farm of the run; an embedded one that is down is started.  Raises: as `farm_address`."""
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        """Go on with the run, and return the exit status.  Of what has failed, `only` names what is to be retried.
+
+        `overrides` are settings as NAME=VALUE.  Raises: SettingsError, OutputError, FarmUnavailable.
+        """
+
+
+def kind_of(folder: Path) -> tuple[str, RunKind]:
+    """The kind of the run in an output folder, by name.  Raises: OutputError when the folder holds no run."""
+    name = run_file(folder)["kind"]
+    if name not in MODULES:
+        raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
+    kind: RunKind = importlib.import_module(MODULES[name]).KIND
+    return name, kind

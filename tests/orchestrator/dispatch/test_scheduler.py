@@ -1,0 +1,77 @@
+"""Jobs on a farm of real workers, whose work is simulated."""
+
+from __future__ import annotations
+
+import pytest
+from farm_bench import until
+from simulated_run import RUN, Driver, request
+
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.dispatch.scheduler import Scheduler
+from tasks.labels import read
+
+
+def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) -> None:
+    known = request("known")
+    driver.store.put_shared(RUN.id, known.key, {"label": "from the store"})
+    results = driver.schedule(request("a/0"), request("a/0"), known).result(timeout=60)
+    assert sorted(result["label"] for _, result in results) == ["a/0", "a/0", "from the store"]
+    assert [driver.began("compress", label) for label in ("a/0", "known")] == [1, 0]
+
+
+def test_more_may_be_submitted_while_results_come(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher())
+    scheduler.submit(request("a/0"))
+    seen = []
+    for job, result in scheduler.results():
+        seen.append((job.spec.task, result["label"]))
+        if job.spec.task == "openai.compress":
+            scheduler.submit(request("b/0", "openai.verdict"))
+    assert seen == [("openai.compress", "a/0"), ("openai.verdict", "b/0")]
+
+
+def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 1})
+    labels = ["a/0", "a/1"]
+    for label in labels:
+        driver.tell("hold", "compress", label)
+        scheduler.submit(request(label))
+    in_flight = []
+
+    def watch() -> None:
+        in_flight.append(sum(driver.began("compress", x) - driver.ended("compress", x) for x in labels))
+        for label in labels:
+            if driver.began("compress", label):
+                driver.no_longer("hold", "compress", label)
+
+    assert len(list(scheduler.results(watch))) == 2
+    assert max(in_flight) == 1
+
+
+def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 2})
+    driver.tell("fail", "compress", "bad")
+    driver.tell("hold", "compress", "slow")
+    for label in ("bad", "slow", "later"):
+        scheduler.submit(request(label))
+
+    def watch() -> None:
+        if driver.store.failures(RUN.id):
+            driver.no_longer("hold", "compress", "slow")
+
+    results = []
+    with pytest.raises(Parked, match="compress of bad failed"):
+        for job, _ in scheduler.results(watch):
+            results.append(job.spec.label)
+    assert results == ["slow"]
+    assert driver.began("compress", "later") == 0
+
+
+def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
+    driver.tell("hold", "compress", "a/0")
+    waiting = driver.schedule(request("a/0"))
+    until(lambda: driver.began("compress", "a/0"))
+    assert read(f"run={RUN.id} job=a/0 attempt=1").individual == "a/0"
+    driver.no_longer("hold", "compress", "a/0")
+    [(_, result)] = waiting.result(timeout=60)
+    assert result["seconds"] >= 0

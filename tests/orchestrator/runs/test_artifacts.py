@@ -1,0 +1,92 @@
+"""Files that workers make for the output folder; nothing else works on this farm but the test."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from simulated_run import RUN, Driver
+
+from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.farm.producer import count_messages, drop_waiting
+from orchestrator.output import OutputFolder
+from orchestrator.runs.artifacts import ArtifactRequests
+from tasks.failure import Failure
+from tasks.store.store import Store
+
+NAME = "processor_best.py"
+
+
+@pytest.fixture
+def alone(valkey_url: str, store: Store) -> Iterator[Driver]:
+    """A driver whose farm has no worker."""
+    driver = Driver(valkey_url)
+    driver.broker.flushdb()
+    yield driver
+    driver.close()
+
+
+def artifacts_of(driver: Driver, folder: Path, **limits: float) -> ArtifactRequests:
+    return ArtifactRequests(Scheduler(driver.dispatcher(**limits)), OutputFolder(folder))
+
+
+def key_of(driver: Driver) -> str:
+    """The key of the one job that has been requested."""
+    fields = [f.decode() for f in driver.store.redis.hkeys(f"whetstone:run:{RUN.id}:plan:jobs")]
+    [key] = [field for field in fields if field.startswith("file:")]
+    return key
+
+
+def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
+    artifacts = artifacts_of(alone, tmp_path)
+    artifacts.request_processor(NAME, [0.5])
+    artifacts.save_ready()
+    assert list(tmp_path.iterdir()) == []
+    alone.store.put_file(RUN.id, NAME, b"made")
+    alone.store.put_shared(RUN.id, key_of(alone), {"file": NAME})
+    artifacts.wait(10)
+    assert (tmp_path / NAME).read_bytes() == b"made"
+
+
+def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Path) -> None:
+    # Given a processor that was requested, and then one of other deltas
+    artifacts = artifacts_of(alone, tmp_path)
+    artifacts.request_processor(NAME, [0.5])
+    artifacts.save_ready()
+    older = key_of(alone)
+    artifacts.request_processor(NAME, [0.75])
+    # When the first one is made, then it is not written
+    alone.store.put_file(RUN.id, NAME, b"old")
+    alone.store.put_shared(RUN.id, older, {"file": NAME})
+    artifacts.save_ready()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
+    alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    artifacts = artifacts_of(alone, tmp_path)
+    artifacts.request_processor(NAME, [0.5])
+    artifacts.save_ready()
+    failure = Failure(RUN.id, "jobs", key_of(alone), NAME, "processor", "ValueError: no", "t", 1, time.time(), 1)
+    alone.store.put_failure(failure)
+    artifacts.wait(10)
+    assert "processor_best.py could not be made: ValueError: no" in caplog.text
+    assert alone.store.failures(RUN.id) == []
+
+
+def test_a_file_whose_message_was_lost_is_requested_once_more(alone: Driver, tmp_path: Path) -> None:
+    artifacts = artifacts_of(alone, tmp_path, lost_message_timeout_s=0.5)
+    artifacts.request_processor(NAME, [0.5])
+    artifacts.save_ready()
+    assert drop_waiting(alone.broker, RUN.id) == 1
+    waiting = threading.Thread(target=artifacts.wait, args=(2.0,))
+    waiting.start()
+    waiting.join()
+    assert count_messages(alone.broker, RUN.id) == 1
+    message = json.loads(alone.broker.lindex("gpu", 0))
+    assert message["headers"]["argsrepr"] == f"run={RUN.id} job={NAME} attempt=1"
