@@ -49,8 +49,25 @@ def test_a_named_file_exists(page: Path) -> None:
     named = re.compile(rf"(?<![\w/.*-])((?:{FOLDERS})/[\w./{{}},*<>-]*)")
     for code in code_in(page.read_text("utf-8")):
         for path in named.findall(code):
-            if not re.search(r"[{}<>*]", path):
+            if not re.search(r"[{}<>*]|QUEUE|NAME", path):
                 assert (ROOT / path.rstrip("./,")).exists(), f"{path} does not exist"
+
+
+@each_page
+def test_a_named_part_of_a_file_exists(page: Path) -> None:
+    """As in "`Dispatcher.wait` in `orchestrator/dispatch/dispatcher.py`"; several names may share the file."""
+    named = rf"((?:`[\w.]+`(?:, | and ))*`[\w.]+`) (?:in|of) `((?:{FOLDERS})/[\w./]+\.\w+)`"
+    for names, path in re.findall(named, page.read_text("utf-8")):
+        words = set(re.findall(r"\w+", (ROOT / path).read_text("utf-8")))
+        for name in re.findall(r"`([\w.]+)`", names):
+            assert set(name.split(".")) <= words, f"{path} has no {name}"
+
+
+def test_the_architecture_page_lists_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    for top in ("orchestrator", "tasks", "workers"):
+        for package in sorted((ROOT / top).glob("*/__init__.py")):
+            assert f" {package.parent.name}/" in page, f"{top}/{package.parent.name} is not on the page"
 
 
 @each_page
