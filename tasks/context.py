@@ -30,8 +30,8 @@ def store_of(run_id: str) -> Store:
     return store()
 
 
-def examples(run_id: str, which: str) -> list[Example]:
-    return [Example(**values) for values in store().examples(run_id)[which]]
+def examples(run_id: str, which: str) -> tuple[Example, ...]:
+    return store().examples(run_id)[which]
 
 
 def content_hash(*parts: Any) -> str:

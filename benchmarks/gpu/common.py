@@ -7,7 +7,6 @@ server.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import shutil
@@ -118,7 +117,7 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
     clustering = content_hash(found.tolist())[:32]
     described = [{"id": k, "description": f"cluster {k}"} for k in range(CLUSTERS)]
     store.put_run(run)
-    store.put_examples(run.id, {"training": [dataclasses.asdict(e) for e in chosen], "validation": []})
+    store.put_examples(run.id, {"training": chosen, "validation": []})
     store.put_clustering(run.id, clustering, pack_labels(found), json.dumps(described))
     store.put_metadata(run.id, "clustering", clustering)
     return len(chosen)

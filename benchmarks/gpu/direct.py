@@ -45,7 +45,7 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
                 model,
                 run.target.system_prompt,
                 run.target.prompt_template,
-                tuple((e["id"], e["context"], e["question"]) for e in examples[candidate.examples]),
+                tuple((e.id, e.context, e.question) for e in examples[candidate.examples]),
             )
             for step in stage_refs(candidate):
                 stage = Stage(store, run, plan, candidate, step.phase, 0)

@@ -139,7 +139,7 @@ class _Session:
         store.set_requirements(self.run_id, code_version(), self.collection.target.model)
         store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
         store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
-        store.put_examples(self.run_id, {EXAMPLES: [dataclasses.asdict(example) for example in self.train]})
+        store.put_examples(self.run_id, {EXAMPLES: self.train})
         self.publisher.restore([])
         judged = seed_store(store, self.run_id, self.collection, self.train, *self.checkpoints)
         log.info("%d of %d examples are in the checkpoints", judged, len(self.train))

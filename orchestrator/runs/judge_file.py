@@ -32,6 +32,7 @@ from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.secret import secret
+from tasks.validation import parse_json
 
 AskFor = Callable[[Row], Ask]
 """Makes the call to the judge for a row."""
@@ -117,7 +118,7 @@ class _Calls:
             return self._flying[key]
         found = self._verdicts.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
         if found:
-            return Verdict(**json.loads(found[0]))
+            return parse_json(Verdict, found[0])
         self._keep_finished()
         self._flying[key] = self._pool.submit(self._ask, row)
         return self._flying[key]

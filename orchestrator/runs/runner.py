@@ -167,7 +167,7 @@ class _Session:
         store.put_run(make_run(settings, self.run_id))
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
-        setup.put_examples(store, self.run_id, self.runner.examples)
+        store.put_examples(self.run_id, self.runner.examples)
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
         self.reporter.progress.generation = state.generation

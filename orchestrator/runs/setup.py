@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import secrets
 import time
@@ -55,10 +54,6 @@ def choose_examples(settings: Settings) -> Examples:
     if problems:
         raise SettingsError(problems)
     return chosen
-
-
-def put_examples(store: Store, run_id: str, examples: Examples) -> None:
-    store.put_examples(run_id, {w: [dataclasses.asdict(e) for e in found] for w, found in examples.items()})
 
 
 def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:

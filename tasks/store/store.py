@@ -12,11 +12,12 @@ from typing import Any, cast
 import redis
 
 from tasks.failure import Failure
-from tasks.models import Run
+from tasks.models import Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
 from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
+from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
 DELETED_AT_ONCE = 500  # keys in one command
@@ -61,7 +62,7 @@ class Store:
         pipe.execute()
 
     def run(self, run_id: str) -> Run:
-        """Raises: KeyError when there is no such run."""
+        """Raises: KeyError when there is no such run, InvalidData."""
         text = self.redis.get(run_key(run_id, keys.SETTINGS))
         if text is None:
             raise KeyError(f"no run {run_id!r} in the store")
@@ -108,11 +109,12 @@ class Store:
         text = self.metadata(run_id, keys.LIMIT)
         return None if text is None else float(text)
 
-    def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
-        self.redis.set(run_key(run_id, keys.EXAMPLES), json.dumps(examples))
+    def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Example]]) -> None:
+        sets = {name: [dataclasses.asdict(example) for example in found] for name, found in examples.items()}
+        self.redis.set(run_key(run_id, keys.EXAMPLES), json.dumps(sets))
 
-    def examples(self, run_id: str) -> dict[str, list[dict[str, str]]]:
-        """The sets of examples, to be read only.  Raises: KeyError."""
+    def examples(self, run_id: str) -> Mapping[str, tuple[Example, ...]]:
+        """The sets of examples by name.  Raises: KeyError, InvalidData."""
         text = self.redis.get(run_key(run_id, keys.EXAMPLES))
         if text is None:
             raise KeyError(f"no examples of run {run_id!r} in the store")
@@ -128,7 +130,7 @@ class Store:
         self.redis.hset(key, keys.PLAN, text)
 
     def plan(self, run_id: str, name: str) -> Plan:
-        """Raises: KeyError when there is no such plan."""
+        """Raises: KeyError when there is no such plan, InvalidData."""
         text = self.redis.hget(plan_key(run_id, name), keys.PLAN)
         if text is None:
             raise KeyError(f"no plan {name!r} of run {run_id!r} in the store")
@@ -351,15 +353,15 @@ def _text(value: Any) -> str | None:
 # Every stage reads its run and plan, and the many stages of a run the same ones: checking their fields takes longest.
 @lru_cache(maxsize=8)
 def _read_run(text: bytes) -> Run:
-    return Run.from_json(text.decode())
+    return parse_json(Run, text)
 
 
 @lru_cache(maxsize=8)
 def _read_plan(text: bytes) -> Plan:
-    return Plan.from_json(text.decode())
+    return parse_json(Plan, text)
 
 
 # Every evaluation reads its questions; with the same string objects, whatever caches by text compares them by identity.
 @lru_cache(maxsize=4)
-def _read_examples(text: bytes) -> dict[str, list[dict[str, str]]]:
-    return cast("dict[str, list[dict[str, str]]]", json.loads(text))
+def _read_examples(text: bytes) -> Mapping[str, tuple[Example, ...]]:
+    return parse_json(dict[str, tuple[Example, ...]], text)

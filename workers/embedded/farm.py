@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from typing_extensions import TypedDict
 
+from tasks.validation import parse_json
 from workers.processes.pid_records import PidRecord, PidRecords
 
 FARM_VARIABLE = "WHETSTONE_FARM"
@@ -43,8 +45,8 @@ class FarmSpec:
 
     @classmethod
     def from_json(cls, text: str) -> FarmSpec:
-        """Raises: ValueError or TypeError when the text is not what `to_json` writes."""
-        return cls(**json.loads(text))
+        """Raises: InvalidData when the text is not what `to_json` writes."""
+        return parse_json(cls, text)
 
 
 @dataclass(frozen=True)
@@ -158,19 +160,26 @@ def living_supervisor(files: FarmFiles) -> PidRecord | None:
 def living_owner(files: FarmFiles) -> PidRecord | None:
     """The process that the farm belongs to, if there is one and it runs."""
     try:
-        owner = PidRecord(**json.loads(files.owner.read_text()))
+        owner = parse_json(PidRecord, files.owner.read_text())
     except FileNotFoundError:
         return None
     return owner if owner.leader() else None
 
 
-def read_state(files: FarmFiles) -> dict[str, str] | None:
+class FarmState(TypedDict):
+    """farm.json: what is read of it."""
+
+    redis_url: str
+    endpoint_url: str | None
+    started: str
+
+
+def read_state(files: FarmFiles) -> FarmState | None:
     """The farm's addresses and start time, as its supervisor wrote them when all was ready."""
     try:
-        state: dict[str, str] = json.loads(files.state.read_text())
+        return parse_json(FarmState, files.state.read_text())
     except FileNotFoundError:
         return None
-    return state
 
 
 def error_text(files: FarmFiles) -> str | None:

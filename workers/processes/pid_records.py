@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from tasks.files import write_atomic
+from tasks.validation import parse_json
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
@@ -64,9 +65,9 @@ class PidRecords:
         self._lock = threading.Lock()
 
     def read(self) -> list[PidRecord]:
-        """All records; none when there is no file. Raises: ValueError or TypeError for a file of another form."""
+        """All records; none when there is no file. Raises: InvalidData."""
         try:
-            return [PidRecord(**entry) for entry in json.loads(self.path.read_text())]
+            return parse_json(list[PidRecord], self.path.read_text())
         except FileNotFoundError:
             return []
 

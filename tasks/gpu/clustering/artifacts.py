@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import TypedDict
+
 from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
+from tasks.validation import parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +37,15 @@ PCA_FILE = "pca.joblib"
 CENTRES = "kmeans_centres.npy"
 DESCRIPTIONS = "cluster_descriptions.json"
 MANIFEST = "manifest.json"
+
+
+class Manifest(TypedDict):
+    """manifest.json: what is read of it again."""
+
+    hash: str
+    embedded: str
+    files: dict[str, str]  # name -> SHA-256
+
 
 _ABANDONED_S = 3600.0  # a clustering is written in seconds
 
@@ -139,15 +151,15 @@ def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32]
     requested = inputs.embeddings_hash()
     for path in sorted(root.glob(f"*/{MANIFEST}")):
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = parse_json(Manifest, path.read_bytes())
             # A damaged clustering is passed over here; loading that clustering reports it.
             if (
-                manifest.get("embedded") == requested
+                manifest["embedded"] == requested
                 and _sha256(path.with_name(EMBEDDINGS)) == manifest["files"][EMBEDDINGS]
             ):
                 embeddings: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
                 return embeddings
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError):
             continue
     return None
 
@@ -160,7 +172,7 @@ def load_clustering(folder: Path) -> Clustering:
     import joblib
 
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = parse_json(Manifest, (folder / MANIFEST).read_bytes())
         for name, expected in manifest["files"].items():
             if _sha256(folder / name) != expected:
                 raise ClusteringError(
@@ -168,12 +180,12 @@ def load_clustering(folder: Path) -> Clustering:
                 )
         labels = joblib.load(folder / LABELS)
         descriptions: list[Description] = json.loads((folder / DESCRIPTIONS).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise ClusteringError(
             f"{folder} holds no complete clustering ({error}); delete the folder to make it anew"
         ) from error
     labels.setflags(write=False)
-    return Clustering(str(manifest["hash"]), folder, labels, descriptions)
+    return Clustering(manifest["hash"], folder, labels, descriptions)
 
 
 def _write(folder: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> None:

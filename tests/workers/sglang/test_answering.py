@@ -19,7 +19,7 @@ from tasks.context import content_hash
 from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
-from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run
+from tasks.models import Clusters, Endpoint, Example, Fitness, Judge, Reflector, Run
 from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
@@ -54,7 +54,7 @@ def put_run(store: Store, **target: Any) -> None:
     )  # fmt: skip
     found = np.arange(50) % CLUSTERS
     clustering = content_hash(found.tolist())[:32]
-    asked = [{"id": str(n), "context": "word " * n, "question": "?", "gold": ""} for n in range(QUESTIONS)]
+    asked = [Example(str(n), "word " * n, "?", "") for n in range(QUESTIONS)]
     store.put_run(run)
     store.put_examples("run", {"training": asked, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(CLUSTERS)]
