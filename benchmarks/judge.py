@@ -2,22 +2,29 @@
 
 `--data` is a JSONL file in FinanceBench's format; `--labels` has one row an answer: {financebench_id, model_answer,
 label}, with the label "Correct Answer" for a right one.  Only golds that are pure numbers count: on the others stage 1
-decides nothing.  Wanted: at 1 %, precision 0.97 and recall 0.90; at 15 %, at most 10 % of the wrong answers of over 40
-words accepted.
-`python benchmarks/judge.py --labels FILE --data FILE [--cases]`
+decides nothing.
+
+`--fold` selects the questions.  A question is in the held-out fold when the first byte of the SHA-256 of its text
+(UTF-8) is below 128, else in the development fold, so that all answers to one question are in the same fold, whatever
+else the file holds.  Change the rule by the cases of `dev` only; run `held-out` when the rule is final.
+
+The intervals are 95 % Wilson intervals.  Answers to one question resemble each other, so the number of answers is
+divided by the design effect of the questions (Korn and Graubard 1998); where a share is 0 or 1 that effect cannot be
+estimated, and the interval is too narrow.
+`python benchmarks/judge.py --labels FILE --data FILE [--fold dev|held-out|all] [--cases]`
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import random
-import statistics
+import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from figures import table, write
 
@@ -27,12 +34,13 @@ from tasks.judging.rule import decide, is_close, pure_number
 TOLERANCES = (0.01, 0.05, 0.15)
 LENGTHS = {"up to 10 words": (1, 10), "11 to 40": (11, 40), "over 40": (41, 10**9)}
 LONG = 40  # words
-HALVES = 1000
+FOLDS = ("dev", "held-out", "all")
+Z = 1.959964  # the 97.5th percentile of the normal distribution
 Rule = Callable[[str, str, str, float], bool]
 
 
 @dataclass(frozen=True)
-class Row:
+class JudgedAnswer:
     """One answer that a person judged."""
 
     question: str
@@ -45,108 +53,120 @@ class Row:
         return len(self.answer.split())
 
 
+def fold_of(question: str) -> Literal["dev", "held-out"]:
+    """The fold of a question, from its text alone."""
+    return "held-out" if hashlib.sha256(question.encode()).digest()[0] < 128 else "dev"
+
+
 def any_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
     """The plain rule: some number of the answer, as written, is within the tolerance of the gold's."""
     target = read_numbers(gold)[0]
     return any(is_close(number.value, target.value, tolerance) for number in read_numbers(answer))
 
 
-def settled_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
+def final_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
+    """Stage 1: the number that the answer settles on is within the tolerance of the gold's."""
     return decide(question, gold, answer, tolerance) is True
 
 
-def joined(data: Path, labels: Path) -> list[Row]:
-    """The judged answers whose gold is a pure number."""
+def load(data: Path, labels: Path, fold: str) -> list[JudgedAnswer]:
+    """The judged answers of a fold whose gold is a pure number."""
     golds = {row["financebench_id"]: row for row in _rows(data)}
-    found = [(golds[row["financebench_id"]], row) for row in _rows(labels) if row["financebench_id"] in golds]
+    pairs = [(golds[row["financebench_id"]], row) for row in _rows(labels) if row["financebench_id"] in golds]
     return [
-        Row(gold["question"], gold["answer"], str(row["model_answer"]), row["label"] == "Correct Answer")
-        for gold, row in found
-        if pure_number(gold["answer"]) is not None
+        JudgedAnswer(gold["question"], gold["answer"], str(row["model_answer"]), row["label"] == "Correct Answer")
+        for gold, row in pairs
+        if fold in ("all", fold_of(gold["question"])) and pure_number(gold["answer"]) is not None
     ]
 
 
-def agreement(rows: Sequence[Row], rule: Rule, tolerance: float) -> dict[str, Any]:
-    """Counts, precision and recall of a rule; the shares are None where there is nothing to divide by."""
-    accepted = [row for row in rows if rule(row.question, row.gold, row.answer, tolerance)]
-    hits = sum(row.is_right for row in accepted)
-    right = sum(row.is_right for row in rows)
-    long_wrong = sum(row.words > LONG and not row.is_right for row in rows)
+def agreement(answers: Sequence[JudgedAnswer], rule: Rule, tolerance: float) -> dict[str, Any]:
+    """Counts, precision and recall of a rule with their intervals; None where there is nothing to divide by."""
+    accepted = [answer for answer in answers if rule(answer.question, answer.gold, answer.answer, tolerance)]
+    right = [answer for answer in answers if answer.is_right]
+    long_wrong = [answer for answer in answers if answer.words > LONG and not answer.is_right]
+    chosen = set(accepted)
     return {
-        "answers": len(rows),
-        "right": right,
+        "answers": len(answers),
+        "right": len(right),
         "accepted": len(accepted),
-        "precision": _share(hits, len(accepted)),
-        "recall": _share(hits, right),
-        "long_wrong": long_wrong,
-        "long_wrong_accepted": _share(sum(row.words > LONG and not row.is_right for row in accepted), long_wrong),
+        "precision": _share(accepted, [answer.is_right for answer in accepted]),
+        "recall": _share(right, [answer in chosen for answer in right]),
+        "long_wrong": len(long_wrong),
+        "long_wrong_accepted": _share(long_wrong, [answer in chosen for answer in long_wrong]),
     }
 
 
-def in_halves(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """The three wanted figures on random halves of the questions: their 5th, 50th and 95th percentile.
-
-    Halves of questions, not of answers: answers to one question resemble each other.
-    """
-    questions = sorted({(row.question, row.gold) for row in rows})
-    rng = random.Random(0)
-    found: dict[str, list[float]] = {"precision at 1%": [], "recall at 1%": [], "long wrong accepted at 15%": []}
-    rule = cache(settled_number)
-    for _ in range(HALVES):
-        half = set(rng.sample(questions, len(questions) // 2))
-        some = [row for row in rows if (row.question, row.gold) in half]
-        strict, loose = agreement(some, rule, 0.01), agreement(some, rule, 0.15)
-        figures = (strict["precision"], strict["recall"], loose["long_wrong_accepted"])
-        for values, figure in zip(found.values(), figures, strict=True):
-            values.append(figure)
-    cuts = {name: statistics.quantiles(values, n=20) for name, values in found.items()}
-    return {name: {"5%": cut[0], "50%": cut[9], "95%": cut[-1]} for name, cut in cuts.items()}
+def _share(answers: Sequence[JudgedAnswer], hits: Sequence[bool]) -> dict[str, float] | None:
+    if not answers:
+        return None
+    by_question: dict[str, list[bool]] = defaultdict(list)
+    for answer, hit in zip(answers, hits, strict=True):
+        by_question[answer.question].append(hit)
+    low, high = wilson(sum(hits) / len(hits), len(hits) / _design_effect(list(by_question.values())))
+    return {"share": round(sum(hits) / len(hits), 4), "low": round(low, 4), "high": round(high, 4)}
 
 
-def print_cases(rows: Sequence[Row], tolerance: float) -> None:
+def _design_effect(clusters: Sequence[Sequence[bool]]) -> float:
+    """How many times larger the variance of a share is than it were with independent answers, and at least 1."""
+    total, k = sum(map(len, clusters)), len(clusters)
+    share = sum(map(sum, clusters)) / total
+    if k < 2 or share in (0.0, 1.0):
+        return 1.0
+    variance = k / (k - 1) * sum((sum(hits) - share * len(hits)) ** 2 for hits in clusters) / total**2
+    return max(1.0, variance * total / (share * (1 - share)))
+
+
+def wilson(share: float, count: float) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a share of `count` answers."""
+    centre = share + Z**2 / (2 * count)
+    half = Z * math.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
+    scale = 1 + Z**2 / count
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def print_cases(answers: Sequence[JudgedAnswer], tolerance: float) -> None:
     """Every answer on which people and the rule differ."""
-    for row in rows:
-        if row.is_right != settled_number(row.question, row.gold, row.answer, tolerance):
-            side = "accepted, people say wrong" if not row.is_right else "not accepted, people say right"
-            print(f"\n{side}: gold {row.gold}\n  {row.question}\n  ... {row.answer[-300:]!r}")
+    for answer in answers:
+        if answer.is_right != final_number(answer.question, answer.gold, answer.answer, tolerance):
+            side = "accepted, people say wrong" if not answer.is_right else "not accepted, people say right"
+            print(f"\n{side}: gold {answer.gold}\n  {answer.question}\n  ... {answer.answer[-300:]!r}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--labels", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--fold", choices=FOLDS, default="dev", help="which questions (default: dev)")
     parser.add_argument("--cases", action="store_true", help="also print where people and the rule differ at 1%%")
     arguments = parser.parse_args()
-    rows = joined(arguments.data, arguments.labels)
+    answers = load(arguments.data, arguments.labels, arguments.fold)
     figures = []
     for tolerance in TOLERANCES:
         for length, (least, most) in {**LENGTHS, "all": (0, 10**9)}.items():
-            some = [row for row in rows if least <= row.words <= most]
-            for name, rule in (("settled number", settled_number), ("any number", any_number)):
+            some = [answer for answer in answers if least <= answer.words <= most]
+            for name, rule in (("final number", final_number), ("any number", any_number)):
                 figures.append(
                     {"tolerance": tolerance, "length": length, "rule": name} | agreement(some, rule, tolerance)
                 )
+    questions = len({answer.question for answer in answers})
+    print(f"fold {arguments.fold}: {questions} questions, {len(answers)} answers")
     head = ("tolerance", "length", "rule", "answers", "right", "accepted", "precision", "recall", "long wrong accepted")
     print(table(head, [_line(figure) for figure in figures]))
     if arguments.cases:
-        print_cases(rows, TOLERANCES[0])
-    halves = in_halves(rows)
-    print(f"\non {HALVES} random halves of the questions: 5th, 50th, 95th percentile")
-    for name, cut in halves.items():
-        print(f"  {name:<28}" + "  ".join(f"{value:.3f}" for value in cut.values()))
-    golds = len({(row.question, row.gold) for row in rows})
-    write("judge", {"golds": golds, "figures": figures, "halves": halves})
+        print_cases(answers, TOLERANCES[0])
+    name = f"judge_{arguments.fold.replace('-', '_')}"
+    write(name, {"fold": arguments.fold, "questions": questions, "figures": figures})
 
 
 def _line(figure: dict[str, Any]) -> list[str]:
     shares = [figure[name] for name in ("precision", "recall", "long_wrong_accepted")]
     counts = [str(figure[name]) for name in ("answers", "right", "accepted")]
-    shown = ["-" if share is None else f"{share:.3f}" for share in shares]
-    return [f"{figure['tolerance']:.0%}", figure["length"], figure["rule"], *counts, *shown]
+    return [f"{figure['tolerance']:.0%}", figure["length"], figure["rule"], *counts, *map(_shown, shares)]
 
 
-def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
+def _shown(share: dict[str, float] | None) -> str:
+    return "-" if share is None else f"{share['share']:.3f} [{share['low']:.3f}, {share['high']:.3f}]"
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
