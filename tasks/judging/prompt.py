@@ -1,4 +1,4 @@
-"""What stage 2 asks the judge: the messages and the strict schema of the reply (phase0_collect.md section 6).
+"""What stage 2 asks the judge: the messages and the strict schema of the reply.
 
 The three texts are JSON strings under their headings, so that no answer can pose as another heading or instruction.
 """

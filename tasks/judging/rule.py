@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.judging.final_answer import final_numbers
 from tasks.judging.numbers import SCALES, Number, read_numbers
-from tasks.judging.settled import settled_numbers
 
 VERSION = 1  # counts the rules under which verdicts were cached
 
@@ -52,7 +52,7 @@ def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match
     target = pure_number(gold)
     if target is None or declines(answer):
         return None
-    for number in settled_numbers(question, answer):
+    for number in final_numbers(question, answer):
         if _agrees(number, target, question, answer, tolerance):
             start, end = number.span
             within = f"within {100 * tolerance:g}% of" if target.value else "equal to"

@@ -1,4 +1,4 @@
-"""The three-stage judge (phase0_collect.md section 6): numbers by rule, then a model, then its arithmetic checked."""
+"""The three-stage judge: numbers by rule, then a model, then the arithmetic of the model's reply."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from tasks.judging import prompt, rule, yes_no
+from tasks.judging import prompt, rule
 from tasks.models import Judge, Verdict
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
 Category = Literal["numerical", "yes_no", "text"]
+
+_SIDE = re.compile(r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)", re.IGNORECASE)
 
 
 class JudgeReplyError(ValueError):
@@ -59,7 +62,15 @@ def category_of(gold: str) -> Category:
     """What kind of gold it is, told from its form alone."""
     if rule.pure_number(gold) is not None:
         return "numerical"
-    return "yes_no" if yes_no.polarity(gold) is not None else "text"
+    return "yes_no" if polarity(gold) is not None else "text"
+
+
+def polarity(text: str) -> Literal["yes", "no"] | None:
+    """The side that a text takes with its first word, or None where it begins with neither yes nor no."""
+    match = _SIDE.match(text)
+    if match is None:
+        return None
+    return "yes" if match[1].lower() == "yes" else "no"
 
 
 def _verdict(reply: dict[str, Any]) -> Verdict:

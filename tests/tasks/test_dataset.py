@@ -8,7 +8,7 @@ import pytest
 
 from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, load_examples
 from tasks.judging.rule import pure_number
-from tasks.judging.yes_no import polarity
+from tasks.judging.verdict import polarity
 
 SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 

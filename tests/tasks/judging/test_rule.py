@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.judging.final_answer import final_numbers
 from tasks.judging.numbers import read_numbers
 from tasks.judging.rule import decide, find_match, is_close, pure_number
-from tasks.judging.settled import settled_numbers
 
 MILLIONS = "What was the capital expenditure of Acme in FY2018 (in USD millions)?"
 PLAIN = "What was the net income of Acme in 2023?"
@@ -17,7 +17,7 @@ PERCENT = "What was the operating margin of Acme in 2023?"
 
 
 def settled(answer: str, question: str = PLAIN) -> list[str]:
-    return [answer[slice(*number.span)] for number in settled_numbers(question, answer)]
+    return [answer[slice(*number.span)] for number in final_numbers(question, answer)]
 
 
 @pytest.mark.parametrize("gold", ["$1577.00", "65.4%", "-0.02", "0", "$1.9 billion", " 24.26. ", "(12)"])

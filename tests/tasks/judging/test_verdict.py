@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.judging import prompt
-from tasks.judging.verdict import JudgeReplyError, judge, verdict_key
+from tasks.judging.verdict import JudgeReplyError, judge, polarity, verdict_key
 from tasks.models import Judge
 
 HERE = "https://judge.example/v1"
@@ -176,3 +176,21 @@ def test_the_key_is_of_the_content_alone() -> None:
     assert len(key) == 64
     assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, concurrency=9, top_p=1), HERE) == key
     assert len({key, verdict_key("QG", "", "A", SETTINGS, HERE), verdict_key("Q", "A", "G", SETTINGS, HERE)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [
+        ("Yes", "yes"),
+        ("**No**, it did not.", "no"),
+        (" no the margins declined", "no"),
+        ("YES. It did", "yes"),
+        ("None of them", None),
+        ("Not at all", None),
+        ("No. 4 of the list", None),
+        ("Nobody knows, yes", None),
+        ("", None),
+    ],
+)
+def test_a_text_takes_a_side_with_its_first_word(text: str, side: str | None) -> None:
+    assert polarity(text) == side

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.judging import prompt
+from tasks.judging.final_answer import final_numbers, is_incidental
 from tasks.judging.numbers import Number, read_numbers
 from tasks.judging.rule import declines, find_match, in_one_unit, is_close, pure_number
-from tasks.judging.settled import is_aside, settled_numbers
-from tasks.judging.verdict import Category, category_of
-from tasks.judging.yes_no import polarity
+from tasks.judging.verdict import Category, category_of, polarity
 from workers.embedded.endpoint.chat import json_section
 
 SCHEMA_NAME = prompt.SCHEMA_NAME
@@ -90,11 +89,11 @@ def _by_number(case: JudgeInput, target: Number) -> RuleVerdict:
         return RuleVerdict(False, "numerical", "The answer says that it lacks the figures.", 0.8, target.value)
     if _is_year(target):
         return _by_year(case, target)
-    settled = settled_numbers(case.question, case.answer)
-    if not settled:
+    numbers = final_numbers(case.question, case.answer)
+    if not numbers:
         return RuleVerdict(False, "numerical", "The answer gives no number.", 0.95, target.value)
-    said = case.answer[slice(*settled[0].span)]
-    values = in_one_unit(settled[0], target, case.question, case.answer)
+    said = case.answer[slice(*numbers[0].span)]
+    values = in_one_unit(numbers[0], target, case.question, case.answer)
     if values is None:
         reasoning = f"The answer settles on {said}, which is not of the kind of {case.gold.strip()}."
         return RuleVerdict(False, "numerical", reasoning, 0.9, target.value)
@@ -147,7 +146,7 @@ def _is_year(number: Number) -> bool:
 
 
 def _figures(text: str) -> list[Number]:
-    return [number for number in read_numbers(text) if not is_aside(text, number)]
+    return [number for number in read_numbers(text) if not is_incidental(text, number)]
 
 
 def _is_same(number: Number, target: Number, case: JudgeInput, text: str) -> bool:

@@ -48,13 +48,13 @@ _COUNTS_TIME = re.compile(
 )
 
 
-def settled_numbers(question: str, answer: str) -> list[Number]:
+def final_numbers(question: str, answer: str) -> list[Number]:
     """The number that the answer settles on, with its other wordings ("0.0142 or 1.42%"); empty where there is none.
 
     The spans are those of the whole answer.
     """
     asked = {_identity(number) for number in read_numbers(question)}
-    figures = [number for number in read_numbers(answer) if not is_aside(answer, number)]
+    figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
     numbers = [number for number in figures if _identity(number) not in asked] or figures
     sentences = _sentences_with(answer, numbers)
@@ -64,7 +64,7 @@ def settled_numbers(question: str, answer: str) -> list[Number]:
     return _claim(answer, start, [n for n in numbers if _inside(n, (start, end))])
 
 
-def is_aside(text: str, number: Number) -> bool:
+def is_incidental(text: str, number: Number) -> bool:
     """Whether the number names a year, a date, a page or another place, a list's item, or counts years or decimals."""
     start, end = number.span
     if number.unit != "plain" or number.scale is not None or number.decimals:
