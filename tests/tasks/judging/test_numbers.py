@@ -78,6 +78,34 @@ def test_a_stroke_between_numbers_is_no_minus_and_a_longer_bracket_no_loss(text:
     assert [number.value for number in read_numbers(text)] == values
 
 
+@pytest.mark.parametrize("text", ["1.577,00", "12,34", "1.2.3", "1.5 x 10^9", r"1.5 \times 10^{9}"])
+def test_what_cannot_be_read_for_certain_is_not_read_in_part(text: str) -> None:
+    assert read_numbers(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "currency"),
+    [
+        ("$5", "USD"),
+        ("US$5", "USD"),
+        ("USD 5", "USD"),
+        ("5 million dollars", "USD"),
+        ("5 U.S. dollars", "USD"),
+        ("€5", "EUR"),
+        ("5 million euros", "EUR"),
+        ("£5", "GBP"),
+        ("¥5 million", "JPY"),
+        ("C$5", "CAD"),
+        ("$5 CAD", "CAD"),
+        ("RMB 5 million", "CNY"),
+        ("5%", None),
+        ("5 million", None),
+    ],
+)
+def test_a_currency_is_read_from_sign_code_or_word(text: str, currency: str | None) -> None:
+    assert the_number(text).currency == currency
+
+
 def test_the_span_holds_the_number_with_sign_currency_and_unit() -> None:
     text = "It lost -$1,234.5 million (8.1%) in all."
 
