@@ -2,7 +2,8 @@
 
 An answer mentions years, pages, the question's own figures, other years' figures and the steps of a calculation.  It
 settles on one: what it concludes with, where it draws a conclusion; or else the result of its last calculation; or
-else the first figure that it states.  So an answer gains nothing by mentioning more.
+else the first figure that it states.  So an answer gains nothing by mentioning more.  Where that place has a range, a
+choice, a list, a limit or a calculation without its result, the answer settles on nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from bisect import bisect_left
 
 from tasks.judging.numbers import Number, read_numbers
+from tasks.judging.single_value import is_single
 
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][*)\"”]))\s+(?=[\W_]*[A-Z$€£\d(])|\n+")
 _CONCLUDES = re.compile(
@@ -23,7 +25,7 @@ _EQUALS = re.compile(r"[=≈≅]")
 # The verb of the main clause: "grew by 46%, which is 4.6% of sales" claims 46%.
 _VERB = re.compile(
     r"(?<!which )(?<!that )\b(?:is|was|are|were|equals?|amounts? to|amounted to|totall?ed|comes? to|came to|stands at"
-    r"|stood at|reached|would be|will be|be)\b|:",
+    r"|stood at|reached|would be|will be|be)\b|:(?!\d)|(?<!\d):",
     re.IGNORECASE,
 )
 # "X or Y", "X (Y)", "X, i.e. Y", "X ≈ Y": the same amount said twice.
@@ -34,6 +36,7 @@ _SAME_AGAIN = re.compile(
 )
 _NEAR = 60  # characters around a number that can say what it is
 _MOST_WORDINGS = 4  # of one amount
+_SLIP = 0.002  # by which two wordings of one amount may differ beyond their rounding
 _OPENS_LINE = re.compile(r"\n[ *(]*$")
 _ITEM_MARK = re.compile(r"[.):]\**\s")
 _REFERENCE = re.compile(
@@ -41,6 +44,7 @@ _REFERENCE = re.compile(
     r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?)\s*$",
     re.IGNORECASE,
 )
+_DATE = re.compile(r"\b\d{1,2}/\d{1,2}/(?:\d{4}|\d{2})\b|\b(?:19|20)\d\d[-/]\d{1,2}[-/]\d{1,2}\b")
 _COUNTS_TIME = re.compile(
     r"\s*(?:-?\s*(?:decimal|digit|significant|months?|weeks?|quarters?|years?|fiscal)\b"
     r"|(?:st|nd|rd|th)\b|(?:january|february|march|april|may|june|july|august|september|october|november|december)\b)",
@@ -53,15 +57,17 @@ def final_numbers(question: str, answer: str) -> list[Number]:
 
     The spans are those of the whole answer.
     """
-    asked = {_identity(number) for number in read_numbers(question)}
+    requested = {_identity(number) for number in read_numbers(question)}
     figures = [number for number in read_numbers(answer) if not is_incidental(answer, number)]
     # Where every figure of the answer stands in the question as well, such a figure is the answer.
-    numbers = [number for number in figures if _identity(number) not in asked] or figures
+    numbers = [number for number in figures if _identity(number) not in requested] or figures
     sentences = _sentences_with(answer, numbers)
     if not sentences:
         return []
-    start, end = _settling(answer, sentences)
-    return _claim(answer, start, [n for n in numbers if _inside(n, (start, end))])
+    sentence = _final_sentence(answer, sentences)
+    claim = _claim(answer, sentence[0], [number for number in numbers if _inside(number, sentence)])
+    neighbours = [number for number in figures if _inside(number, sentence)]
+    return claim if is_single(question, answer, claim, neighbours) else []
 
 
 def is_incidental(text: str, number: Number) -> bool:
@@ -73,10 +79,11 @@ def is_incidental(text: str, number: Number) -> bool:
     is_year = 1900 <= abs(number.value) < 2100 and "," not in text[start:end]
     opens_line = (start <= _NEAR and not before.strip(" *(")) or _OPENS_LINE.search(before) is not None
     is_item = opens_line and _ITEM_MARK.match(after) is not None
-    return is_year or is_item or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
+    is_date = any(date.start() <= start < date.end() for date in _DATE.finditer(text, max(0, start - 10), end + 10))
+    return is_year or is_item or is_date or bool(_REFERENCE.search(before)) or bool(_COUNTS_TIME.match(after))
 
 
-def _settling(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
+def _final_sentence(answer: str, sentences: list[tuple[int, int]]) -> tuple[int, int]:
     """The sentence that settles the answer, of those that have numbers."""
     concluding = [s for s in sentences if _CONCLUDES.search(answer[slice(*s)])]
     if concluding:
@@ -116,13 +123,15 @@ def _with_other_wordings(answer: str, numbers: list[Number]) -> list[Number]:
 
 
 def _is_same(first: Number, second: Number) -> bool:
-    """Whether two numbers are one amount: in another unit, another scale, or rounded."""
+    """Whether two numbers are one amount: in another unit or scale, or one of them rounded."""
     one, other = _in_base_units(first), _in_base_units(second)
     scales = (1.0, 1e3, 1e6, 1e9, 1e12) if first.scale is None or second.scale is None else (1.0,)
-    rounding = _in_base_units(second, 0.5 * 10.0**-second.decimals)
-    pairs = [(one * scale, other, rounding) for scale in scales]
-    pairs += [(one, other * scale, rounding * scale) for scale in scales]
-    return any(abs(a - b) <= max(0.01 * abs(a), half) for a, b, half in pairs)
+    # "42.57 or 43" is one number and its rounding; "5 or 5.4" is two numbers.
+    half_one = _in_base_units(first, 0.5 * 10.0**-first.decimals) if first.decimals else 0.0
+    half_other = _in_base_units(second, 0.5 * 10.0**-second.decimals)
+    pairs = [(one * scale, other, half_one * scale, half_other) for scale in scales]
+    pairs += [(one, other * scale, half_one, half_other * scale) for scale in scales]
+    return any(abs(a - b) <= max(_SLIP * abs(a), *halves) for a, b, *halves in pairs)
 
 
 def _in_base_units(number: Number, value: float | None = None) -> float:

@@ -91,7 +91,7 @@ def _by_number(case: JudgeInput, target: Number) -> RuleVerdict:
         return _by_year(case, target)
     numbers = final_numbers(case.question, case.answer)
     if not numbers:
-        return RuleVerdict(False, "numerical", "The answer gives no number.", 0.95, target.value)
+        return RuleVerdict(False, "numerical", "The answer settles on no number.", 0.95, target.value)
     said = case.answer[slice(*numbers[0].span)]
     values = in_one_unit(numbers[0], target, case.question, case.answer)
     if values is None:
