@@ -59,7 +59,9 @@ Numbers: allow a relative error of {tolerance}% between the answer and the groun
 before you compare them: thousands, millions and billions; percent, fractions and basis points; a loss, an outflow \
 or brackets as a negative number. The unit that the question asks for holds where a side names none. Judge the one \
 number that the answer settles on. That the right number occurs somewhere in the answer, as a step, as another year \
-or as one of several, is not enough. If the ground truth is 0, the answer must be 0 or say that there is none.
+or as one of several, is not enough. A range, a limit or a choice of numbers is wrong, unless the ground truth is one \
+too. Where the question asks for rounding, two numbers that are equal after that rounding agree. If the ground truth \
+is 0, the answer must be 0 or say that there is none.
 
 Yes or no: the answer must take the same side as the ground truth, in whatever words, and its reason must not \
 contradict the reason that the ground truth gives.

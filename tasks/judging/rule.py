@@ -1,7 +1,9 @@
-"""Stage 1: a gold that is a pure number, decided without a model (phase0_collect.md section 6).
+"""Stage 1: a gold that is a pure number, decided without a model.
 
-It says "correct" or nothing.  Both sides are brought to one unit: the scale that they write or that the question asks
-for, percent and fraction, minus sign and "loss".  What it is not sure of, it leaves to stage 2.
+It says "correct" or nothing.  The number that the answer settles on is brought to the gold's unit and accepted where
+its relative error is within the tolerance.  One thing widens that: a question that asks for rounding ("to two decimal
+places") makes the gold a rounded number, which every number that rounds to it equals; the digits that the gold happens
+to be written with do not.  What the rule is not sure of, it leaves to stage 2.
 """
 
 from __future__ import annotations
@@ -13,25 +15,31 @@ from typing import Literal
 
 from tasks.judging.final_answer import final_numbers
 from tasks.judging.numbers import SCALES, Number, read_numbers
+from tasks.judging.units import in_unit_of, named_scale
 
-VERSION = 1  # counts the rules under which verdicts were cached
+VERSION = 2  # counts the rules under which verdicts were cached
 
-_IN_SCALE = re.compile(r"\bin\s+(?:\w+\s+|\$\s?)?(thousands?|millions?|billions?|trillions?)\b", re.IGNORECASE)
-_ASKS_PERCENT = re.compile(r"%|\bper\s?cent|\bmargin\b|\brate\b", re.IGNORECASE)
-# Who says that the figures are not there has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
+# Who says that the figures are missing has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
 _DECLINES = re.compile(
     r"\b(?:cannot|can't|can not|unable to|not possible to|impossible to)\s+(?:\w+\s+){0,2}"
     r"(?:provide|determine|calculate|compute|answer|find|give|access|be (?:determined|calculated|computed|answered))"
     r"|\bdo(?:es)?(?: not|n't) (?:\w+ )?(?:have access|have real|provide|contain|include|specify|mention|outline)"
     r"|\bno (?:explicit |specific )?(?:mention|information|data|evidence)\b|\bnot (?:provided|available|mentioned)\b"
-    r"|\bwould need\b|\bfor example, if\b",
+    r"|\bwould need\b|\bfor example, if\b|\b(?:please|if you(?: can| could)?) provide\b|\bonce you have\b"
+    r"|\bif you have (?:access|the)\b|\byou (?:will|would) need\b",
     re.IGNORECASE,
 )
-_LOSS = re.compile(
-    r"\b(?:loss(?:es)?|negative|minus|deficit|outflow|declin\w+|decreas\w+|fell|dropp?\w*|down|used)\b", re.I
+_HYPOTHETICAL = re.compile(
+    r"\b(?:if|once|please|would|need|example|assum\w+|suppos\w+|hypothe\w+|illustrat\w+)\b", re.IGNORECASE
 )
-# The name of a figure, not a statement about its sign: "profit or loss", "income (loss)".
-_SIGNLESS = re.compile(r"\b(?:\w+ )?(?:or|and|/) (?:\w+ )?loss\b|\(loss(?:es)?\)|\bloss or\b", re.IGNORECASE)
+_RESULT = re.compile(r"[=≈≅]\s*[^\s=≈≅]")
+_PLACES = re.compile(r"\b(zero|no|one|two|three|four|five|[0-5])[\s-]decimal", re.IGNORECASE)
+_NEAREST = re.compile(
+    r"\bnearest (?:(tenth|hundredth|thousandth|cent|whole|integer|dollar|day|percent\w*|million|billion|thousand)s?)\b",
+    re.IGNORECASE,
+)
+_COUNTS = {"zero": 0, "no": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_NEAREST_PLACES = {"tenth": 1, "hundredth": 2, "cent": 2, "thousandth": 3}
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,17 @@ def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match
     target = pure_number(gold)
     if target is None or declines(answer):
         return None
+    places = requested_places(question, target)
     for number in final_numbers(question, answer):
-        if _agrees(number, target, question, answer, tolerance):
-            start, end = number.span
+        values = in_unit_of(target, number, question, answer)
+        written = answer[slice(*number.span)]
+        if any(is_close(value, target.value, tolerance) for value in values):
             within = f"within {100 * tolerance:g}% of" if target.value else "equal to"
-            return Match(number, f"The answer settles on {answer[start:end]}, {within} {gold.strip()}.")
+            return Match(number, f"The answer settles on {written}, {within} {gold.strip()}.")
+        if any(_rounds_to(value, target, places) for value in values):
+            return Match(
+                number, f"The answer settles on {written}, which rounds to {gold.strip()} as the question asks."
+            )
     return None
 
 
@@ -68,8 +82,15 @@ def pure_number(gold: str) -> Number | None:
 
 
 def declines(answer: str) -> bool:
-    """Whether the answer says that it lacks the figures; then the numbers that it has claim nothing."""
-    return _DECLINES.search(answer) is not None
+    """Whether the answer says that it lacks the figures; then the numbers that it has claim nothing.
+
+    Unless it goes on to calculate a result from others, and not from an example or an assumption.
+    """
+    *_, last = [None, *_DECLINES.finditer(answer)]
+    if last is None:
+        return False
+    rest = answer[last.start() :]
+    return not _RESULT.search(rest) or _HYPOTHETICAL.search(rest) is not None
 
 
 def in_one_unit(number: Number, gold: Number, question: str, answer: str) -> tuple[float, float] | None:
@@ -77,8 +98,8 @@ def in_one_unit(number: Number, gold: Number, question: str, answer: str) -> tup
 
     None where their units cannot be brought together, as a percentage and an amount of money.
     """
-    readings = [(value, wanted) for value, wanted, _ in _signed_readings(number, gold, question, answer)]
-    return min(readings, key=lambda pair: abs(pair[0] - pair[1]) / (abs(pair[1]) or 1.0), default=None)
+    values = in_unit_of(gold, number, question, answer)
+    return min(((value, gold.value) for value in values), key=lambda pair: abs(pair[0] - pair[1]), default=None)
 
 
 def is_close(value: float, target: float, tolerance: float) -> bool:
@@ -88,78 +109,21 @@ def is_close(value: float, target: float, tolerance: float) -> bool:
     return abs(value - target) <= tolerance * abs(target) * (1 + 1e-12)
 
 
-def _agrees(number: Number, gold: Number, question: str, answer: str, tolerance: float) -> bool:
-    return any(
-        is_close(value, wanted, tolerance) or _rounds_to(value, wanted, decimals)
-        for value, wanted, decimals in _signed_readings(number, gold, question, answer)
-    )
+def requested_places(question: str, gold: Number) -> int | None:
+    """To how many decimals of the gold's unit the question asks to round; None where it does not ask."""
+    if match := _PLACES.search(question):
+        word = match[1].lower()
+        return _COUNTS[word] if word in _COUNTS else int(word)
+    if (match := _NEAREST.search(question)) is None:
+        return None
+    word = match[1].lower()
+    if word in SCALES:  # "to the nearest million" says how a gold in millions was rounded, and no other
+        return 0 if SCALES[word] == (gold.scale or named_scale(question)) else None
+    return _NEAREST_PLACES.get(word, 0)
 
 
-def _signed_readings(number: Number, gold: Number, question: str, answer: str) -> list[tuple[float, float, int]]:
-    """`_readings`, the answer's number with each sign that it may have."""
-    signs = _signs(number, gold, answer)
-    readings = _readings(number, gold, question, answer)
-    return [(sign * said, wanted, decimals) for said, wanted, decimals in readings for sign in signs]
-
-
-def _readings(number: Number, gold: Number, question: str, answer: str) -> list[tuple[float, float, int]]:
-    """Pairs (answer, gold) in one unit, each as good a reading as the other, with the decimals of that gold.
-
-    Empty where the units cannot be brought together, as a percentage and an amount of money.
-    """
-    gold_is_share, said_is_share = gold.unit == "percent", number.unit in ("percent", "basis_points")
-    if gold.unit == "basis_points" or gold_is_share or said_is_share:
-        return _share_readings(number, gold, question)
-    asked = _scale_named(question)
-    wanted_scale = gold.scale or asked
-    said_scales = {number.scale} if number.scale else {1.0, asked or 1.0, _scale_named(answer) or 1.0}
-    if wanted_scale is None:
-        # Nobody says in what the gold counts: the answer may well say it, if it is money that both count.
-        wanted_scales = {1.0, number.scale or 1.0} if gold.unit == "money" else {1.0}
-    else:
-        wanted_scales = {wanted_scale}
-    return [
-        (number.value * said / wanted, gold.value, gold.decimals) for said in said_scales for wanted in wanted_scales
-    ]
-
-
-def _share_readings(number: Number, gold: Number, question: str) -> list[tuple[float, float, int]]:
-    """Readings in which a side is a percentage: the other may be one without its sign, or a fraction."""
-    if number.unit == "money" or gold.unit == "money" or number.scale or gold.scale:
-        return []
-    said, wanted = _percent(number), _percent(gold)
-    if gold.unit == "plain":
-        # A fraction (0.01 for 1%), or a percentage where the question asks for one.
-        as_percentage = [(said, gold.value, gold.decimals)] if _ASKS_PERCENT.search(question) else []
-        return [(said / 100, gold.value, gold.decimals), *as_percentage]
-    readings = [(said, wanted, gold.decimals + (2 if gold.unit == "basis_points" else 0))]
-    if number.unit == "plain":
-        readings.append((100 * number.value, wanted, gold.decimals))
-    return readings
-
-
-def _percent(number: Number) -> float:
-    return number.value / 100 if number.unit == "basis_points" else number.value
-
-
-def _rounds_to(value: float, gold: float, decimals: int) -> bool:
-    """Whether the value, rounded as the gold was, is the gold: 0.0142 for a gold of 0.01. Not for whole golds."""
-    if decimals == 0 or not math.isfinite(value) or gold == 0:
+def _rounds_to(value: float, gold: Number, places: int | None) -> bool:
+    """Whether the value, rounded as the question asks, is the gold: 0.0142 is 0.01. A gold of 0 is met by 0 alone."""
+    if places is None or gold.decimals > places or gold.value == 0 or not math.isfinite(value):
         return False
-    return abs(value - gold) <= 0.5 * 10.0**-decimals * (1 + 1e-9)
-
-
-def _signs(number: Number, gold: Number, answer: str) -> set[float]:
-    """The factors by which the number may be multiplied: -1 where its sign is a guess or stands in a word."""
-    if number.in_parentheses:
-        return {1.0, -1.0}
-    before = re.split(r"[.;\n]\s", answer[max(0, number.span[0] - 60) : number.span[0]])[-1]
-    if gold.value < 0 < number.value and _LOSS.search(_SIGNLESS.sub(" ", before)):
-        return {-1.0}
-    return {1.0}
-
-
-def _scale_named(text: str) -> float | None:
-    """The scale of "in USD millions", "(in thousands)"; None where none is named."""
-    found = _IN_SCALE.search(text)
-    return SCALES[found[1].lower()] if found else None
+    return abs(value - gold.value) <= 0.5 * 10.0**-places * (1 + 1e-9)

@@ -110,10 +110,10 @@ def _number(reply: dict[str, Any], name: str) -> float | None:
 
 def _checked_arithmetic(verdict: Verdict, reply: dict[str, Any], tolerance: float) -> Verdict:
     """Stage 3: a numerical "wrong" whose own two numbers agree within the tolerance is overridden to "correct"."""
-    gold, said = _number(reply, "normalized_gt"), _number(reply, "normalized_pred")
-    if verdict.is_correct or verdict.category != "numerical" or gold is None or said is None:
+    gold, predicted = _number(reply, "normalized_gt"), _number(reply, "normalized_pred")
+    if verdict.is_correct or verdict.category != "numerical" or gold is None or predicted is None:
         return verdict
-    if not rule.is_close(said, gold, tolerance):
+    if not rule.is_close(predicted, gold, tolerance):
         return verdict
-    note = f"[{said:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
+    note = f"[{predicted:g} is within {100 * tolerance:g}% of {gold:g}: overridden to correct]"
     return Verdict(True, 3, verdict.confidence, "numerical", f"{verdict.reasoning} {note}")

@@ -6,18 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.judging.final_answer import final_numbers
-from tasks.judging.numbers import read_numbers
-from tasks.judging.rule import decide, find_match, is_close, pure_number
+from tasks.judging.rule import decide, declines, find_match, is_close, pure_number
 
-MILLIONS = "What was the capital expenditure of Acme in FY2018 (in USD millions)?"
 PLAIN = "What was the net income of Acme in 2023?"
 RATIO = "What was the current ratio of Acme in 2023? Round your answer to two decimal places."
-PERCENT = "What was the operating margin of Acme in 2023?"
-
-
-def settled(answer: str, question: str = PLAIN) -> list[str]:
-    return [answer[slice(*number.span)] for number in final_numbers(question, answer)]
 
 
 @pytest.mark.parametrize("gold", ["$1577.00", "65.4%", "-0.02", "0", "$1.9 billion", " 24.26. ", "(12)"])
@@ -32,117 +24,87 @@ def test_a_gold_that_says_more_is_left_to_stage_two(gold: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "gold", "answer"),
+    ("gold", "answer", "tolerance"),
     [
-        # scales: of the question, written out, or full dollars
-        (MILLIONS, "$1577.00", "Acme spent $1,577 million."),
-        (MILLIONS, "$1577.00", "Capital expenditure was $1,577."),
-        (MILLIONS, "$1577.00", "It was $1,577,000,000."),
-        (MILLIONS, "$1577.00", "It was $1.577 billion."),
-        (MILLIONS, "$1577.00", "It was $1,577,000 (in thousands)."),
-        (PLAIN, "$1.9 billion", "The net income was $1,900 million."),
-        (PLAIN, "$1577.00", "The net income was $1,577 million."),  # nobody says in what this gold counts
-        # percent, fraction, basis points
-        (PERCENT, "65.4%", "The margin is 0.654."),
-        (PERCENT, "65.4%", "The margin is 65.4."),
-        (PERCENT, "0.5%", "It changed by 50 basis points."),
-        ("What was the return on assets?", "0.01", "It is 1.42%."),
-        ("What was the retention ratio?", "0.54", "It is 54%."),
-        # rounding as the gold was rounded
-        (RATIO, "-0.02", "The ratio is -0.0153."),
-        (RATIO, "0.83", "The ratio is 0.8263."),
-        # zero
-        (PLAIN, "0", "The net income was $0."),
-        (PLAIN, "$0", "The net income was 0.00 dollars."),
-        # signs in words and brackets
-        (PLAIN, "-$12.5 million", "Acme made a net loss of $12.5 million."),
-        (PLAIN, "-$12.5 million", "Net income was $(12.5) million."),
-        (PLAIN, "-$12.5 million", "Net income was −$12.5 million."),
-        (MILLIONS, "$1577.00", "Purchases of property (1,577)."),
+        ("0.1", "It was 0.14.", 0.01),
+        ("0.1", "It was 0.12.", 0.15),
+        ("$1.5 billion", "It was $1.45 billion.", 0.01),
+        ("0.01", "It is 1.42%.", 0.15),
+        ("12.3%", "It was 12.34%.", 0.003),
+        ("2", "It was 2.4.", 0.15),
     ],
 )
-def test_the_same_amount_in_another_unit_is_correct(question: str, gold: str, answer: str) -> None:
-    assert decide(question, gold, answer, 0.01) is True
+def test_the_digits_of_the_gold_widen_no_tolerance(gold: str, answer: str, tolerance: float) -> None:
+    assert decide(PLAIN, gold, answer, tolerance) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "gold", "answer"),
+    [
+        ("Round your answer to two decimal places.", "-0.02", "The ratio is -0.0153."),
+        ("Round your answer to two decimal places.", "0.01", "It is 0.01424 or 1.424%."),
+        ("Answer in units of percents and round to one decimal place.", "0.2%", "It is 0.182%."),
+        ("Round to 1 decimal.", "0.1", "It was 0.14."),
+        ("Give it to the nearest tenth.", "0.1", "It was 0.14."),
+        ("Round to the nearest whole number.", "2", "It was 2.4."),
+        ("In USD millions, rounded to the nearest million.", "$2", "It was $1.6 million."),
+    ],
+)
+def test_a_question_that_asks_for_rounding_is_met_by_what_rounds_to_the_gold(
+    request_: str, gold: str, answer: str
+) -> None:
+    match = find_match(f"What was it? {request_}", gold, answer, 0.01)
+
+    assert match is not None
+    assert "rounds to" in match.reasoning
 
 
 @pytest.mark.parametrize(
     ("question", "gold", "answer"),
     [
-        (MILLIONS, "$1577.00", "It was $1,577 billion."),
-        (MILLIONS, "$1577.00", "It was $1,577 thousand."),
-        (PERCENT, "65.4%", "It was $65.4 million."),
-        ("What was the inventory turnover?", "6.2", "It was 6.2%."),
-        (PLAIN, "24.26", "It was 24.26 million."),
-        (PLAIN, "-$12.5 million", "The net income was $12.5 million."),
-        (PLAIN, "-$12.5 million", "The profit or loss was $12.5 million."),
-        (PLAIN, "$12.5 million", "Net income was -$12.5 million."),
-        (PLAIN, "0", "The net income was $0.25."),
-        (PLAIN, "0", "Net income was $5 million in 2023."),
-        (RATIO, "2", "The ratio is 2.4."),  # a whole gold is no licence to round
-        (PLAIN, "$100", "It was $" + "9" * 400),
+        (RATIO, "0.1", "The ratio is 0.14."),  # 0.14 to two decimals is 0.14
+        (RATIO, "2", "The ratio is 2.4."),
+        (RATIO, "0.015", "The ratio is 0.0185."),  # the gold has more decimals than were asked for
+        ("What was it, to the nearest million?", "$2", "It was $1.6."),  # of a gold in millions only
+        ("What was the loss? Round to one decimal.", "0", "It was 0.04."),
     ],
 )
-def test_another_amount_is_left_to_stage_two(question: str, gold: str, answer: str) -> None:
+def test_rounding_goes_no_further_than_the_question_asks(question: str, gold: str, answer: str) -> None:
     assert decide(question, gold, answer, 0.01) is None
 
 
 @pytest.mark.parametrize(
-    ("gold", "answer"),
+    "answer",
     [
-        ("$2023", "The filing of 2023 gives the figure on its first page."),
-        ("47", "See page 47 of the report: the income was $31 million."),
-        ("3", "There are these points:\n1. Sales rose.\n2. Costs rose.\n3. Net income was $31 million."),
-        ("31", "On December 31 the income for the year was $8 million."),
-        ("$636.00", "Operating income was $1,196 plus $636, so that EBITDA = $1,196 + $636 = $1,832."),
-        ("$1832.00", "Income = $1,196 + $636 = $1,832.\nTherefore, EBITDA = $1,832 + $636 = $2,468."),
-        ("$388 million", "Net income was $412 million, compared with $388 million in the year before."),
-        ("$7 million", "Net income was $5 million or $7 million."),
-        ("$47 million", "Income was $156 million. Sales were $47 million. Cash was $31 million."),
-        ("25%", "I cannot determine the margin. For example, if sales were $40 and income $10, it would be 25%."),
-        ("0", "The filing does not provide the figure. If there is none, the answer would be 0."),
+        "I cannot determine the margin. For example, if sales were $40 and income $10, it would be $10 / $40 = 25%.",
+        "The filing does not provide the margin. Assuming sales of $40, it is $10 / $40 = 25%.",
+        "The margin is $10 / $40 = 25%. Please provide the actual figures, and I can check it.",
+        "Once you have the figures, divide them: $10 / $40 = 25%.",
+        "The margin is not available. Others have 25%.",
     ],
 )
-def test_a_number_is_not_accepted_because_it_appears(gold: str, answer: str) -> None:
-    assert any(math.isclose(n.value, read_numbers(gold)[0].value) for n in read_numbers(answer))
-    assert decide(PLAIN, gold, answer, 0.01) is None
+def test_an_answer_that_lacks_the_figures_claims_nothing(answer: str) -> None:
+    assert declines(answer)
+    assert decide(PLAIN, "25%", answer, 0.01) is None
 
 
-def test_the_numbers_of_the_question_are_not_the_answer() -> None:
-    question = "Did capital spending stay above the limit of $500 million? How much was it?"
+def test_an_answer_that_lacks_one_figure_and_calculates_from_others_claims_its_result() -> None:
+    answer = "The filing does not provide the cost. It gives a gross margin of 75%.\nCost share = 100% - 75% = 25%"
 
-    assert decide(question, "$500 million", "The limit is $500 million, and spending was $620 million.", 0.01) is None
-    assert decide(question, "$500 million", "Spending was exactly $500 million.", 0.01) is True
+    assert not declines(answer)
+    assert decide(PLAIN, "25%", answer, 0.01) is True
 
 
 @pytest.mark.parametrize(
-    ("answer", "wanted"),
-    [
-        ("Net income was $412 million, compared with $388 million in 2022.", ["$412 million"]),
-        ("In 2022 it was low. Net income for 2023 was $412 million.", ["$412 million"]),
-        ("ROA = 1,248 / 87,583\nROA = 0.01424 or 1.42%", ["0.01424", "1.42%"]),
-        ("A = 5 + 6 = 11.\nTherefore, the ratio is 5.5 (or 550%).", ["5.5", "550%"]),
-        ("Profits of $5 million and $7 million add up: $12 million. So, the answer is $12 million.", ["$12 million"]),
-        ("It has grown by 46%, which is 4.6% of the total.", ["46%"]),
-        ("Backlog was $2.6 billion, which is 1.6% of sales.", ["$2.6 billion"]),
-        ("Filed in 2023.", []),
-        ("", []),
-    ],
+    ("gold", "answer", "is_right"),
+    [("0", "The net income was $0.", True), ("$0", "It was 0.00 dollars.", True), ("0", "It was $0.25.", None)],
 )
-def test_an_answer_settles_on_its_conclusion_its_result_or_its_first_figure(answer: str, wanted: list[str]) -> None:
-    assert settled(answer) == wanted
+def test_zero_is_met_by_zero_alone(gold: str, answer: str, is_right: bool | None) -> None:
+    assert decide(PLAIN, gold, answer, 0.15) is is_right
 
 
-@given(
-    gold=st.integers(1, 999),
-    others=st.lists(st.integers(2000, 9999), min_size=1, max_size=30),
-    place=st.integers(0, 30),
-)
-def test_a_list_of_figures_wins_nothing_by_its_length(gold: int, others: list[int], place: int) -> None:
-    """Given the right number among wrong ones, where the answer begins with a wrong one, nothing is decided."""
-    figures = [f"${number:,} million" for number in others]
-    figures.insert(1 + place % len(others), f"${gold} million")
-
-    assert decide(PLAIN, f"${gold} million", "The figures are: " + ", ".join(figures) + ".", 0.01) is None
+def test_an_amount_too_large_for_a_float_is_left_to_stage_two() -> None:
+    assert decide(PLAIN, "$100", "It was $" + "9" * 400, 0.01) is None
 
 
 @given(amount=st.integers(1, 10**6), scale=st.sampled_from(["million", "billion", "bn", "k"]))
