@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: an empty workplace, and one in which a run has ended undisturbed."""
+"""Fixtures of the end-to-end tests: an empty folder for a run, and finished runs to compare with."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from collecting import Collecting
+from collection_folder import CollectionFolder
 from filelock import FileLock
-from workplace import Workplace
+from run_folder import RunFolder
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    place = Workplace(tmp_path)
-    yield place
-    place.clear()
+def run_folder(tmp_path: Path) -> Iterator[RunFolder]:
+    folder = RunFolder(tmp_path)
+    yield folder
+    folder.clear()
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """A run that nothing happened to: what the others are compared with."""
+def reference_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A finished run without any fault: the tests compare others with it."""
 
     def run(folder: Path) -> None:
-        place = Workplace(folder)
-        done = place.run()
+        finished = RunFolder(folder)
+        done = finished.run()
         assert done.returncode == 0, done.stdout
-        assert place.processes() == []
+        assert finished.processes() == []
 
-    return Workplace(made_once(tmp_path_factory, "undisturbed", run))
+    return RunFolder(create_once(tmp_path_factory, "reference_run", run))
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Collecting]:
-    found = Collecting(tmp_path)
-    found.configure()
-    yield found
-    found.clear()
+def collection(tmp_path: Path) -> Iterator[CollectionFolder]:
+    folder = CollectionFolder(tmp_path)
+    folder.configure()
+    yield folder
+    folder.clear()
 
 
 @pytest.fixture(scope="session")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Collecting:
-    """A collection that nothing happened to; its output on the terminal is in said.txt."""
+def reference_collection(tmp_path_factory: pytest.TempPathFactory) -> CollectionFolder:
+    """A finished collection without any fault; what it printed is in printed.txt."""
 
     def run(folder: Path) -> None:
-        place = Collecting(folder)
-        place.configure()
-        done = place.run()
+        finished = CollectionFolder(folder)
+        finished.configure()
+        done = finished.run()
         assert done.returncode == 0, done.stdout
-        (folder / "said.txt").write_text(done.stdout)
+        (folder / "printed.txt").write_text(done.stdout)
 
-    return Collecting(made_once(tmp_path_factory, "collected", run))
+    return CollectionFolder(create_once(tmp_path_factory, "reference_collection", run))
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name`, filled by `make`, once for all processes of `pytest -n`: the first makes it, the others wait.
+def create_once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:
+    """The folder `name`, filled by `fill` once for all processes of `pytest -n`: the first fills it, the others wait.
 
-    Raises: what `make` raises; then the next process tries it anew.
+    Raises: what `fill` raises; then the next process tries again.
     """
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -68,6 +68,6 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            make(folder)
+            fill(folder)
             done.touch()
     return folder

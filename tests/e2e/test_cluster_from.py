@@ -1,4 +1,4 @@
-"""The pipeline on the real farm: `collect` finds tokens, `cluster --from` clusters them, `evolve` steers them."""
+"""Three commands on one farm: `collect` finds tokens, `cluster --from` clusters them, `evolve` steers them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collecting import Collecting
-from workplace import ROOT, Workplace, cache_folder, finish, start
+from collection_folder import CollectionFolder
+from run_folder import ROOT, RunFolder, cache_folder, finish, start
 
 CLUSTERS = 4
 
 pytestmark = pytest.mark.long
 
 
-def cluster(place: Workplace, data: Path, clusters_dir: Path) -> subprocess.CompletedProcess[str]:
+def cluster(run: RunFolder, data: Path, clusters_dir: Path) -> subprocess.CompletedProcess[str]:
     """Run `orchestrator cluster --from`, with deltas for its clusters."""
-    deltas = place.folder / "deltas.json"
+    deltas = run.folder / "deltas.json"
     deltas.write_text(json.dumps({str(cluster): 0.0 for cluster in range(CLUSTERS + 2)}))
     chosen = {
-        "FARM_DIR": place.farm,
+        "FARM_DIR": run.farm,
         "CLUSTERS_DIR": clusters_dir,
         "KMEANS_CLUSTERS": CLUSTERS,
         "INITIAL_DELTAS_PATH": deltas,
@@ -32,47 +32,51 @@ def cluster(place: Workplace, data: Path, clusters_dir: Path) -> subprocess.Comp
     return finish(start([sys.executable, "-m", "orchestrator", "cluster", *config, *sets, "--from", str(data)]))
 
 
-def test_what_was_collected_is_what_evolution_steers(collected: Collecting, workplace: Workplace) -> None:
-    # given what a collection has written
-    data = collected.data
-    ids = collected.document()["token_selection"]["v_steer_token_ids"]
+def test_evolution_steers_the_clusters_of_the_collected_tokens(
+    reference_collection: CollectionFolder, run_folder: RunFolder
+) -> None:
+    # given the output of a collection
+    data = reference_collection.data
+    ids = reference_collection.document()["token_selection"]["v_steer_token_ids"]
     # when the vocabulary is clustered from it
-    done = cluster(workplace, data, cache_folder() / "clusters")
+    done = cluster(run_folder, data, cache_folder() / "clusters")
     assert done.returncode == 0, done.stdout
-    said = done.stdout
-    folder = Path(next(line for line in said.splitlines() if line.startswith("in ")).removeprefix("in "))
-    # then the manifest names the tokens, and rules described the clusters, for there is no model to ask
+    printed = done.stdout
+    folder = Path(next(line for line in printed.splitlines() if line.startswith("in ")).removeprefix("in "))
+    # then the manifest names the tokens, and the clusters are described by rules, because no model is configured
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["discovered"] == sorted(ids)
-    assert "described by rules" in said
+    assert "described by rules" in printed
     descriptions = json.loads((folder / "cluster_descriptions.json").read_text())
     assert [d["id"] for d in descriptions] == list(range(CLUSTERS + 2))
     assert all("discovered token" in d["description"] for d in descriptions[2:])
     assert np.load(folder / "kmeans_centres.npy").shape[0] == CLUSTERS
-    # and a run on the same tokens takes this clustering and gives each of its clusters a delta
-    done = workplace.run(
+    # and a run on the same tokens uses this clustering, with a delta for each cluster
+    done = run_folder.run(
         KMEANS_CLUSTERS=str(CLUSTERS),
-        INITIAL_DELTAS_PATH=str(workplace.folder / "deltas.json"),
+        INITIAL_DELTAS_PATH=str(run_folder.folder / "deltas.json"),
         CLUSTERS_FROM=str(data),
         NGEN="1",
         VALIDATION_INDICES="",
         FINANCEBENCH_POOL_INDICES="0-1",
     )
     assert done.returncode == 0, done.stdout
-    assert set(json.loads((workplace.output / "deltas_best.json").read_text())) == {str(c) for c in range(CLUSTERS + 2)}
-    assert folder.name in (workplace.output / "run.log").read_text()
-    processor = (workplace.output / "processor_best.py").read_text()
+    assert set(json.loads((run_folder.output / "deltas_best.json").read_text())) == {
+        str(c) for c in range(CLUSTERS + 2)
+    }
+    assert folder.name in (run_folder.output / "run.log").read_text()
+    processor = (run_folder.output / "processor_best.py").read_text()
     assert descriptions[2]["examples"][0] in processor
-    assert workplace.processes() == []
+    assert run_folder.processes() == []
 
 
-def test_tokens_of_another_vocabulary_are_told_and_not_clustered(workplace: Workplace) -> None:
+def test_tokens_of_another_vocabulary_are_an_error_of_one_line(run_folder: RunFolder) -> None:
     # given a token id that the embedded model does not have
-    data = workplace.folder / "phase0_data.json"
+    data = run_folder.folder / "phase0_data.json"
     data.write_text(json.dumps({"token_selection": {"v_steer_token_ids": [5, 6, 7, 999_999]}}))
-    done = cluster(workplace, data, workplace.folder / "clusters")
-    # then it is one line
+    done = cluster(run_folder, data, run_folder.folder / "clusters")
+    # then the error is one line
     assert done.returncode == 2, done.stdout
     assert "discovered token 999999 is not in this vocabulary" in done.stdout
     assert "Traceback" not in done.stdout
-    assert workplace.processes() == []
+    assert run_folder.processes() == []

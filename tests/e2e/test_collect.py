@@ -1,4 +1,4 @@
-"""Phase 0 on the embedded farm: what it writes, and how it goes on."""
+"""A collection on the embedded farm: its output, and how it continues."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from collecting import Collecting, recompute
+from collection_folder import CollectionFolder, recompute
 from PIL import Image
-from workplace import ROOT, finish, start
+from run_folder import ROOT, finish, start
 
 from orchestrator.collect.document import validate
 from tasks.dataset import load_examples
@@ -19,21 +19,23 @@ from workers.embedded.models import embedded_model
 pytestmark = pytest.mark.long
 
 
-def test_the_output_fits_its_schema_and_leaves_nothing_running(collected: Collecting) -> None:
-    validate(collected.document())
-    assert collected.processes() == []
-    assert collected.repeated() == []
+def test_the_output_fits_its_schema_and_leaves_nothing_running(reference_collection: CollectionFolder) -> None:
+    validate(reference_collection.document())
+    assert reference_collection.processes() == []
+    assert reference_collection.repeated() == []
 
 
-def test_the_tokens_and_differences_are_those_of_an_independent_computation(collected: Collecting) -> None:
+def test_the_tokens_and_differences_are_those_of_an_independent_computation(
+    reference_collection: CollectionFolder,
+) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(embedded_model())
-    document = collected.document()
+    document = reference_collection.document()
     selection = document["token_selection"]
     wanted = recompute(document, tokenizer)
     kept = {example["num_retained"] for example in document["splits"]["train"]} - {0}
-    assert len(kept) > 1, "all weights are equal: this would prove little"
+    assert len(kept) > 1, "all weights are equal: the test would not check them"
     assert selection["v_steer_token_ids"] == [token for token, _ in wanted]
     for chosen, (token, delta) in zip(selection["v_steer"], wanted, strict=True):
         assert chosen["token_str"] == tokenizer.decode([token])
@@ -46,8 +48,10 @@ def test_the_tokens_and_differences_are_those_of_an_independent_computation(coll
                 assert pair[f"{side}_token_ids"] == ids
 
 
-def test_the_splits_are_the_specifications_and_every_sample_is_accounted_for(collected: Collecting) -> None:
-    document = collected.document()
+def test_the_splits_follow_from_the_seed_and_every_sample_is_retained_or_discarded(
+    reference_collection: CollectionFolder,
+) -> None:
+    document = reference_collection.document()
     ids = sorted(e.id for e in load_examples(ROOT / "configs" / "data" / "sample.jsonl"))
     random.Random(42).shuffle(ids)
     assert [e["example_id"] for part in ("train", "val", "test") for e in document["splits"][part]] == ids
@@ -61,60 +65,64 @@ def test_the_splits_are_the_specifications_and_every_sample_is_accounted_for(col
     assert document["metadata"]["train_retained_examples"] == sum(m > 0 for m in kept)
 
 
-def test_the_most_wasted_tokens_are_drawn(collected: Collecting) -> None:
-    with Image.open(collected.output / "wasted_tokens.png") as picture:
+def test_the_most_wasted_tokens_are_plotted(reference_collection: CollectionFolder) -> None:
+    with Image.open(reference_collection.output / "wasted_tokens.png") as picture:
         picture.load()
         assert picture.format == "PNG"
 
 
-def test_what_section_8_says_is_logged(collected: Collecting) -> None:
-    said = (collected.folder / "said.txt").read_text()
-    assert '"prompt_template"' in said
-    assert "split: train 4, val 4, test 40" in said
-    for example in collected.document()["splits"]["train"]:
+def test_the_settings_the_split_the_counts_and_the_largest_differences_are_logged(
+    reference_collection: CollectionFolder,
+) -> None:
+    printed = (reference_collection.folder / "printed.txt").read_text()
+    assert '"prompt_template"' in printed
+    assert "split: train 4, val 4, test 40" in printed
+    for example in reference_collection.document()["splits"]["train"]:
         counts = f"{example['example_id']}: 3 verbose answers, {example['num_retained']} retained"
-        assert counts in said
-    assert "of 4 examples retained" in said
-    assert "largest differences" in said
-    assert f"wrote {collected.data}, {collected.data.stat().st_size:,} bytes" in said
-    assert (collected.output / "collect.log").read_text() in said
+        assert counts in printed
+    assert "of 4 examples retained" in printed
+    assert "largest differences" in printed
+    assert f"wrote {reference_collection.data}, {reference_collection.data.stat().st_size:,} bytes" in printed
+    assert (reference_collection.output / "collect.log").read_text() in printed
 
 
-def test_from_the_checkpoints_alone_nothing_is_asked_again(collected: Collecting, place: Collecting) -> None:
-    place.output.mkdir()
+def test_with_the_checkpoints_alone_no_call_is_made_again(
+    reference_collection: CollectionFolder, collection: CollectionFolder
+) -> None:
+    collection.output.mkdir()
     for name in ("phase0_verbose.jsonl", "phase0_pairs.jsonl"):
-        shutil.copy(collected.output / name, place.output)
-    with (place.output / "phase0_pairs.jsonl").open("ab") as file:
-        file.write(b'{"example_id": "sample_id_000')  # as a kill leaves it
-    done = place.run("--resume")
+        shutil.copy(reference_collection.output / name, collection.output)
+    with (collection.output / "phase0_pairs.jsonl").open("ab") as file:
+        file.write(b'{"example_id": "sample_id_000')  # an incomplete line, as after a kill
+    done = collection.run("--resume")
     assert done.returncode == 0, done.stdout
-    assert place.lasting() == collected.lasting()
-    assert place.answers() == 0
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.answers() == 0
 
 
-def test_a_reflector_that_refuses_parks_the_collection_and_another_one_goes_on(
-    collected: Collecting, place: Collecting
+def test_a_reflector_that_refuses_parks_the_collection_and_a_working_one_continues(
+    reference_collection: CollectionFolder, collection: CollectionFolder
 ) -> None:
     with refusing_server() as address:
         broken = {"reflector": {"api_base": address}}
-        place.configure(broken, {"phase0": {"correctness": {"evaluator_api_base": address}}})
-        process = start(["env", "OPENAI_API_KEY=some-key", *place.command()])
+        collection.configure(broken, {"phase0": {"correctness": {"evaluator_api_base": address}}})
+        process = start(["env", "OPENAI_API_KEY=some-key", *collection.command()])
         failed = finish(process)
     assert failed.returncode == 3, failed.stdout
     assert "parked: compress of sample_id_" in failed.stdout
     assert "HTTP 404" in failed.stdout
-    assert f"go on with: orchestrator retry {place.output}" in failed.stdout
+    assert f"go on with: orchestrator retry {collection.output}" in failed.stdout
     assert "Traceback" not in failed.stdout
-    assert not place.data.exists()
-    place.configure()
-    done = place.run("--resume")
+    assert not collection.data.exists()
+    collection.configure()
+    done = collection.run("--resume")
     assert done.returncode == 0, done.stdout
-    assert place.lasting() == collected.lasting()
-    assert place.repeated() == []
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.repeated() == []
 
 
 class refusing_server:  # noqa: N801  # used as a function
-    """An endpoint that knows no such address: HTTP 404 for everything."""
+    """An endpoint that answers every request with HTTP 404."""
 
     def __enter__(self) -> str:
         self._server = HTTPServer(("127.0.0.1", 0), _Refusing)
@@ -133,4 +141,4 @@ class _Refusing(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: the test reads the command's output."""
+        """Print nothing: the test reads the output of the command."""

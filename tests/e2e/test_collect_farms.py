@@ -1,4 +1,4 @@
-"""Phase 0 on a farm that it did not start: one that stays, and workers that somebody started by hand."""
+"""A collection on a farm that it did not start: one that stays up, and workers started one by one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from collecting import Collecting
-from workplace import ROOT, environment, orchestrator, wait_until
+from collection_folder import CollectionFolder
+from run_folder import ROOT, environment, orchestrator, wait_until
 
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE
@@ -23,79 +23,81 @@ pytestmark = pytest.mark.long
 KEY_VARIABLE = "SOME_KEY"
 
 
-def test_a_farm_that_stays_is_used_and_left_and_answers_no_question_twice(
-    collected: Collecting, place: Collecting
+def test_a_farm_that_stays_up_is_used_and_makes_no_call_twice(
+    reference_collection: CollectionFolder, collection: CollectionFolder
 ) -> None:
     # given a farm that is up
-    farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={place.farm}"]
+    farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={collection.farm}"]
     assert orchestrator("farm", "up", *farm).returncode == 0
     try:
-        # when a collection is made on it
-        done = place.run()
+        # when a collection runs on it
+        done = collection.run()
         assert done.returncode == 0, done.stdout
-        assert place.lasting() == collected.lasting()
+        assert collection.comparable() == reference_collection.comparable()
         assert "taking the embedded farm down" not in done.stdout
-        # then the farm is still there, and another start asks it nothing that it knows
-        answers = place.answers()
-        assert answers == collected.answers()
-        again = place.run()
+        # then the farm is still up, and a second start makes no call again
+        answers = collection.answers()
+        assert answers == reference_collection.answers()
+        again = collection.run()
         assert again.returncode == 0, again.stdout
-        assert place.answers() == answers
-        assert place.lasting() == collected.lasting()
+        assert collection.answers() == answers
+        assert collection.comparable() == reference_collection.comparable()
         assert json.loads(orchestrator("farm", "status", *farm, "--json").stdout)["up"]
     finally:
         assert orchestrator("farm", "down", *farm).returncode == 0
-    assert place.processes() == []
+    assert collection.processes() == []
 
 
-def test_a_judge_that_cannot_be_reached_is_no_verdict(collected: Collecting, place: Collecting) -> None:
-    # given a farm whose judge never answers
-    farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={place.farm}"]
+def test_a_failing_judge_gives_no_verdict(reference_collection: CollectionFolder, collection: CollectionFolder) -> None:
+    # given a farm whose judge always fails
+    farm = ["--config", str(ROOT / "configs" / "embedded.config"), "--set", f"FARM_DIR={collection.farm}"]
     assert orchestrator("farm", "up", *farm, "--set", "EMBEDDED_FAULTS=verdict:quota:*").returncode == 0
     try:
-        failed = place.run()
+        failed = collection.run()
     finally:
         assert orchestrator("farm", "down", *farm).returncode == 0
-    # then the collection ends with the reason, and no pair counts as discarded for it
+    # then the collection parks with the reason, and no pair is discarded because of it
     assert failed.returncode == 3, failed.stdout
     assert "parked: verdict of sample_id_" in failed.stdout
     assert "Traceback" not in failed.stdout
-    pairs = place.output / "phase0_pairs.jsonl"
+    pairs = collection.output / "phase0_pairs.jsonl"
     for line in pairs.read_text().splitlines() if pairs.exists() else ():
         for pair in json.loads(line)["pairs"]:
             by_rule = pair["correctness"]["is_correct"] or not pair["compressed_answer"].strip()
-            assert by_rule, "only what the rule decides has a verdict"
-    # and with a judge that answers it goes on, and is as if nothing had happened
-    done = place.run("--resume")
+            assert by_rule, "only rules gave a verdict"
+    # and with a judge that answers it continues and gives the same output
+    done = collection.run("--resume")
     assert done.returncode == 0, done.stdout
-    assert place.lasting() == collected.lasting()
-    assert place.repeated() == []
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.repeated() == []
 
 
-def test_workers_that_were_started_by_hand_do_it_as_well(collected: Collecting, place: Collecting) -> None:
-    with by_hand(place) as (redis_url, endpoint_url):
+def test_workers_started_one_by_one_give_the_same_output(
+    reference_collection: CollectionFolder, collection: CollectionFolder
+) -> None:
+    with by_hand(collection) as (redis_url, endpoint_url):
         here = {"api_base": endpoint_url, "api_key_env": KEY_VARIABLE}
         judge = {"evaluator_api_base": endpoint_url, "evaluator_api_key_env": KEY_VARIABLE}
-        place.configure({"reflector": here, "phase0": {"correctness": judge}})
-        done = place.run("--farm", "external", "--redis-url", redis_url)
+        collection.configure({"reflector": here, "phase0": {"correctness": judge}})
+        done = collection.run("--farm", "external", "--redis-url", redis_url)
         assert done.returncode == 0, done.stdout
-        assert place.lasting() == collected.lasting()
-        assert place.answers() == collected.answers()
-        assert place.repeated() == []
-    assert place.processes() == []
+        assert collection.comparable() == reference_collection.comparable()
+        assert collection.answers() == reference_collection.answers()
+        assert collection.repeated() == []
+    assert collection.processes() == []
 
 
 @contextmanager
-def by_hand(place: Collecting) -> Iterator[tuple[str, str]]:
-    """A Valkey, an endpoint and a worker of each queue, as in docs/farm.md; gives the addresses of the first two."""
-    socket = valkey.socket_path(place.farm)
+def by_hand(collection: CollectionFolder) -> Iterator[tuple[str, str]]:
+    """A Valkey, an endpoint and a worker of each queue, as in docs/farm.md; gives the addresses of both servers."""
+    socket = valkey.socket_path(collection.farm)
     url = valkey.redis_url(socket)
-    own = {ENVIRONMENT_VARIABLE: url, FARM_VARIABLE: str(place.farm), KEY_VARIABLE: "a key of the workers alone"}
-    logs = place.farm / "logs"
+    own = {ENVIRONMENT_VARIABLE: url, FARM_VARIABLE: str(collection.farm), KEY_VARIABLE: "a key of the workers alone"}
+    logs = collection.farm / "logs"
     logs.mkdir(parents=True)
     with ExitStack() as stack:
-        server = valkey.valkey_process(place.farm, socket, None)
-        stack.callback(valkey.remove_socket, place.farm)
+        server = valkey.valkey_process(collection.farm, socket, None)
+        stack.callback(valkey.remove_socket, collection.farm)
         stack.callback(server.stop, 5.0)
         server.start()
         server.wait_ready(lambda: valkey.answers(socket), 20)

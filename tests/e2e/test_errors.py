@@ -1,4 +1,4 @@
-"""What a user can get wrong: exit 1, the option named, no traceback, nothing started."""
+"""Errors of a user: exit status 1, the option named, no traceback, nothing started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from workplace import ROOT, Workplace, environment, finish, orchestrator, start
+from run_folder import ROOT, RunFolder, environment, finish, orchestrator, start
 
 WRONG = [
     ({"POPULATION_SIZE": "-1"}, "CONFIG_POPULATION_SIZE"),
@@ -28,41 +28,43 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "named"), WRONG, ids=[next(iter(options)) for options, _ in WRONG])
-def test_a_wrong_setting_is_named_and_nothing_starts(workplace: Workplace, options: dict[str, str], named: str) -> None:
-    done = workplace.run(**options)
+def test_a_wrong_setting_is_named_and_nothing_starts(
+    run_folder: RunFolder, options: dict[str, str], named: str
+) -> None:
+    done = run_folder.run(**options)
     assert done.returncode == 1, done.stdout
     [line] = [line for line in done.stdout.splitlines() if line]
     assert named in line
-    assert not workplace.farm.exists()
-    assert not workplace.output.exists()
+    assert not run_folder.farm.exists()
+    assert not run_folder.output.exists()
 
 
-def test_deltas_of_other_clusters_are_refused(workplace: Workplace, tmp_path: Path) -> None:
+def test_deltas_of_other_clusters_are_refused(run_folder: RunFolder, tmp_path: Path) -> None:
     deltas = tmp_path / "deltas.json"
     deltas.write_text(json.dumps({"0": 0.0, "1": 0.0}))
-    done = workplace.run(INITIAL_DELTAS_PATH=str(deltas))
+    done = run_folder.run(INITIAL_DELTAS_PATH=str(deltas))
     assert done.returncode == 1
     assert "CONFIG_INITIAL_DELTAS_PATH" in done.stdout
-    assert not workplace.farm.exists()
+    assert not run_folder.farm.exists()
 
 
-def test_a_disk_without_room_is_told_in_one_line(workplace: Workplace) -> None:
-    # No file may have more than 1,000 bytes: the nearest thing to a full disk that needs no disk
-    done = finish(start(["prlimit", "--fsize=1000", *workplace.command()]))
+def test_a_full_disk_is_an_error_of_one_line(run_folder: RunFolder) -> None:
+    # No file may be larger than 1,000 bytes: the same error as on a full disk
+    done = finish(start(["prlimit", "--fsize=1000", *run_folder.command()]))
     assert done.returncode == 2, done.stdout
     [line] = [line for line in done.stdout.splitlines() if line]
     assert "make room on the disk" in line
-    assert not workplace.farm.exists()
+    assert not run_folder.farm.exists()
 
 
-def test_every_wrong_option_has_a_line(workplace: Workplace) -> None:
-    done = workplace.run(CXPB="2", MUTPB="x", NGEN="0")
+def test_every_wrong_option_has_a_line(run_folder: RunFolder) -> None:
+    done = run_folder.run(CXPB="2", MUTPB="x", NGEN="0")
     lines = [line for line in done.stdout.splitlines() if line]
     assert [line.split("CONFIG_")[1].split(":")[0] for line in lines] == ["NGEN", "CXPB", "MUTPB"]
 
 
 @pytest.mark.parametrize("command", ["status", "answers", "retry"])
-def test_a_folder_without_a_run_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+def test_a_folder_without_a_run_is_an_error_of_one_line(tmp_path: Path, command: str) -> None:
     done = orchestrator(command, str(tmp_path))
     assert done.returncode == 1
     assert "holds no run" in done.stdout
@@ -70,13 +72,13 @@ def test_a_folder_without_a_run_is_told_in_one_line(tmp_path: Path, command: str
 
 
 @pytest.mark.parametrize("arguments", [(), ("dance",), ("evolve", "--config"), ("farm", "sideways")])
-def test_wrong_arguments_are_wrong_settings(arguments: tuple[str, ...]) -> None:
+def test_wrong_arguments_end_with_1_and_the_usage(arguments: tuple[str, ...]) -> None:
     done = orchestrator(*arguments)
     assert done.returncode == 1
     assert "usage" in done.stdout
 
 
-def test_a_folder_without_settings_is_told_where_they_come_from(tmp_path: Path) -> None:
+def test_without_settings_the_error_names_make_menuconfig(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", "evolve"], cwd=tmp_path, env=environment() | {"PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False,
@@ -85,31 +87,31 @@ def test_a_folder_without_settings_is_told_where_they_come_from(tmp_path: Path) 
     assert ".config: cannot be read" in done.stderr and "make menuconfig" in done.stderr
 
 
-def test_a_missing_config_is_told(tmp_path: Path) -> None:
+def test_a_missing_config_is_named(tmp_path: Path) -> None:
     done = orchestrator("evolve", "--config", str(tmp_path / "nothing"))
     assert done.returncode == 1
     assert "nothing" in done.stdout
     assert "Traceback" not in done.stdout
 
 
-def test_a_state_that_is_damaged_is_not_run_over(workplace: Workplace) -> None:
-    workplace.output.mkdir()
-    (workplace.output / "evolution_state.json").write_text('{"generation": 1')
-    done = workplace.run()
+def test_a_damaged_state_is_not_overwritten(run_folder: RunFolder) -> None:
+    run_folder.output.mkdir()
+    (run_folder.output / "evolution_state.json").write_text('{"generation": 1')
+    done = run_folder.run()
     assert done.returncode == 1
     assert "evolution_state.json" in done.stdout
-    assert (workplace.output / "evolution_state.json").read_text() == '{"generation": 1'
-    assert not workplace.farm.exists()
+    assert (run_folder.output / "evolution_state.json").read_text() == '{"generation": 1'
+    assert not run_folder.farm.exists()
 
 
-def test_no_broker_is_told_in_one_line(workplace: Workplace) -> None:
-    done = workplace.run(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
+def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None:
+    done = run_folder.run(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
     assert done.returncode == 2
     assert "no Redis or Valkey" in done.stdout
     assert "Traceback" not in done.stdout
 
 
-def test_help_names_every_command_and_teaches() -> None:
+def test_help_names_every_command_and_the_exit_status() -> None:
     from orchestrator.cli import COMMANDS
 
     top = orchestrator("--help")

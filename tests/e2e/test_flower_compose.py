@@ -1,6 +1,6 @@
-"""The same through containers: `docker compose up`, an evolution, a red reflector, Retry in the page, the same end.
+"""In containers: `docker compose up`, an evolution whose reflector fails, Retry on Flower's page, the same final state.
 
-It builds all images and takes minutes, so it wants to be asked for: WHETSTONE_COMPOSE=1.
+It builds all images and takes minutes; WHETSTONE_COMPOSE=1 runs it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from page import browsing, picture
-from workplace import ROOT, SMALL, wait_until
+from flower_browser import browsing, picture
+from run_folder import ROOT, SMALL, wait_until
 
 pytestmark = pytest.mark.long
 FAULTY = """\
@@ -29,7 +29,7 @@ services:
 
 @dataclass(frozen=True)
 class Compose:
-    """The compose file in a clone of its own, with names, secrets and a port of its own."""
+    """The compose file in a new clone, with its own project name, secrets and port."""
 
     folder: Path
     port: int
@@ -55,7 +55,7 @@ class Compose:
 
 
 def compose_command() -> list[str]:
-    """Compose v2, or a program of its own.  Skips the test where no engine answers."""
+    """The command of Compose v2, or docker-compose.  Skips the test when no engine answers."""
     if (
         shutil.which("docker") is None
         or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
@@ -85,15 +85,15 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
         started("down", "--volumes", "--timeout", "20")
 
 
-def test_retry_through_the_containers(compose: Compose, tmp_path: Path) -> None:
-    status, said = compose("up", "--detach", "--build", timeout=1800)
-    assert status == 0, said
-    status, said = compose.evolve("outputs/undisturbed")
-    assert status == 0, said
-    status, said = compose("up", "--detach", files=("faulty.yml",))
-    assert status == 0, said
-    status, said = compose.evolve("outputs/failing")
-    assert status == 3, said
+def test_retry_in_containers(compose: Compose, tmp_path: Path) -> None:
+    status, printed = compose("up", "--detach", "--build", timeout=1800)
+    assert status == 0, printed
+    status, printed = compose.evolve("outputs/reference")
+    assert status == 0, printed
+    status, printed = compose("up", "--detach", files=("faulty.yml",))
+    assert status == 0, printed
+    status, printed = compose.evolve("outputs/failing")
+    assert status == 3, printed
     run = json.loads((compose.folder / "outputs/failing/run.json").read_text())["id"]
     user, password = compose.secret("flower_basic_auth").split(":", 1)
     url = f"http://127.0.0.1:{compose.port}"
@@ -107,13 +107,13 @@ def test_retry_through_the_containers(compose: Compose, tmp_path: Path) -> None:
         page.locator(f"tr[data-run='{run}'][data-state='finished']").wait_for()
         page.locator(".run-retried", has_text="ended with status 0").wait_for()
         picture(page, "compose_runs", tmp_path)
-    assert compose.state("outputs/failing") == compose.state("outputs/undisturbed")
+    assert compose.state("outputs/failing") == compose.state("outputs/reference")
     with httpx.Client(base_url=url, auth=(user, password), timeout=60) as client:
         nothing_secret(client, [compose.secret(name) for name in ("valkey_password", "flower_basic_auth")])
         before = set(client.get("/api/tasks").json())
-        status, said = compose("restart", "flower")
-        assert status == 0, said
-        wait_until(lambda: healthy(client), "Flower to be there again")
+        status, printed = compose("restart", "flower")
+        assert status == 0, printed
+        wait_until(lambda: healthy(client), "Flower to answer again")
         assert set(client.get("/api/tasks").json()) == before
 
 
@@ -125,9 +125,9 @@ def healthy(client: httpx.Client) -> bool:
 
 
 def nothing_secret(client: httpx.Client, secrets: list[str]) -> None:
-    """No page of a worker, the broker or the API tells a password."""
+    """No page of a worker, the broker or the API contains a password."""
     workers = client.get("/api/workers", params={"refresh": 1}).json()
     assert workers
     pages = ["/", "/broker", "/tasks", "/runs", "/api/runs", "/api/tasks", *(f"/worker/{name}" for name in workers)]
-    told = [json.dumps(workers), *(client.get(page).text for page in pages)]
-    assert not [secret for secret in secrets for text in told if secret in text]
+    texts = [json.dumps(workers), *(client.get(page).text for page in pages)]
+    assert not [secret for secret in secrets for text in texts if secret in text]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workplace import Workplace, cache_folder, environment, finish, wait_until
+from run_folder import RunFolder, cache_folder, environment, finish, wait_until
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
@@ -28,7 +28,7 @@ GRACE_S = 10.0
 
 
 class Joined:
-    """A gpu worker as on another host: a cache of its own, an address, and nothing else."""
+    """A gpu worker as on another host: it gets its own cache and the address of the broker."""
 
     def __init__(self, folder: Path, address: str, **more: str) -> None:
         self.cache, self.log = folder / "cache", folder / "joined.log"
@@ -44,9 +44,9 @@ class Joined:
                 env={**environment(), **own}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
-    def report(self, roster: WorkerRegistry) -> dict[str, object]:
-        """What it says about itself, in the store; nothing before it is there."""
-        found = [report for report in roster.workers() if report["pid"] == self.process.pid]
+    def report(self, registry: WorkerRegistry) -> dict[str, object]:
+        """Its heartbeat in the store; empty before the first."""
+        found = [report for report in registry.workers() if report["pid"] == self.process.pid]
         return found[0] if found else {}
 
     def answered(self) -> list[str]:
@@ -61,9 +61,9 @@ class Joined:
 
 
 @pytest.fixture
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """The same run with one gpu worker and nothing happening to it."""
-    place = Workplace(tmp_path_factory.mktemp("reference"), LONGER)
+def longer_reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
+    """The same run with one gpu worker and without changes."""
+    place = RunFolder(tmp_path_factory.mktemp("reference"), LONGER)
     done = place.run()
     assert done.returncode == 0, done.stdout
     yield place
@@ -71,44 +71,44 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Workplace]:
-    place = Workplace(tmp_path, LONGER)
+def growing(tmp_path: Path) -> Iterator[RunFolder]:
+    place = RunFolder(tmp_path, LONGER)
     yield place
     place.clear()
 
 
-def test_a_second_gpu_worker_comes_and_goes_in_mid_run(
-    reference: Workplace, growing: Workplace, tmp_path: Path
+def test_a_second_gpu_worker_starts_and_stops_during_a_run(
+    longer_reference: RunFolder, growing: RunFolder, tmp_path: Path
 ) -> None:
-    # Given a run at work on a farm with one gpu worker
+    # Given a run on a farm with one gpu worker
     process = growing.start()
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
     address = control.status(growing.farm).redis_url
     assert address is not None
-    roster = WorkerRegistry(connect(store_url(address)))
-    # When a second one is started, with nothing but the address, then it has work within ten seconds
+    registry = WorkerRegistry(connect(store_url(address)))
+    # When a second one is started with only the address, then it has a task within ten seconds
     joined = Joined(tmp_path / "elsewhere", address)
     try:
-        wait_until(lambda: joined.report(roster).get("tasks"), "the second worker to have a task")
+        wait_until(lambda: joined.report(registry).get("tasks"), "the second worker to have a task")
         took = time.monotonic() - joined.started
-        # And answers, with the clusters of the run, which were made elsewhere
+        # And answers, with the clusters of the run, which another worker made
         wait_until(lambda: len(joined.answered()) >= 4, "answers of the second worker")
         assert list((joined.cache / "workers" / "labels").glob("*.npy"))
-        # When it is taken away with a task in hand, then it leaves in time
-        wait_until(lambda: joined.report(roster).get("tasks"), "a task in its hands")
+        # When it is stopped during a task, then it ends in time
+        wait_until(lambda: joined.report(registry).get("tasks"), "a task on the second worker")
         asked = time.monotonic()
         joined.process.send_signal(signal.SIGTERM)
         joined.process.wait(60)
         left = time.monotonic() - asked
-        assert joined.report(roster) == {}
+        assert joined.report(registry) == {}
         done = finish(process)
     finally:
         joined.clear()
-    # Then the run ends as it would have alone; every answer was computed once, and every call made once
+    # Then the run ends in the same state; every answer was computed once, and every call made once
     assert done.returncode == 0, done.stdout
-    assert growing.state() == reference.state()
+    assert growing.state() == longer_reference.state()
     answered = growing.answered("target_requests.jsonl") + joined.answered()
-    assert sorted(answered) == sorted(reference.answered("target_requests.jsonl"))
+    assert sorted(answered) == sorted(longer_reference.answered("target_requests.jsonl"))
     calls = Counter(growing.answered("endpoint_calls.jsonl"))
     assert [call for call, times in calls.items() if times > 1] == []
     print(f"took work after {took:.1f} s, left after {left:.1f} s; {len(joined.answered())} of {len(answered)} answers")
@@ -117,17 +117,19 @@ def test_a_second_gpu_worker_comes_and_goes_in_mid_run(
     assert growing.processes() == []
 
 
-def test_a_worker_for_another_model_leaves_the_run_alone_and_says_why(growing: Workplace, tmp_path: Path) -> None:
+def test_a_worker_for_another_model_takes_no_task_of_the_run_and_gives_the_reason(
+    growing: RunFolder, tmp_path: Path
+) -> None:
     process = growing.start()
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
     address = control.status(growing.farm).redis_url
     assert address is not None
-    roster = WorkerRegistry(connect(store_url(address)))
+    registry = WorkerRegistry(connect(store_url(address)))
     joined = Joined(tmp_path / "elsewhere", address, WHETSTONE_TARGET_MODEL="other/model")
     try:
-        wait_until(lambda: joined.report(roster).get("state") == "refusing", "the second worker to refuse")
-        why = str(joined.report(roster)["why"])
-        assert "wants the model embedded and this worker serves only other/model" in why
+        wait_until(lambda: joined.report(registry).get("state") == "refusing", "the second worker to refuse")
+        reason = str(joined.report(registry)["why"])
+        assert "wants the model embedded and this worker serves only other/model" in reason
         done = finish(process)
     finally:
         joined.clear()

@@ -1,4 +1,4 @@
-"""Questions that cannot be used: each is named by its line, in one error, before anything is started or written."""
+"""Malformed questions: one error names each by its line, before anything is started or written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from collecting import Collecting
-from workplace import ROOT, Workplace, finish, start
+from collection_folder import CollectionFolder
+from run_folder import ROOT, RunFolder, finish, start
 
 EXPECTED = (
     "line 2: evidence is missing",
@@ -35,7 +35,7 @@ def malformed(tmp_path: Path) -> Path:
     return path
 
 
-def told(text: str) -> list[str]:
+def error_lines(text: str) -> list[str]:
     return [line.removeprefix("orchestrator:").strip() for line in text.splitlines()]
 
 
@@ -46,41 +46,41 @@ def check(lines: list[str], option: str, path: Path) -> None:
         assert words in line
 
 
-def test_collect_names_every_malformed_row_and_writes_nothing(place: Collecting, malformed: Path) -> None:
-    place.configure({"data": {"financebench_path": str(malformed)}})
-    done = place.run()
+def test_collect_names_every_malformed_row_and_writes_nothing(collection: CollectionFolder, malformed: Path) -> None:
+    collection.configure({"data": {"financebench_path": str(malformed)}})
+    done = collection.run()
     assert done.returncode == 1, done.stdout
-    check(told(done.stdout), "data.financebench_path", malformed)
-    assert not place.farm.exists()
-    assert not place.output.exists()
+    check(error_lines(done.stdout), "data.financebench_path", malformed)
+    assert not collection.farm.exists()
+    assert not collection.output.exists()
 
 
-def test_evolve_names_every_malformed_row_and_writes_nothing(workplace: Workplace, malformed: Path) -> None:
-    done = workplace.run(FINANCEBENCH_PATH=str(malformed), VALIDATION_INDICES="")
+def test_evolve_names_every_malformed_row_and_writes_nothing(run_folder: RunFolder, malformed: Path) -> None:
+    done = run_folder.run(FINANCEBENCH_PATH=str(malformed), VALIDATION_INDICES="")
     assert done.returncode == 1, done.stdout
-    check(told(done.stdout), "CONFIG_FINANCEBENCH_PATH", malformed)
-    assert not workplace.farm.exists()
-    assert not workplace.output.exists()
+    check(error_lines(done.stdout), "CONFIG_FINANCEBENCH_PATH", malformed)
+    assert not run_folder.farm.exists()
+    assert not run_folder.output.exists()
 
 
-def test_keys_that_are_null_are_named_under_the_other_name_of_the_command_too(place: Collecting) -> None:
-    place.configure({"seed": None, "phase0": {"k": None}})
-    done = finish(start([sys.executable, "collect_data_financebench.py", *place.command()[4:]]))
+def test_the_script_with_the_other_name_also_names_keys_that_are_null(collection: CollectionFolder) -> None:
+    collection.configure({"seed": None, "phase0": {"k": None}})
+    done = finish(start([sys.executable, "collect_data_financebench.py", *collection.command()[4:]]))
     assert done.returncode == 1, done.stdout
     assert done.stdout.splitlines() == ["orchestrator: seed: is null", "orchestrator: phase0.k: is null"]
-    assert not place.output.exists()
+    assert not collection.output.exists()
 
 
-def test_an_output_that_could_not_be_written_is_refused_before_it_costs_anything(place: Collecting) -> None:
-    place.configure({"phase0": {"output_path": str(place.folder)}})
-    done = place.run()
+def test_an_output_that_cannot_be_written_is_an_error_before_any_call(collection: CollectionFolder) -> None:
+    collection.configure({"phase0": {"output_path": str(collection.folder)}})
+    done = collection.run()
     assert done.returncode == 1, done.stdout
-    assert done.stdout.splitlines() == [f"orchestrator: phase0.output_path: {place.folder}: Is a directory"]
-    assert not place.farm.exists()
+    assert done.stdout.splitlines() == [f"orchestrator: phase0.output_path: {collection.folder}: Is a directory"]
+    assert not collection.farm.exists()
 
 
-def test_an_address_without_a_farm_that_is_elsewhere_is_refused(place: Collecting) -> None:
-    done = place.run("--redis-url", "redis://127.0.0.1")
+def test_an_address_needs_an_external_farm(collection: CollectionFolder) -> None:
+    done = collection.run("--redis-url", "redis://127.0.0.1")
     assert done.returncode == 1, done.stdout
-    assert told(done.stdout) == ["--redis-url: goes with --farm external, and only with that"]
-    assert not place.farm.exists()
+    assert error_lines(done.stdout) == ["--redis-url: goes with --farm external, and only with that"]
+    assert not collection.farm.exists()

@@ -1,15 +1,15 @@
-"""The same seed and the same answers give the same run (spec/README.md, ruling 8)."""
+"""The same seed and the same answers give the same run, and a finished run is not run again."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 
-from workplace import Workplace
+from run_folder import RunFolder
 
 
-def test_the_output_folder_holds_all_that_it_should(undisturbed: Workplace) -> None:
-    names = {path.name for path in undisturbed.output.iterdir()}
+def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None:
+    names = {path.name for path in reference_run.output.iterdir()}
     assert {
         "config",
         "evolution_state.json",
@@ -27,19 +27,19 @@ def test_the_output_folder_holds_all_that_it_should(undisturbed: Workplace) -> N
         "report.txt",
         "answers.json",
     } <= names
-    state = json.loads(undisturbed.state())
+    state = json.loads(reference_run.state())
     assert set(state) == {"generation", "population", "best_individual", "best_fitness", "rr_idx"}
     assert state["generation"] == 2
     assert len(state["population"]) == 3
-    history = [json.loads(line) for line in (undisturbed.output / "history.jsonl").read_text().splitlines()]
+    history = [json.loads(line) for line in (reference_run.output / "history.jsonl").read_text().splitlines()]
     assert [g["generation"] for g in history] == [0, 1]
     assert history[-1]["best_ever"] == state["best_fitness"]
     assert history[0]["tokens"]["target"] > 0
 
 
-def test_every_call_of_the_reflector_has_its_prompt_on_disk(undisturbed: Workplace) -> None:
-    prompts = sorted(path.name for path in (undisturbed.output / "reflector_prompts").iterdir())
-    tree = json.loads((undisturbed.output / "evolution_tree.json").read_text())
+def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFolder) -> None:
+    prompts = sorted(path.name for path in (reference_run.output / "reflector_prompts").iterdir())
+    tree = json.loads((reference_run.output / "evolution_tree.json").read_text())
     mutated = {n["id"] for n in tree["nodes"] if n["stage"] == "mut"}
     parents = Counter(e["to"] for e in tree["edges"] if e["kind"] == "parent")
     merged = {child for child, count in parents.items() if count == 2}
@@ -49,41 +49,41 @@ def test_every_call_of_the_reflector_has_its_prompt_on_disk(undisturbed: Workpla
         assert f"gen_{node[1]}_mutation_{node}.txt" in prompts
     for node in merged:
         assert f"gen_{node[1]}_merge_{node}.txt" in prompts
-    text = (undisturbed.output / "reflector_prompts" / prompts[0]).read_text()
+    text = (reference_run.output / "reflector_prompts" / prompts[0]).read_text()
     assert "===== system =====" in text
     assert "## " in text
 
 
-def test_no_answer_is_computed_twice(undisturbed: Workplace) -> None:
+def test_no_answer_is_computed_twice(reference_run: RunFolder) -> None:
     for log in ("target_requests.jsonl", "endpoint_calls.jsonl"):
-        counted = Counter(undisturbed.answered(log))
+        counted = Counter(reference_run.answered(log))
         assert counted
         assert [key for key, times in counted.items() if times > 1] == []
 
 
 def test_a_second_run_with_four_reflector_processes_ends_in_the_same_state(
-    undisturbed: Workplace, workplace: Workplace
+    reference_run: RunFolder, run_folder: RunFolder
 ) -> None:
-    done = workplace.run(OPENAI_WORKERS="4")
+    done = run_folder.run(OPENAI_WORKERS="4")
     assert done.returncode == 0, done.stdout
-    assert workplace.state() == undisturbed.state()
-    assert workplace.processes() == []
+    assert run_folder.state() == reference_run.state()
+    assert run_folder.processes() == []
 
 
-def test_a_finished_run_is_not_run_again_but_told(undisturbed: Workplace) -> None:
-    before = undisturbed.state()
-    calls = undisturbed.answered("target_requests.jsonl")
-    done = undisturbed.run()
+def test_a_finished_run_is_not_run_again_and_prints_its_result(reference_run: RunFolder) -> None:
+    before = reference_run.state()
+    calls = reference_run.answered("target_requests.jsonl")
+    done = reference_run.run()
     assert done.returncode == 0, done.stdout
     assert "Best deltas" in done.stdout
-    assert undisturbed.state() == before
-    assert undisturbed.answered("target_requests.jsonl") == calls
+    assert reference_run.state() == before
+    assert reference_run.answered("target_requests.jsonl") == calls
 
 
-def test_a_run_does_not_go_on_under_other_settings(undisturbed: Workplace) -> None:
-    before = undisturbed.state()
-    done = undisturbed.run(SHORTNESS_SCALE="77")
+def test_a_run_does_not_continue_with_other_settings(reference_run: RunFolder) -> None:
+    before = reference_run.state()
+    done = reference_run.run(SHORTNESS_SCALE="77")
     assert done.returncode == 1
     assert "CONFIG_SHORTNESS_SCALE" in done.stdout
     assert "--fresh" in done.stdout
-    assert undisturbed.state() == before
+    assert reference_run.state() == before

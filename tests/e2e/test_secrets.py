@@ -1,4 +1,4 @@
-"""A key is where it is used and nowhere else; and who answered is told, whatever the settings ask for."""
+"""A key is in no file, and the report names what answered, whatever model the settings name."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from workplace import ROOT, Workplace, environment, finish, wait_until
+from run_folder import ROOT, RunFolder, environment, finish, wait_until
 
-KEY = "sk-e2e-0123456789-never-told"
+KEY = "sk-e2e-0123456789-never-printed"
 
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
-    """The rules, as an endpoint of one's own that somebody else runs."""
+    """The embedded endpoint, started by the test and not by the farm."""
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
@@ -41,22 +41,24 @@ def command_lines() -> str:
 
 
 @pytest.mark.long
-def test_a_key_is_in_no_file_of_a_run_and_rules_are_named_at_an_address_of_one_s_own(
-    workplace: Workplace, endpoint: str
+def test_a_key_is_in_no_file_of_a_run_and_the_report_names_the_rules_of_an_external_endpoint(
+    run_folder: RunFolder, endpoint: str
 ) -> None:
-    # Given a key, and an address of one's own behind which the rules answer
-    told = {**environment(), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": endpoint}
-    command = workplace.command(NGEN="1", REFLECTOR_MODEL="a-large-model", JUDGE_MODEL="a-small-model")
-    run = subprocess.Popen(command, cwd=ROOT, env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_until(lambda: (workplace.output / "reflector_prompts").exists() or run.poll() is not None, "a prompt")
+    # Given a key, and the address of an external endpoint that answers by rules
+    variables = {**environment(), "OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": endpoint}
+    command = run_folder.command(NGEN="1", REFLECTOR_MODEL="a-large-model", JUDGE_MODEL="a-small-model")
+    run = subprocess.Popen(
+        command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    wait_until(lambda: (run_folder.output / "reflector_prompts").exists() or run.poll() is not None, "a prompt")
     assert KEY not in command_lines()
     done = finish(run)
     assert done.returncode == 0, done.stdout
-    # Then the store's file on disk, the logs, the prompts and the report are without the key
-    assert list(workplace.farm.rglob("*.aof*")), "the store wrote everything it was given to its disk"
-    assert files_with(workplace.folder, KEY) == []
+    # Then the key is not in the store's file on disk, the logs, the prompts or the report
+    assert list(run_folder.farm.rglob("*.aof*")), "the store wrote its data to disk"
+    assert files_with(run_folder.folder, KEY) == []
     assert KEY not in done.stdout
-    # And the report names the rules, and no model that was only asked for
-    report = (workplace.output / "report.txt").read_text()
+    # And the report names the rules, not the models of the settings
+    report = (run_folder.output / "report.txt").read_text()
     assert report.count("rules of the embedded endpoint") == 2
     assert "a-large-model" not in report and "a-small-model" not in report

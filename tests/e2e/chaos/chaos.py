@@ -1,7 +1,7 @@
 """`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of ten kinds, one after another.
 
-Each run must end in the state of an undisturbed one, or park with a reason and end there after `orchestrator retry`;
-no answered call may be repeated more often than the faults explain, and no process may be left.
+Each run must end in the state of a run without faults, or park with a reason and end there after `orchestrator retry`;
+no answered call may be repeated more often than the faults explain, and no process may remain.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chaos_plan import SHARES, Fault, faults
-from chaos_run import FAULTS_OF_A_RUN, Report, disturb
-from chaos_scene import Scene, unmount
+from chaos_run import FAULTS_OF_A_RUN, Report, run_with_faults
+from chaos_subject import Subject, unmount
 from figures import table, write
-from workplace import Workplace
+from run_folder import RunFolder
 
 # Room for ten faults: small, but not so small that a run has ended after four.
 LONGER = {"POPULATION_SIZE": "4", "NGEN": "3"}
@@ -31,44 +31,44 @@ LONGER = {"POPULATION_SIZE": "4", "NGEN": "3"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to whom and when")
+    parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to which process and when")
     parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--minutes", type=float, default=90.0, help="begin no further run after so long")
-    parser.add_argument("--lanes", type=int, default=2, help="runs at a time: much of a run is waiting")
+    parser.add_argument("--minutes", type=float, default=90.0, help="start no further run after so many minutes")
+    parser.add_argument("--lanes", type=int, default=2, help="runs at the same time: a run waits most of its time")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: leave(folder, 128 + number))
+        signal.signal(number, lambda number, _: stop_now(folder, 128 + number))
     if not chaos(folder, options.seed, options.faults, options.minutes, options.lanes):
-        sys.exit(f"what was left of the runs that went wrong is in {folder}")
+        sys.exit(f"the folders of the failed runs are in {folder}")
     shutil.rmtree(folder)
 
 
-def leave(folder: Path, status: int) -> None:
-    """At once, with nothing left running."""
-    Workplace(folder).clear()
+def stop_now(folder: Path, status: int) -> None:
+    """Kill all processes of the runs and exit at once."""
+    RunFolder(folder).clear()
     for output in folder.glob("*/output"):
         unmount(output)
     os._exit(status)
 
 
 def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bool:
-    """Run after run until all faults have happened.  Whether every run was as it should be."""
+    """Run after run until all faults have happened.  Returns whether every run was correct."""
     started = time.monotonic()
-    undisturbed = Workplace(folder / "undisturbed", dict(LONGER))
-    undisturbed.folder.mkdir()
-    done = undisturbed.run()
+    reference = RunFolder(folder / "reference", dict(LONGER))
+    reference.folder.mkdir()
+    done = reference.run()
     if done.returncode:
-        raise SystemExit(f"the undisturbed run failed:\n{done.stdout}")
-    print(f"the undisturbed run took {time.monotonic() - started:.0f} s", flush=True)
-    deck, numbers, state = deque(faults(seed, count)), itertools.count(), undisturbed.state()
+        raise SystemExit(f"the reference run failed:\n{done.stdout}")
+    print(f"the reference run took {time.monotonic() - started:.0f} s", flush=True)
+    queue, numbers, state = deque(faults(seed, count)), itertools.count(), reference.state()
 
     def lane() -> list[Report]:
         reports = []
-        while deck and time.monotonic() - started < 60 * minutes:
+        while queue and time.monotonic() - started < 60 * minutes:
             number = next(numbers)
-            reports.append(one_run(folder / f"run{number:03d}", number, deck, state, folder))
-            tell(reports[-1])
+            reports.append(one_run(folder / f"run{number:03d}", number, queue, state, folder))
+            print_report(reports[-1])
         return reports
 
     with ThreadPoolExecutor(lanes) as pool:
@@ -76,26 +76,26 @@ def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bo
     return summary(seed, count, reports, time.monotonic() - started)
 
 
-def one_run(folder: Path, number: int, deck: deque[Fault], state: str, sockets: Path) -> Report:
-    disk = any(fault.kind == "disk full" for fault in list(deck)[:FAULTS_OF_A_RUN])
-    scene = Scene(folder, LONGER, outside_endpoint=number % 2 == 1, small_disk=disk)
+def one_run(folder: Path, number: int, queue: deque[Fault], state: str, sockets: Path) -> Report:
+    disk = any(fault.kind == "disk full" for fault in list(queue)[:FAULTS_OF_A_RUN])
+    subject = Subject(folder, LONGER, outside_endpoint=number % 2 == 1, small_disk=disk)
     try:
-        report = disturb(folder.name, scene, deck, state, sockets)
+        report = run_with_faults(folder.name, subject, queue, state, sockets)
     finally:
-        scene.close()
+        subject.close()
     if not report.problems:
         shutil.rmtree(folder, ignore_errors=True)
     return report
 
 
-def tell(report: Report) -> None:
+def print_report(report: Report) -> None:
     ends = ", ".join(f"{times} {how}" for how, times in report.sessions.items())
     print(
         f"{report.name}: {len(report.faults)} faults, {report.seconds:.0f} s, sessions: {ends}; "
         f"{report.calls} calls, {report.repeated} repeated",
         *(f"    {fault.name}" for fault in report.faults),
         *(f"    the next answer {seconds:.1f} s after {name}" for name, seconds in report.recoveries),
-        *(f"    said: {reason}" for reason in report.reasons),
+        *(f"    printed: {reason}" for reason in report.reasons),
         *(f"    PROBLEM: {problem}" for problem in report.problems),
         sep="\n",
         flush=True,
@@ -105,13 +105,13 @@ def tell(report: Report) -> None:
 def summary(seed: int, wanted: int, reports: Sequence[Report], seconds: float) -> bool:
     happened = [fault for report in reports for fault in report.faults]
     by_kind, by_name = Counter(f.kind for f in happened), Counter(f.name for f in happened)
-    whom = {kind: ", ".join(f"{n} {f}" for f, n in sorted(_victims(by_name, kind).items())) for kind in SHARES}
-    print("\n" + table(["kind", "faults", "of whom"], [[k, str(by_kind[k]), whom[k]] for k in SHARES]))
+    processes = {kind: ", ".join(f"{n} {f}" for f, n in sorted(_processes(by_name, kind).items())) for kind in SHARES}
+    print("\n" + table(["kind", "faults", "processes"], [[k, str(by_kind[k]), processes[k]] for k in SHARES]))
     sessions = sum((report.sessions for report in reports), Counter[str]())
     bad = [report for report in reports if report.problems]
     calls, repeated = sum(r.calls for r in reports), sum(r.repeated for r in reports)
     row = [len(happened), len(reports), len(reports) - len(bad), *(sessions[s] for s in SESSIONS), calls, repeated]
-    head = ["faults", "runs", "ended as undisturbed", *SESSIONS, "calls", "repeated", "s"]
+    head = ["faults", "runs", "ended as reference", *SESSIONS, "calls", "repeated", "s"]
     print("\n" + table(head, [[*map(str, row), f"{seconds:.0f}"]]))
     for report in bad:
         print(f"PROBLEM in {report.name}: {'; '.join(report.problems)[:2000]}")
@@ -128,7 +128,7 @@ def summary(seed: int, wanted: int, reports: Sequence[Report], seconds: float) -
 SESSIONS = ("parked", "stopped", "killed")
 
 
-def _victims(by_name: Counter[str], kind: str) -> dict[str, int]:
+def _processes(by_name: Counter[str], kind: str) -> dict[str, int]:
     found = {name: n for name, n in by_name.items() if name.startswith(f"{kind} (")}
     return {name.removeprefix(f"{kind} (").removesuffix(")"): n for name, n in found.items()}
 

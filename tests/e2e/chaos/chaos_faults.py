@@ -1,4 +1,4 @@
-"""How each kind of fault is done to a scene.  Each says whether it happened."""
+"""How each kind of fault is caused.  Each function returns whether the fault happened."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
-from chaos_network import away, slowly
+from chaos_network import slowed, unreachable
 from chaos_plan import Fault, Kind
-from chaos_scene import DISK_KB, Scene, send, until
+from chaos_subject import DISK_KB, Subject, send, until
 
 SLOW_S = 0.1  # each piece in each direction
 STORMS: Mapping[Kind, str] = {
@@ -18,109 +18,109 @@ STORMS: Mapping[Kind, str] = {
     "500s": "*:500:5",
     "invalid JSON": "*:invalid_json:1",
 }
-HUNG_S = 120.0  # in which the farm must have noticed
-FULL_S = 30.0  # in which a run must have met its full disk
+HUNG_S = 120.0  # in which the farm must restart it
+FULL_S = 30.0  # in which the run must have failed to write
 BALLAST = ".ballast"
 
 
-def inflict(scene: Scene, fault: Fault, place: Path) -> bool:
-    """Do it and, for what lasts, undo it.  `place` is a free path, short enough for a socket.
+def cause(subject: Subject, fault: Fault, place: Path) -> bool:
+    """Cause the fault and, if it lasts, end it.  `place` is a free path, short enough for a socket.
 
-    False when there was nothing to do it to: the victim was not there, or the run ended first.
+    Returns False when it did not happen: the process was not running, or the run ended first.
     """
-    return DOING[fault.kind](scene, fault, place)
+    return CAUSES[fault.kind](subject, fault, place)
 
 
-def kill(scene: Scene, fault: Fault, place: Path) -> bool:
-    victim = scene.victim(fault.victim)
+def kill(subject: Subject, fault: Fault, place: Path) -> bool:
+    victim = subject.process_of(fault.victim)
     done = victim is not None and send(victim, signal.SIGKILL)
-    if fault.victim == "endpoint" and scene.endpoint is not None:
-        scene.endpoint.process.wait(10)
-        scene.endpoint.look()
+    if fault.victim == "endpoint" and subject.endpoint is not None:
+        subject.endpoint.process.wait(10)
+        subject.endpoint.restart_if_dead()
     return done
 
 
-def stop_and_continue(scene: Scene, fault: Fault, place: Path) -> bool:
-    victim = scene.victim(fault.victim)
+def stop_and_continue(subject: Subject, fault: Fault, place: Path) -> bool:
+    victim = subject.process_of(fault.victim)
     if victim is None or not send(victim, signal.SIGSTOP):
         return False
-    _wait(scene, fault.seconds)
+    _wait(subject, fault.seconds)
     send(victim, signal.SIGCONT)
     return True
 
 
-def hang(scene: Scene, fault: Fault, place: Path) -> bool:
-    """Stopped and never continued: the farm must notice and start another one."""
-    victim = scene.victim("target")
+def hang(subject: Subject, fault: Fault, place: Path) -> bool:
+    """Stopped and never continued: the farm must start another target."""
+    victim = subject.process_of("target")
     if victim is None or not send(victim, signal.SIGSTOP):
         return False
-    until(lambda: not victim.is_running() or scene.ended, HUNG_S)
+    until(lambda: not victim.is_running() or subject.ended, HUNG_S)
     return True
 
 
-def restart_broker(scene: Scene, fault: Fault, place: Path) -> bool:
-    victim = scene.victim("valkey")
+def restart_broker(subject: Subject, fault: Fault, place: Path) -> bool:
+    victim = subject.process_of("valkey")
     return victim is not None and send(victim, signal.SIGTERM)
 
 
-def cut(scene: Scene, fault: Fault, place: Path) -> bool:
-    if fault.victim == "endpoint" and scene.endpoint is not None:
-        scene.endpoint.line.cut()
-        _wait(scene, fault.seconds)
-        scene.endpoint.line.mend()
+def cut(subject: Subject, fault: Fault, place: Path) -> bool:
+    if fault.victim == "endpoint" and subject.endpoint is not None:
+        subject.endpoint.proxy.cut()
+        _wait(subject, fault.seconds)
+        subject.endpoint.proxy.restore()
         return True
     try:
-        with away(scene.socket(), place):
-            _wait(scene, fault.seconds)
+        with unreachable(subject.socket(), place):
+            _wait(subject, fault.seconds)
     except OSError:
         return False
     return True
 
 
-def slow(scene: Scene, fault: Fault, place: Path) -> bool:
-    if fault.victim == "endpoint" and scene.endpoint is not None:
-        scene.endpoint.line.delay_s = 5 * SLOW_S
-        _wait(scene, fault.seconds)
-        scene.endpoint.line.delay_s = 0.0
+def slow(subject: Subject, fault: Fault, place: Path) -> bool:
+    if fault.victim == "endpoint" and subject.endpoint is not None:
+        subject.endpoint.proxy.delay_s = 5 * SLOW_S
+        _wait(subject, fault.seconds)
+        subject.endpoint.proxy.delay_s = 0.0
         return True
     try:
-        with slowly(scene.socket(), place, SLOW_S):
-            _wait(scene, fault.seconds)
+        with slowed(subject.socket(), place, SLOW_S):
+            _wait(subject, fault.seconds)
     except OSError:
         return False
     return True
 
 
-def fill_disk(scene: Scene, fault: Fault, place: Path) -> bool:
-    """Until the run has met it, or has ended.  Without a disk of its own it may write no file larger than nothing."""
-    orchestrator = scene.victim("orchestrator")
+def fill_disk(subject: Subject, fault: Fault, place: Path) -> bool:
+    """Until the run has failed to write, or has ended.  Without a separate disk the limit of a file is 0 bytes."""
+    orchestrator = subject.process_of("orchestrator")
     if orchestrator is None:
         return False
-    if not scene.small_disk:
+    if not subject.small_disk:
         before = orchestrator.rlimit(psutil.RLIMIT_FSIZE)
         orchestrator.rlimit(psutil.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-        until(lambda: scene.ended, FULL_S)
-        if not scene.ended:
+        until(lambda: subject.ended, FULL_S)
+        if not subject.ended:
             orchestrator.rlimit(psutil.RLIMIT_FSIZE, before)
         return True
-    ballast = scene.place.output / BALLAST
+    ballast = subject.folder.output / BALLAST
     try:
         with ballast.open("wb", buffering=0) as out:
             for size in (65536, 1024, 1):
                 _fill(out.write, bytes(size))
-        until(lambda: scene.ended, FULL_S)
+        until(lambda: subject.ended, FULL_S)
     finally:
         ballast.unlink(missing_ok=True)
     return True
 
 
-def spoil(scene: Scene, fault: Fault, place: Path) -> bool:
-    """Replies that are not what was asked for, until one was given."""
-    before = scene.spoilt()
-    if not scene.set_faults(STORMS[fault.kind]):
+def faulty_replies(subject: Subject, fault: Fault, place: Path) -> bool:
+    """Faulty replies of the endpoint, until one was sent."""
+    before = subject.faulty_reply_count()
+    if not subject.set_faults(STORMS[fault.kind]):
         return False
-    until(lambda: scene.spoilt() > before or scene.ended, 60)
-    return scene.spoilt() > before
+    until(lambda: subject.faulty_reply_count() > before or subject.ended, 60)
+    return subject.faulty_reply_count() > before
 
 
 def _fill(write: Callable[[bytes], object], piece: bytes) -> None:
@@ -131,20 +131,20 @@ def _fill(write: Callable[[bytes], object], piece: bytes) -> None:
         return
 
 
-def _wait(scene: Scene, seconds: float) -> None:
-    """So long, or until the run has ended."""
-    until(lambda: scene.ended, seconds)
+def _wait(subject: Subject, seconds: float) -> None:
+    """Wait `seconds`, or until the run has ended."""
+    until(lambda: subject.ended, seconds)
 
 
-DOING: Mapping[Kind, Callable[[Scene, Fault, Path], bool]] = {
+CAUSES: Mapping[Kind, Callable[[Subject, Fault, Path], bool]] = {
     "kill -9": kill,
     "stop and continue": stop_and_continue,
     "broker restart": restart_broker,
     "connection cut": cut,
     "slow network": slow,
     "disk full": fill_disk,
-    "429 storm": spoil,
-    "500s": spoil,
-    "invalid JSON": spoil,
+    "429 storm": faulty_replies,
+    "500s": faulty_replies,
+    "invalid JSON": faulty_replies,
     "hung target": hang,
 }

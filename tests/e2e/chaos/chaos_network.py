@@ -1,4 +1,4 @@
-"""A line that can be slow or cut: a proxy of ours before the endpoint, and in the place of the broker's socket."""
+"""A proxy that can be slow or cut, in front of the endpoint and in place of the broker's socket."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CHUNK = 65536
 Result = TypeVar("Result")
 
 
-class Line:
-    """Copies bytes between whoever connects and the server behind; both ends on sockets or on ports of 127.0.0.1.
+class Proxy:
+    """Copies bytes between its clients and the server; both sides are Unix sockets or ports of 127.0.0.1.
 
-    `delay_s` holds up every piece, in both directions.  A line that is `cut` closes what is open and takes nobody.
+    `delay_s` delays each piece, in both directions.  After `cut` it closes all connections and accepts none.
     """
 
     def __init__(self, front: Path | int, behind: Path | int) -> None:
@@ -29,7 +29,7 @@ class Line:
         self._is_cut = False
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="line", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
         self._server = self._do(self._listen())
         self._inode = front.stat().st_ino if isinstance(front, Path) else 0
@@ -42,7 +42,7 @@ class Line:
         self._is_cut = True
         self._do(self._drop_all())
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._is_cut = False
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class Line:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        # A server that was started meanwhile may have bound the path anew; ours goes.
+        # A server started meanwhile may have bound the path again; only our socket is removed.
         if isinstance(self.front, Path) and self.front.exists() and self.front.stat().st_ino == self._inode:
             self.front.unlink()
 
@@ -94,14 +94,14 @@ class Line:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop_all()
-        # With both ends gone each copying task ends by itself, after its delay.
+        # When both sides are closed each copying task ends, after its delay.
         if copying := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(copying, timeout=5)
 
 
 @contextmanager
-def away(socket: Path, real: Path) -> Iterator[None]:
-    """For as long as the block lasts the broker behind `socket` cannot be reached, though it is well."""
+def unreachable(socket: Path, real: Path) -> Iterator[None]:
+    """Within the block the broker behind `socket` cannot be reached, although it runs."""
     os.rename(socket, real)
     try:
         disconnect_all(real)
@@ -111,16 +111,16 @@ def away(socket: Path, real: Path) -> Iterator[None]:
 
 
 @contextmanager
-def slowly(socket: Path, real: Path, delay_s: float) -> Iterator[None]:
-    """For as long as the block lasts everything to and from the broker takes `delay_s` longer."""
+def slowed(socket: Path, real: Path, delay_s: float) -> Iterator[None]:
+    """Within the block everything to and from the broker takes `delay_s` longer."""
     os.rename(socket, real)
-    line = Line(socket, real)
-    line.delay_s = delay_s
+    proxy = Proxy(socket, real)
+    proxy.delay_s = delay_s
     try:
         disconnect_all(real)
         yield
     finally:
-        line.close()
+        proxy.close()
         _bring_back(real, socket)
 
 
@@ -132,7 +132,7 @@ def disconnect_all(socket: Path) -> None:
 
 
 def _bring_back(real: Path, socket: Path) -> None:
-    # A farm that ended meanwhile has taken the socket's folder with it; a new broker has bound the path anew.
+    # A farm that ended meanwhile has removed the folder of the socket; a new broker has bound the path again.
     with contextlib.suppress(FileNotFoundError):
         if socket.parent.is_dir() and not socket.exists():
             os.rename(real, socket)

@@ -1,4 +1,4 @@
-"""Which faults are to happen, drawn from a seed alone: pure."""
+"""The plan of faults: a function of the seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal[
     "invalid JSON",
     "hung target",
 ]
-# How often a kind happens, and to whom: each in turn.
+# The relative frequency of each kind, and the processes that it happens to, in turn.
 SHARES: Mapping[Kind, int] = {
     "kill -9": 9,
     "stop and continue": 4,
@@ -48,12 +48,12 @@ VICTIMS: Mapping[Kind, tuple[str, ...]] = {
     "hung target": ("target",),
 }  # fmt: skip
 MOST_CALLS_BETWEEN = 5
-SHORTEST_S, LONGEST_S = 1.0, 12.0  # of what lasts; a task is given away after 10 s of silence
+SHORTEST_S, LONGEST_S = 1.0, 12.0  # of the faults that last; after 10 s without its lease a task is delivered again
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: `after` so many answered calls since the one before it; `seconds` for the kinds that last."""
+    """One fault: `after` so many answered calls since the previous one, for `seconds` where its kind lasts."""
 
     kind: Kind
     victim: str

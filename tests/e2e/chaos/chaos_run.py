@@ -1,4 +1,4 @@
-"""One run under fault after fault: started again like a user would, until it has ended, and then judged."""
+"""One run with fault after fault: started again as a user would, until it has ended, and then checked."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos_faults import inflict
+from chaos_faults import cause
 from chaos_plan import Fault
-from chaos_scene import LOGS, Scene, until
+from chaos_subject import LOGS, Subject, until
 
 FAULTS_OF_A_RUN = 10
 ENDED, STOPPED, PARKED = 0, 2, 3
-CALL_S = 360.0  # for the next answered call: longer than a run's own patience
+CALL_S = 360.0  # for the next answered call: longer than the timeouts of a run
 END_S = 600.0
 GONE_S = 30.0
 MOST_SESSIONS = 25
-# A fault that may cost answers under way: a whole training set at the target, and one of the judge in each thread.
+# How many calls in flight a fault can lose: a training set at the target, one call of each thread at the endpoint.
 IN_FLIGHT = {"target_requests.jsonl": 3, "endpoint_calls.jsonl": 12}
-HARMLESS = ("429 storm", "500s")  # no answer is lost by a call that was refused
+HARMLESS = ("429 storm", "500s")  # a rejected call loses no answer
 
 
 @dataclass
 class Report:
-    """What became of one run.  `problems` is empty for a run that is as it should be."""
+    """The result of one run.  `problems` is empty for a correct run."""
 
     name: str
     faults: list[Fault] = field(default_factory=list)
@@ -38,88 +38,90 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def disturb(name: str, scene: Scene, deck: deque[Fault], expected_state: str, sockets: Path) -> Report:
-    """Take faults from the deck while the run lasts; those for which there was no time go back.
+def run_with_faults(name: str, subject: Subject, queue: deque[Fault], expected_state: str, sockets: Path) -> Report:
+    """Take faults from the queue while the run lasts; those for which there was no time go back.
 
-    `expected_state` is what `evolution_state.json` holds after a run that nobody disturbed.
+    `expected_state` is the `evolution_state.json` of a run without faults.
     """
     report, started = Report(name), time.monotonic()
     taken: deque[Fault] = deque()
-    with suppress(IndexError):  # somebody else may draw at the same time
+    with suppress(IndexError):  # another lane may take faults at the same time
         while len(taken) < FAULTS_OF_A_RUN:
-            taken.append(deck.popleft())
-    scene.start()
+            taken.append(queue.popleft())
+    subject.start()
     seen = 0
     while not report.problems:
-        if scene.ended:
-            if not go_on(scene, report):
+        if subject.ended:
+            if not next_session(subject, report):
                 break
-            seen = scene.progress()
+            seen = subject.progress()
         elif not taken:
-            if not until(lambda: scene.ended, END_S):
+            if not until(lambda: subject.ended, END_S):
                 report.problems.append(f"the run did not end within {END_S:.0f} s after its last fault")
-        elif not until(lambda m=seen + taken[0].after: scene.progress() >= m or scene.ended, CALL_S):
+        elif not until(lambda m=seen + taken[0].after: subject.progress() >= m or subject.ended, CALL_S):
             report.problems.append(f"nothing was answered for {CALL_S:.0f} s before {taken[0].name}")
-        elif not scene.ended:
-            if inflict(scene, taken[0], sockets / f"{name}.sock"):
+        elif not subject.ended:
+            if cause(subject, taken[0], sockets / f"{name}.sock"):
                 report.faults.append(taken.popleft())
-                recover(scene, report)
+                recover(subject, report)
             else:
                 taken.rotate(-1)
-            seen = scene.progress()
-    deck.extendleft(reversed(taken))
-    judge(scene, report, expected_state)
+            seen = subject.progress()
+    queue.extendleft(reversed(taken))
+    check(subject, report, expected_state)
     report.seconds = time.monotonic() - started
     return report
 
 
-def recover(scene: Scene, report: Report) -> None:
-    """Note how long the run took to answer another call, where it did so in the same session."""
-    seen, since = scene.progress(), time.monotonic()
-    until(lambda: scene.progress() > seen or scene.ended, CALL_S)
-    if scene.progress() > seen:
+def recover(subject: Subject, report: Report) -> None:
+    """Record how long the run took to answer another call, when it did so in the same session."""
+    seen, since = subject.progress(), time.monotonic()
+    until(lambda: subject.progress() > seen or subject.ended, CALL_S)
+    if subject.progress() > seen:
         report.recoveries.append((report.faults[-1].name, time.monotonic() - since))
 
 
-def go_on(scene: Scene, report: Report) -> bool:
-    """Note how a session ended, and start the next one.  Whether there is one: no after a run's end."""
-    assert scene.process is not None
-    status, said = scene.process.returncode, scene.output_of_session()
-    if "Traceback" in said:
-        report.problems.append(f"a traceback:\n{said}")
-    if not until(lambda: not scene.left(), GONE_S):
-        report.problems.append(f"left behind: {scene.left()}")
+def next_session(subject: Subject, report: Report) -> bool:
+    """Record how a session ended, and start the next one.  Returns False when the run has ended."""
+    assert subject.process is not None
+    status, printed = subject.process.returncode, subject.output_of_session()
+    if "Traceback" in printed:
+        report.problems.append(f"a traceback:\n{printed}")
+    if not until(lambda: not subject.remaining(), GONE_S):
+        report.problems.append(f"processes remain: {subject.remaining()}")
     if status == ENDED:
         report.sessions["ended"] += 1
         return False
-    told = [line for line in said.splitlines() if line.startswith("orchestrator: ")]
+    reasons = [line for line in printed.splitlines() if line.startswith("orchestrator: ")]
     if status == -9:
         report.sessions["killed"] += 1
-    elif status in (1, STOPPED, PARKED) and told:
+    elif status in (1, STOPPED, PARKED) and reasons:
         report.sessions["parked" if status == PARKED else "stopped"] += 1
-        reason = told[0].removeprefix("orchestrator: ")
-        report.reasons.append(reason.replace(str(scene.place.folder), "RUN").replace(str(scene.socket()), "SOCKET"))
+        reason = reasons[0].removeprefix("orchestrator: ")
+        report.reasons.append(
+            reason.replace(str(subject.folder.folder), "RUN").replace(str(subject.socket()), "SOCKET")
+        )
     else:
-        report.problems.append(f"status {status} without a reason:\n{said}")
+        report.problems.append(f"status {status} without a reason:\n{printed}")
     if sum(report.sessions.values()) >= MOST_SESSIONS:
         report.problems.append(f"not ended after {MOST_SESSIONS} sessions: {report.reasons}")
     if report.problems:
         return False
     if status == PARKED:
-        scene.retry()
+        subject.retry()
     else:
-        scene.start()
+        subject.start()
     return True
 
 
-def judge(scene: Scene, report: Report, expected_state: str) -> None:
-    """Hold the run against the undisturbed one, and its calls against the faults."""
-    if not report.problems and scene.place.state() != expected_state:
-        report.problems.append("it ended in another state than the undisturbed run")
+def check(subject: Subject, report: Report, expected_state: str) -> None:
+    """Compare the final state with the reference, and the repeated calls with the faults."""
+    if not report.problems and subject.folder.state() != expected_state:
+        report.problems.append("it ended in another state than the run without faults")
     costly = sum(1 for fault in report.faults if fault.kind not in HARMLESS)
     for log in LOGS:
-        again = scene.repeats(log)
-        report.calls += len(scene.answered(log))
+        again = subject.repeats(log)
+        report.calls += len(subject.answered(log))
         report.repeated += again.total()
         if again and max(again.values()) > costly:
             report.problems.append(f"{log}: a call was repeated {max(again.values())} times with {costly} faults")

@@ -1,4 +1,4 @@
-"""The plan of faults: the seed decides, every kind and every victim has its turn."""
+"""The plan of faults: the seed decides, and every kind and every process has its turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_seed_alone_decides() -> None:
     assert faults(7, 200) != faults(8, 200)
 
 
-def test_two_hundred_faults_are_of_every_kind_and_befall_everybody() -> None:
+def test_two_hundred_faults_are_of_every_kind_and_happen_to_every_process() -> None:
     drawn = faults(7, 200)
     assert {(fault.kind, fault.victim) for fault in drawn} == {(kind, who) for kind in VICTIMS for who in VICTIMS[kind]}
     kinds = Counter(fault.kind for fault in drawn)

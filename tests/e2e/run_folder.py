@@ -1,4 +1,4 @@
-"""Whole runs of the real thing: orchestrator, Valkey, workers, target and endpoint, each a process of its own."""
+"""Whole runs with real processes: orchestrator, Valkey, workers, target and endpoint."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def cache_folder() -> Path:
 
 
 @dataclass
-class Workplace:
-    """A folder in which one run lives, and the processes that were started for it."""
+class RunFolder:
+    """The folder of one run with its farm, and the processes that were started for them."""
 
     folder: Path
     options: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Workplace:
         return self.folder / "farm"
 
     def command(self, *arguments: str, **options: str) -> list[str]:
-        """`orchestrator evolve` on the small configuration, with options on top."""
+        """`orchestrator evolve` with the small configuration, changed by `options`."""
         chosen = {
             **SMALL,
             "FARM_DIR": str(self.farm),
@@ -75,17 +75,17 @@ class Workplace:
         return (self.output / "evolution_state.json").read_text()
 
     def answered(self, log: str) -> list[str]:
-        """What names each call that a server of the farm has answered, in order."""
+        """The ids of the calls that a server of the farm has answered, in order."""
         return [call for call, _ in self.answer_times(log)]
 
     def answer_times(self, log: str) -> list[tuple[str, float]]:
-        """Each answered call, and when it was answered, in seconds since 1970."""
+        """Each answered call with the time of its answer, in seconds since 1970."""
         found = sorted((self.farm / "logs").glob(log))
         calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
         return [(call.get("call_id") or call["sha256"], call["at"]) for call in calls if call.get("status", 200) == 200]
 
     def processes(self) -> list[psutil.Process]:
-        """What still runs for this workplace: its folder is in the command line, in the environment, or its own."""
+        """Processes with the folder in their command line or environment, or as their working directory."""
         needle, found = str(self.folder), []
         for process in psutil.process_iter():
             try:
@@ -104,12 +104,12 @@ class Workplace:
                 continue
 
 
-def victim(place: Workplace, kind: str) -> psutil.Process | None:
-    """The process of the farm that plays this part now, if there is one."""
-    return next((process for process in place.processes() if plays(process, kind)), None)
+def process_of(run: RunFolder, kind: str) -> psutil.Process | None:
+    """The process of the farm of this kind, if there is one."""
+    return next((process for process in run.processes() if is_of_kind(process, kind)), None)
 
 
-def plays(process: psutil.Process, kind: str) -> bool:
+def is_of_kind(process: psutil.Process, kind: str) -> bool:
     servers = {
         "target": "workers.embedded.target",
         "valkey": "valkey-server",
@@ -122,7 +122,7 @@ def plays(process: psutil.Process, kind: str) -> bool:
     except psutil.Error:
         return False
     if "die_with_parent.py" in line:
-        return False  # it is about to become what we look for
+        return False  # the wrapper, before it executes the process itself
     if kind in servers:
         return servers[kind] in line
     queue = "cpu" if kind == "pool child" else kind
@@ -131,20 +131,20 @@ def plays(process: psutil.Process, kind: str) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Ours without what would send a test to the real OpenAI."""
+    """Our environment without the variables that would make a test use the real OpenAI."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:
-    # Whoever started the tests in the background may have left Ctrl+C ignored, which a child inherits.
-    heard = signal.getsignal(signal.SIGINT)
+    # A shell that starts the tests in the background ignores SIGINT, and a child inherits that.
+    handler = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
             command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     finally:
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, handler)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
@@ -153,7 +153,7 @@ def finish(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.C
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
-        pytest.fail(f"it took longer than {timeout} s:\n{out}")
+        pytest.fail(f"the command took longer than {timeout} s:\n{out}")
     return subprocess.CompletedProcess(process.args, process.returncode, out, "")
 
 
@@ -162,7 +162,7 @@ def orchestrator(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = 120) -> None:
-    """Come back when the condition holds.  It is asked again whenever a moment has passed."""
+    """Return when the condition holds.  It is checked every 50 ms; after `timeout` seconds the test fails."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while not condition():

@@ -1,4 +1,4 @@
-"""One run and all that can be done to it: its processes, its endpoint behind a line, its output on a small disk."""
+"""One run that faults happen to: its processes, its endpoint behind a proxy, its output on a small disk."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from chaos_network import Line
-from workplace import ROOT, Workplace, environment, victim
+from chaos_network import Proxy
+from run_folder import ROOT, RunFolder, environment, process_of
 
 from workers.embedded.valkey import socket_path
 from workers.processes.process import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-PATIENCE = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
+TIMEOUTS = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
 DISK_KB = 4096
 PAUSE_S = 0.05
 
 
 def until(condition: Callable[[], object], limit_s: float) -> bool:
-    """Wait for an event; whether it came in time."""
+    """Wait for an event; returns whether it came in time."""
     pause, deadline = threading.Event(), time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
@@ -40,7 +40,7 @@ def until(condition: Callable[[], object], limit_s: float) -> bool:
 
 @dataclass
 class Endpoint:
-    """An endpoint that is not the farm's, behind a line of ours; somebody starts it again when it dies."""
+    """An endpoint outside the farm, behind a proxy; `restart_if_dead` starts it again."""
 
     calls: Path
     port: int = field(default_factory=free_port)
@@ -48,7 +48,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         self.calls.parent.mkdir(parents=True, exist_ok=True)
         self.start()
-        self.line = Line(0, self.port)
+        self.proxy = Proxy(0, self.port)
 
     def start(self) -> None:
         options = ["--port", str(self.port), "--calls-log", str(self.calls)]
@@ -59,74 +59,74 @@ class Endpoint:
         if not until(lambda: is_healthy(f"http://127.0.0.1:{self.port}"), 30):
             raise RuntimeError("the endpoint did not start")
 
-    def look(self) -> None:
+    def restart_if_dead(self) -> None:
         if self.process.poll() is not None:
             self.start()
 
     def close(self) -> None:
-        self.line.close()
+        self.proxy.close()
         self.process.kill()
         self.process.wait()
 
 
-class Scene:
-    """A workplace whose orchestrator is started, watched and started again, with all that the faults need."""
+class Subject:
+    """A run whose orchestrator is started, observed and started again, with what the faults need."""
 
     def __init__(
         self, folder: Path, options: Mapping[str, str], *, outside_endpoint: bool = False, small_disk: bool = False
     ) -> None:
         folder.mkdir(parents=True)
-        self.place = Workplace(folder, {**PATIENCE, **options})
+        self.folder = RunFolder(folder, {**TIMEOUTS, **options})
         self.process: subprocess.Popen[str] | None = None
-        self.said: list[str] = []
-        self.small_disk = small_disk and mount(self.place.output)
-        self.endpoint = Endpoint(self.place.farm / "logs" / LOGS[1]) if outside_endpoint else None
+        self.session_logs: list[str] = []
+        self.small_disk = small_disk and mount(self.folder.output)
+        self.endpoint = Endpoint(self.folder.farm / "logs" / LOGS[1]) if outside_endpoint else None
         if self.endpoint is not None:
-            self.place.options["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.endpoint.line.port}/v1"
+            self.folder.options["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.endpoint.proxy.port}/v1"
 
     # -- the orchestrator --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """`evolve`, as a user would type it again after whatever happened."""
-        self._start(self.place.command("--plain"))
+        """`evolve`, as a user would start it again."""
+        self._start(self.folder.command("--plain"))
 
     def retry(self) -> None:
-        self._start([sys.executable, "-m", "orchestrator", "retry", str(self.place.output), "--plain"])
+        self._start([sys.executable, "-m", "orchestrator", "retry", str(self.folder.output), "--plain"])
 
     def _start(self, command: list[str]) -> None:
         key = {"OPENAI_API_KEY": "chaos"} if self.endpoint else {}
-        said = self.place.folder / f"session{len(self.said)}.log"
-        with said.open("w") as out:
+        log = self.folder.folder / f"session{len(self.session_logs)}.log"
+        with log.open("w") as out:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, env={**environment(), **key}, stdout=out, stderr=subprocess.STDOUT, text=True
             )
-        self.said.append(str(said))
+        self.session_logs.append(str(log))
 
     @property
     def ended(self) -> bool:
         return self.process is None or self.process.poll() is not None
 
     def output_of_session(self) -> str:
-        return Path(self.said[-1]).read_text()
+        return Path(self.session_logs[-1]).read_text()
 
     def close(self) -> None:
-        """Leave nothing behind, whatever happened."""
+        """End all processes and remove the disk and the socket."""
         if self.endpoint is not None:
             self.endpoint.close()
-        for process in self.place.processes():
-            with_suppress(process.kill)
+        for process in self.folder.processes():
+            ignore_ended(process.kill)
         if self.process is not None:
             self.process.wait(30)
-        until(lambda: not self.place.processes(), 20)
+        until(lambda: not self.folder.processes(), 20)
         if self.small_disk:
-            unmount(self.place.output)
-        socket_path(self.place.farm).unlink(missing_ok=True)
+            unmount(self.folder.output)
+        socket_path(self.folder.farm).unlink(missing_ok=True)
 
-    # -- what is seen of it ------------------------------------------------------------------------------------------
+    # -- its state ----------------------------------------------------------------------------------------------------
 
     def calls(self, log: str) -> list[dict[str, object]]:
-        """Each call that a server has answered; a line that a kill cut short is none."""
-        path = self.place.farm / "logs" / log
+        """Each call that a server has answered; a line that a kill cut short is left out."""
+        path = self.folder.farm / "logs" / log
         found = []
         for line in path.read_text().splitlines() if path.exists() else []:
             try:
@@ -136,47 +136,47 @@ class Scene:
         return found
 
     def answered(self, log: str) -> list[str]:
-        """The names of the calls that got a good answer."""
+        """The ids of the calls with a correct answer."""
         good = [c for c in self.calls(log) if c.get("status", 200) == 200 and c.get("fault", "") in ("", "hang")]
         return [str(c.get("call_id") or c["sha256"]) for c in good]
 
     def progress(self) -> int:
         return sum(len(self.answered(log)) for log in LOGS)
 
-    def spoilt(self) -> int:
+    def faulty_reply_count(self) -> int:
         return sum(1 for call in self.calls(LOGS[1]) if call.get("fault"))
 
     def repeats(self, log: str) -> Counter[str]:
         """How often each call was answered beyond the first time."""
         return Counter({name: times - 1 for name, times in Counter(self.answered(log)).items() if times > 1})
 
-    def victim(self, kind: str) -> psutil.Process | None:
-        """The process that plays this part now, if there is one."""
+    def process_of(self, kind: str) -> psutil.Process | None:
+        """The process of this kind, if there is one."""
         if kind == "orchestrator":
             return None if self.ended or self.process is None else psutil.Process(self.process.pid)
         if kind == "endpoint" and self.endpoint is not None:
             return psutil.Process(self.endpoint.process.pid)
-        return victim(self.place, kind)
+        return process_of(self.folder, kind)
 
-    def left(self) -> list[str]:
-        """What runs for this run, but for the endpoint that is ours."""
+    def remaining(self) -> list[str]:
+        """The processes of this run without the endpoint outside the farm."""
         ours = self.endpoint.process.pid if self.endpoint else None
-        return [str(process) for process in self.place.processes() if process.pid != ours]
+        return [str(process) for process in self.folder.processes() if process.pid != ours]
 
     def socket(self) -> Path:
-        return socket_path(self.place.farm)
+        return socket_path(self.folder.farm)
 
     def endpoint_url(self) -> str | None:
         if self.endpoint is not None:
             return f"http://127.0.0.1:{self.endpoint.port}"
         try:
-            url = json.loads((self.place.farm / "farm.json").read_text())["endpoint_url"]
+            url = json.loads((self.folder.farm / "farm.json").read_text())["endpoint_url"]
         except (OSError, ValueError, KeyError):
             return None
         return str(url).removesuffix("/v1")
 
     def set_faults(self, spec: str) -> bool:
-        """Tell the endpoint what to do wrong; whether it was there to be told."""
+        """Set the faults of the endpoint; returns whether it accepted them."""
         url = self.endpoint_url()
         if url is None:
             return False
@@ -189,7 +189,7 @@ class Scene:
             return False
 
 
-def with_suppress(work: Callable[[], object]) -> None:
+def ignore_ended(work: Callable[[], object]) -> None:
     try:
         work()
     except psutil.Error:
@@ -197,7 +197,7 @@ def with_suppress(work: Callable[[], object]) -> None:
 
 
 def mount(folder: Path) -> bool:
-    """A disk of its own for the output folder, where we may mount one."""
+    """Mount a small disk as the output folder; returns whether that was permitted."""
     folder.mkdir(parents=True)
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={DISK_KB}k", "tmpfs", str(folder)], capture_output=True, check=False

@@ -1,4 +1,4 @@
-"""Flower's pages in a headless Chromium, as a person uses them."""
+"""Flower's pages in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-PATIENCE_MS = 300_000
+TIMEOUT_MS = 300_000
 
 
 def chromium() -> str | None:
-    """A browser that is installed here."""
+    """The path of an installed Chromium, if there is one."""
     return os.environ.get("WHETSTONE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @contextmanager
 def browsing(url: str, user: str, password: str) -> Iterator[Any]:
-    """A page that is logged in at `url`.  Skips the test where there is no browser to drive."""
+    """A page that is logged in at `url`.  Skips the test when no browser is installed."""
     driver = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' (docs/flower.md)")
     found = chromium()
     if found is None:
@@ -35,13 +35,13 @@ def browsing(url: str, user: str, password: str) -> Iterator[Any]:
                 http_credentials={"username": user, "password": password},
                 viewport={"width": 1440, "height": 800},
             )
-            page.set_default_timeout(PATIENCE_MS)
+            page.set_default_timeout(TIMEOUT_MS)
             yield page
         finally:
             browser.close()
 
 
 def picture(page: Any, name: str, folder: Path) -> None:
-    """Keep what is to be seen now, as a PNG; in WHETSTONE_PICTURES where that is set."""
+    """Save a screenshot as a PNG, in the folder of WHETSTONE_PICTURES when it is set."""
     kept = Path(os.environ.get("WHETSTONE_PICTURES") or folder)
     page.screenshot(path=kept / f"{name}.png")

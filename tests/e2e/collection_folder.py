@@ -1,4 +1,4 @@
-"""A workplace in which `orchestrator collect` runs, and its output computed a second time."""
+"""The folder of one `orchestrator collect`, and an independent computation of its output."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from workplace import ROOT, Workplace
+from run_folder import ROOT, RunFolder
 
-# What passes between a server's answer and its place in the store, on a machine that is busy with other things too.
+# The longest time between an answer of a server and its record in the store, on a busy machine.
 UNSTORED_S = 0.3
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 # Four questions, three samples each: small enough for many runs, and with pairs that are kept and pairs that are not.
@@ -27,15 +27,15 @@ SMALL = {
 
 
 @dataclass
-class Collecting(Workplace):
-    """A folder in which one collection lives."""
+class CollectionFolder(RunFolder):
+    """The folder of one collection with its farm."""
 
     @property
     def data(self) -> Path:
         return self.output / "phase0_data.json"
 
     def configure(self, *changes: dict[str, Any]) -> Path:
-        """The shipped file, made small, its output here, and what else is to be different."""
+        """Write the shipped collect.yaml with few samples, output in this folder, and `changes`; returns its path."""
         values = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
         here = {"output_dir": str(self.output), "phase0": {"output_path": str(self.data)}}
         for change in (SMALL, here, *changes):
@@ -54,8 +54,8 @@ class Collecting(Workplace):
         found: dict[str, Any] = json.loads(self.data.read_text())
         return found
 
-    def lasting(self) -> dict[str, Any]:
-        """The output without what tells one run from another: when it was made, and where."""
+    def comparable(self) -> dict[str, Any]:
+        """The output without its time and its configuration, the only parts in which equal collections differ."""
         found = self.document()
         del found["metadata"]["created_at"], found["metadata"]["config_snapshot"]
         return found
@@ -66,8 +66,8 @@ class Collecting(Workplace):
     def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
         """Calls that were answered more than once.
 
-        In each of `losses`, from and to in seconds since 1970, an answer may have been given that nobody was left to
-        store: to ask for it again is no repetition.
+        In each interval of `losses`, in seconds since 1970, an answer may have been lost with the process that was to
+        store it: its second request is not counted.
         """
         times: dict[str, list[float]] = {}
         for log in LOGS:
@@ -89,7 +89,11 @@ def merge(values: dict[str, Any], change: dict[str, Any]) -> None:
 
 
 def recompute(document: dict[str, Any], tokenizer: Any) -> list[tuple[int, float]]:
-    """The chosen ids and their differences, from the file's pairs and the specification's sections 4.9 and 4.10."""
+    """The selected ids and their differences, computed from the pairs in the file with exact fractions.
+
+    A token's frequency on one side is the mean over samples of its count; the difference is verbose less compressed.
+    Special, empty, punctuation and digit tokens are no candidates.
+    """
     sides = []
     for name in ("verbose_token_ids", "compressed_token_ids"):
         counts: dict[int, Fraction] = {}
