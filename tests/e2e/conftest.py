@@ -12,6 +12,15 @@ from collection_folder import CollectionFolder
 from filelock import FileLock
 from run_folder import RunFolder
 
+TIMEOUT_S = 900  # of a test with whole runs, on a busy machine; also the first that waits for the reference run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder a longer timeout, where they have none."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Iterator[RunFolder]:

@@ -21,9 +21,11 @@ def test_every_line_of_a_run_names_it_and_each_stage_its_child(reference_run: Ru
     stages = set()
     for name in ("gpu", "openai", "cpu"):
         for line in (reference_run.farm / "logs" / f"{name}.log").read_text().splitlines():
-            if (found := LINE.match(line)) and found["logger"] == "tasks.stage":
+            if (found := LINE.match(line)) and found["logger"] == "tasks.task":
                 fields = dict(ABOUT.findall(line))
                 assert (fields["run"], fields["worker"].partition("@")[0]) == (run, name)
+                if "generation" not in fields:
+                    continue  # a job of the whole run: its clusters, a plot
                 assert re.fullmatch(r"g\d_pop\d|g\d_child\d_(pre|mut)|final\d", fields["child"]), line
                 stages.add(fields["stage"])
     assert stages == {"merge", "answer", "judge", "score", "reflect"}
