@@ -24,7 +24,7 @@ _LONGEST = 80  # characters; nothing that is shown as it is may be longer
 
 @dataclass(frozen=True)
 class TaskLabel:
-    """What a line tells, in words; "" for what it does not."""
+    """The parts of a line, in words; "" for what it does not name."""
 
     run: str = ""
     generation: str = ""
@@ -32,7 +32,7 @@ class TaskLabel:
 
 
 def show(task: str, arguments: Sequence[Any], label: str = "") -> str:
-    """The line for a task's arguments.  Of arguments that it does not know it says how many there are.
+    """The line for a task's arguments.  Of an unknown task only the number of arguments is shown.
 
     `label` is what a person calls a job; without it the beginning of the job's key is shown.
     """
@@ -49,7 +49,7 @@ def show(task: str, arguments: Sequence[Any], label: str = "") -> str:
 
 
 def read(line: str) -> TaskLabel:
-    """What a line tells; nothing for a line that is not ours."""
+    """The parts of a line; empty for a line that is not ours."""
     values = dict(part.split("=", 1) for part in line.split() if "=" in part)
     if not line.startswith("run="):
         return TaskLabel()

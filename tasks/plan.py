@@ -22,7 +22,7 @@ StageName = Literal["merge", "answer", "judge", "score", "reflect"]
 
 @dataclass(frozen=True)
 class Merge:
-    """The two scratchpads that a reflector merges, and the fitness that says which of them to believe."""
+    """The two scratchpads that a reflector merges, and their fitness, which weighs them."""
 
     scratchpad_a: str
     fitness_a: float

@@ -1,7 +1,7 @@
 """How every stage of a candidate runs: once, with its outcome or its failure in the record.
 
-A stage task takes `(run, plan, index, phase, attempt)` and nothing else: keys and small numbers.  It returns
-nothing, since what it found is in the store.  It can be run twice: a stage that has its record does nothing.
+A stage task takes `(run, plan, index, phase, attempt)` and nothing else: keys and small numbers.  It returns nothing,
+since its outcome is in the store.  It can run twice: a stage that has its record does nothing.
 """
 
 from __future__ import annotations

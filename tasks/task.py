@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 
 class PoisonMessage(Exception):
-    """The worker died each time that it was at this task, as far as anybody can tell of the task's doing."""
+    """The worker died in each try of this task, and the task is the probable reason."""
 
 
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
-    """A task whose worker dies is tried again, soon, and not without end.
+    """A task whose worker dies is tried again, soon, and a limited number of times.
 
-    Celery counts the deaths of a pool's process.  When the whole worker dies its messages come back by themselves, and
-    nobody would count: so a task that comes back is counted when it begins, and taken off when a worker that leaves in
-    order gives it back (`workers/celery_ext/broker.py`).
+    Celery counts the deaths of a pool process.  When the whole worker dies, its messages come back without a count.  So
+    a task that comes back is counted when it begins, and not counted when a worker that shuts down in order gives it
+    back (`workers/celery_ext/broker.py`).
     """
 
     abstract = True
@@ -41,12 +41,12 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     default_retry_delay = 1  # seconds
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Raises: Poison."""
+        """Raises: PoisonMessage."""
         if not (args and (self.request.delivery_info or {}).get("redelivered")):
             return
         deaths = context.store().count_failure(str(args[0]), task_id, 1)
         if deaths > self.max_retries:
-            raise PoisonMessage(f"{deaths} times the worker died or was lost while it was at this")
+            raise PoisonMessage(f"{deaths} times the worker died or was lost while it ran this task")
 
 
 class Cancelled(Ignore):

@@ -1,4 +1,4 @@
-"""The two checkpoint files (phase0_collect.md section 8): one JSON object an example, appended and on disk at once."""
+"""The two checkpoint files of a collection: one JSON object for each example, appended and synced to disk at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Checkpoint:
         self.lines: dict[str, dict[str, Any]] = {}
 
     def load(self) -> None:
-        """Read what is there.  A last line that a kill cut short is dropped, from the file as well.
+        """Read the file.  A last line that a kill cut short is dropped, from the file as well.
 
         Raises: OutputError for a broken line that is not the last one: no kill does that.
         """
@@ -72,7 +72,7 @@ class Checkpoint:
         for number, line in enumerate(lines, start=1):
             found = _read(line, kind)
             if found is None:
-                raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; mend it or remove it")
+                raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; correct it or remove it")
             self.lines[found["example_id"]] = found
         if torn:
             with self.path.open("r+b") as file:
@@ -80,7 +80,7 @@ class Checkpoint:
                 os.fsync(file.fileno())
 
     def rotate(self) -> Path | None:
-        """Move an earlier file to `<name>.1`, `<name>.2`, ...; returns where it is, None when there was none."""
+        """Move an earlier file to `<name>.1`, `<name>.2`, ...; returns the new path, None when there was no file."""
         self.lines = {}
         if not self.path.exists():
             return None

@@ -18,7 +18,7 @@ Ids = Mapping[str, Sequence[int]]  # token ids by their key
 
 
 class DocumentError(Exception):
-    """A document that is not what the schema says; names the place."""
+    """A document that does not fit the schema; names the place."""
 
 
 def make_document(
@@ -99,7 +99,7 @@ def schema() -> dict[str, Any]:
 
 
 def validate(document: Mapping[str, Any]) -> None:
-    """Raises: DocumentError for the first place where the document leaves the schema."""
+    """Raises: DocumentError for the first place that does not fit."""
     import jsonschema
 
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))

@@ -1,7 +1,7 @@
 """From the train split to judged and tokenized pairs: which jobs are submitted, in which order, and what is kept.
 
-The samples of an example go their own ways: a verbose answer is compressed as soon as it is there, a compressed one
-judged.  An example whose samples have all come is a line of the first checkpoint, one that is judged of the second.
+Each sample moves on by itself: a verbose answer is compressed as soon as it arrives, a compressed one is judged.  An
+example is a line of the first checkpoint when all its samples have arrived, and of the second when all are judged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
 
 @dataclass(frozen=True)
 class Pair:
-    """One generated pair, and what the judge said of its compressed answer."""
+    """One generated pair, and the verdict on its compressed answer."""
 
     verbose: str
     compressed: str
@@ -44,7 +44,7 @@ class Pair:
 
 @dataclass
 class Gathered:
-    """What is there of one example. `token_keys` has two keys a retained pair, of verbose and compressed ids."""
+    """The results of one example so far. `token_keys` has two keys a retained pair, of verbose and compressed ids."""
 
     verbose: dict[int, str] = field(default_factory=dict)
     compressed: dict[int, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ Watch = Callable[[Sequence["Gathered"]], None]
 
 @dataclass
 class Pipeline:
-    """The train split at work.  `watch` is called with what is there of each example, whenever that may have changed.
+    """The jobs of the train split.  `watch` is called with the results of each example, whenever they may have changed.
 
     `limit_s` is the hard time limit of a job.
     """
@@ -79,7 +79,7 @@ class Pipeline:
     pairs: Checkpoint
     limit_s: float
     watch: Watch
-    _until_tokenizer: list[Request] | None = field(default_factory=list)  # None: it is there
+    _until_tokenizer: list[Request] | None = field(default_factory=list)  # None: the tokenizer is in the store
 
     def run(self) -> list[Gathered]:
         """Everything of every example, in their order.  Raises: Parked."""
@@ -190,9 +190,9 @@ def seed_store(
     verbose: Checkpoint,
     pairs: Checkpoint,
 ) -> int:
-    """Give the store what the checkpoints hold, so that none of it is computed again, whatever became of the store.
+    """Put what the checkpoints hold into the store, so that none of it is computed again, whatever became of the store.
 
-    Lines that other settings made are passed over.  Returns how many examples are judged already.
+    Lines that were made with other settings are skipped.  Returns how many examples are judged already.
     """
     judged = 0
     for example in examples:
@@ -202,9 +202,9 @@ def seed_store(
         if pairs.holds(example.id, collection.pairs_fingerprint(example)):
             judged += 1
             for sample, line in enumerate(pairs.lines[example.id]["pairs"]):
-                said, short = line["verbose_answer"], line["compressed_answer"]
-                store.put_shared(run_id, collection.sample_key(example, sample), {"text": said})
-                store.put_shared(run_id, collection.compression_key(example, said), {"text": short})
+                verbose_text, short = line["verbose_answer"], line["compressed_answer"]
+                store.put_shared(run_id, collection.sample_key(example, sample), {"text": verbose_text})
+                store.put_shared(run_id, collection.compression_key(example, verbose_text), {"text": short})
                 store.put_shared(run_id, collection.verdict_key(example, short), line["correctness"])
     return judged
 

@@ -82,7 +82,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     try:
         return drive(output, work, again="the same command with --resume")
     except DocumentError as error:
-        return common.fail(common.BROKEN, f"the output is not what its schema says: {error}")
+        return common.fail(common.BROKEN, f"the output does not fit its schema: {error}")
 
 
 def check_output_path(path: Path) -> None:

@@ -29,7 +29,7 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.publisher import StatusPublisher
+from orchestrator.runs.status import StatusPublisher
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
@@ -66,7 +66,7 @@ def load_checkpoints(folder: Path, *, resume: bool) -> tuple[Checkpoint, Checkpo
 
 @dataclass
 class Collector:
-    """One session of a collection.  `run` returns the path of the output; what it raises says how the session ended."""
+    """One session of a collection.  `run` returns the path of the output; what it raises is how the session ended."""
 
     settings: CollectSettings
     options: FarmOptions
@@ -132,7 +132,7 @@ class _Session:
         return Scheduler(dispatcher, in_flight)
 
     def begin(self) -> None:
-        """Tell the farm of the run, and give the store what the checkpoints hold.  Raises: FarmUnavailable."""
+        """Put the run, and what the checkpoints hold, into the store.  Raises: FarmUnavailable."""
         store = self.farm.store
         if self.settings.reflector.api_base == EMBEDDED and not self.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
@@ -145,7 +145,7 @@ class _Session:
         log.info("%d of %d examples are in the checkpoints", judged, len(self.train))
 
     def document(self) -> dict[str, Any]:
-        """Everything that needs the farm, and the document that it makes up.  Raises: Parked, FarmUnavailable."""
+        """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""
         jobs = Pipeline(
             self.collection, self.train, self.threshold, self.scheduler, *self.checkpoints, JOB_LIMIT_S, self._watch
         )

@@ -142,7 +142,7 @@ class CollectSettings(Document):
 
 @dataclass(frozen=True)
 class FarmOptions(Document):
-    """What the command line says of the farm, of which the file says nothing.
+    """The options of the command line that describe the farm.
 
     `requests_per_minute` and `tokens_per_minute` hold for each endpoint, over all workers together.  `retry_wait_s`
     is how long a collection with nothing left but failures waits for a retry before it parks.

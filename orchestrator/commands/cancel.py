@@ -1,4 +1,4 @@
-"""`orchestrator cancel`: stop a run wherever it is at work, and keep what it has."""
+"""`orchestrator cancel`: stop a run, wherever it is driven, and keep its results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from orchestrator.commands import common
 
 DESCRIPTION = """\
-Stop a run, from any terminal or machine that sees its output folder: its driver stops and says so (exit 3), its
-messages are dropped from the queues, and workers end what they have in hand as soon as the answer or the call that
-they wait for has come.
+Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its
+messages are removed from the queues, and workers end its tasks as soon as the answer or the call that they wait for
+arrives.
 
 Nothing that was finished is lost: `orchestrator retry RUN` goes on with it."""
 
@@ -45,13 +45,13 @@ def stop(folder: Path) -> int:
     except FarmUnavailable as error:
         if was_locked:
             raise
-        return common.fail(common.WRONG, f"{folder} is not at work, and nothing of it can be: {error}")
+        return common.fail(common.WRONG, f"{folder} is not running, and its farm is down: {error}")
     if done.locked or done.active:
         more = [f"  {line}" for line in done.active]
         return common.fail(common.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
     if run_status(folder).state == "stopped" and read_parked_state(output) is None:
         write_parked_state(output, ParkedState(CANCELLED_REASON))
     messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
-    print(f"cancelled {folder}: {messages} dropped, nothing works on it any more")
+    print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
     print(f"go on with: orchestrator retry {folder}")
     return common.DONE

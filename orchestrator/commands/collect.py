@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("collect", DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the YAML file")
     parser.add_argument("--resume", action="store_true", help="skip what the checkpoint files hold")
-    farm = parser.add_argument_group("the farm, of which the file says nothing")
+    farm = parser.add_argument_group("the farm")
     farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
                       help="start one for this command, or use the workers at --redis-url")  # fmt: skip
     farm.add_argument(
@@ -84,7 +84,7 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
         if options.farm == "external":
             problems.append('reflector.api_base: "embedded" needs --farm embedded')
     elif options.farm == "embedded":
-        # Workers elsewhere have an environment of their own; these have ours.
+        # Workers of an external farm have their own environment; these have ours.
         problems += [f"{key}: neither {name} nor the file named by {name}_FILE holds a key"
                      for key, name in named.items() if not secret(name)]  # fmt: skip
     if problems:

@@ -20,7 +20,7 @@ List the tasks that have failed for good and wait to be retried: of which indivi
 history.jsonl) or job, at what stage, with what error, after how many tries, and the file of the last prompt where
 it was a call.
 
-While the farm is up the list is what the farm knows now, also in the middle of a run; otherwise it is what the run
+While the farm is up, the list comes from the farm, also in the middle of a run; otherwise from the file that the run
 wrote into its folder when it parked."""
 
 WIDEST = 300  # of an error, in columns

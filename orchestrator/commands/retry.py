@@ -19,7 +19,7 @@ With TASKs only those of the failed tasks are done again; a run with other failu
 the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
 failed` lists them.
 
-While the run is at work in another process, the failed tasks are sent to its farm again, and that process goes on."""
+While another process drives the run, the failed tasks are sent to its farm again, and that process goes on."""
 
 EPILOG = """\
 examples:
@@ -72,5 +72,5 @@ def retry_running(folder: Path, names: Sequence[str]) -> int:
     for failure in sent:
         print(f"sent again: {failure.stage} of {failure.node} (task {failure.task})")
     if not sent:
-        print(f"nothing has failed in {folder}; the run is at work")
+        print(f"nothing has failed in {folder}; the run is running")
     return common.DONE

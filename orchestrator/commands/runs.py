@@ -48,10 +48,12 @@ def delete(folder: Path) -> int:
 
     run_id, (_, kind) = run_id_of(folder), kind_of(folder)
     if is_locked(folder):
-        return common.fail(common.WRONG, f"{folder} is at work; stop it first: orchestrator cancel {folder}")
+        return common.fail(common.WRONG, f"{folder} is running; stop it first: orchestrator cancel {folder}")
     with kind.open_farm(folder, lambda line: None) as farm:
         if active := cancel(farm, folder, run_id, time.sleep).active:
-            return common.fail(common.BROKEN, f"workers are still at {folder}:", *(f"  {line}" for line in active))
+            return common.fail(
+                common.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
+            )
         keys = delete_run(farm.app, farm.broker, farm.store, run_id)
     print(f"deleted {folder} from its farm: {keys} keys; the folder stays")
     return common.DONE

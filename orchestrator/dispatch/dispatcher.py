@@ -39,7 +39,7 @@ class Parked(Exception):
 @dataclass(frozen=True)
 class WaitLimits:
     """Seconds.  `no_progress_s` without any task finishing, before the run parks.  `retry_wait_s` with nothing left
-    but failures, for somebody to retry them, before the run parks.  `lost_message_timeout_s` without progress, before
+    but failures, in which they may be retried, before the run parks.  `lost_message_timeout_s` without progress, before
     messages that the broker no longer has are sent again.
     """
 

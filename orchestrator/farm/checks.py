@@ -1,10 +1,6 @@
-"""What a check found.
+"""Checks of what a farm needs: Redis or Valkey, clocks, disks, the GPUs of this machine, the endpoint.
 
-Checks of the Redis or Valkey: that it answers, keeps what it is told, and has the time that we have.
-
-Check of the GPUs of this machine, for a farm that is started on it.
-
-Check of the OpenAI-compatible endpoint: it answers, and takes the key.  Listing its models costs nothing.
+Listing the models of an endpoint costs nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, whether it is well, what was seen, and how to mend it when it is not."""
+    """One line: what was checked, whether it is good, what was found, and a hint how to correct it when it is not."""
 
     check: str
     ok: bool
@@ -75,7 +71,7 @@ def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:
 
 
 def check_keeping(info: dict[str, Any]) -> Iterator[Finding]:
-    """Whether what it is told outlives it, and is never thrown away for want of memory."""
+    """Whether its data survive a restart, and are never evicted for want of memory."""
     if not info.get("aof_enabled"):
         yield wrong("kept data", "no append-only file: a restart forgets runs in flight",
                     "start it with --appendonly yes (or CONFIG SET appendonly yes)")  # fmt: skip
@@ -124,7 +120,7 @@ HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or CONFIG_FARM="exte
 
 
 def check_gpus_here() -> Finding:
-    """Whether there is one, and how full each is."""
+    """The GPUs of this machine, and how full each is."""
     try:
         gpus = [(gpu, *gpu.memory()) for gpu in available_gpus()]
     except GpuUnavailable as error:
@@ -168,5 +164,5 @@ def check_endpoint(address: str, key: str) -> Finding:
     if status in (401, 403) and key:
         return wrong("endpoint", f"{redacted(address)} refuses the key (HTTP {status})", "set a key that it takes")
     if status >= 500:
-        return wrong("endpoint", f"{redacted(address)} answers HTTP {status}", "wait, or ask whoever runs it")
+        return wrong("endpoint", f"{redacted(address)} answers HTTP {status}", "wait, or ask its operator")
     return well("endpoint", f"{redacted(address)} answers")

@@ -1,6 +1,6 @@
-"""The farm of a run: the embedded one, started and taken down with it, or whatever is at CONFIG_REDIS_URL.
+"""Connections to a farm: the embedded one, started and taken down with a run, or the one at a Redis address.
 
-Reaching a farm that is up, to look at it or to tell it something: nothing is ever started.
+`open_farm` may start a farm; `reach` connects to a farm that is up, and starts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tasks.store.store import Store
 
 
 class FarmUnavailable(Exception):
-    """There is no farm to work with; says why, in one line or with the last lines of a log."""
+    """No farm can be used; the reason is one line, or the last lines of a log."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FarmConnection:
 
 @contextmanager
 def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The farm that the settings name; an embedded one is taken down at the end, unless it was there to stay.
+    """The farm that the settings name; an embedded one is taken down at the end, unless it was up before.
 
     Raises: FarmUnavailable.
     """
@@ -73,7 +73,7 @@ def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmC
 
 @contextmanager
 def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The embedded farm of a folder, taken down at the end unless it was there to stay.  Raises: FarmUnavailable."""
+    """The embedded farm of a folder, taken down at the end unless it was up before.  Raises: FarmUnavailable."""
     line(f"starting the embedded farm in {spec.folder}")
     try:
         farm = control.use(spec)
@@ -113,7 +113,7 @@ def farm_spec(settings: Settings) -> FarmSpec:
 
 @contextmanager
 def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[FarmConnection]:
-    """Whoever answers at this address.  Raises: FarmUnavailable, also when it goes away meanwhile."""
+    """The farm at this address.  Raises: FarmUnavailable, also when it goes away meanwhile."""
     try:
         broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
         store.redis.ping()
@@ -170,7 +170,7 @@ def reach(address: str) -> Iterator[FarmConnection]:
 
 
 def ping(address: str) -> None:
-    """Whoever only looks does not wait for a broker that may come back.  Raises: FarmUnavailable."""
+    """Check that Redis answers, without the long retries of a driver.  Raises: FarmUnavailable."""
     try:
         with connect(store_url(address), retries=0, timeout_s=PING_S) as client:
             client.ping()

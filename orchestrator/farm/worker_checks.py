@@ -1,4 +1,4 @@
-"""Checks of the workers, from what each says about itself (workers/celery_ext/heartbeat.py)."""
+"""Checks of the workers, from their heartbeats (workers/celery_ext/heartbeat.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Mapping[str, Any]
 
 
 def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Mapping[str, float]) -> Finding:
-    """Whether somebody takes what is sent to a queue."""
+    """Whether a queue has a worker that takes its messages."""
     here = [report for report in reports if report["queue"] == queue]
     states = [str(report.get("state")) for report in here]
     counted = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
@@ -27,9 +27,9 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
         return wrong(check, said, f"orchestrator resume {named}")
     if "refusing" in states:
         why = next(str(report.get("why")) for report in here if report.get("state") == "refusing")
-        return wrong(check, f"{said}: {why}", "see what it says")
+        return wrong(check, f"{said}: {why}", "see its reason")
     if here:
-        return wrong(check, said, "look into its log; it takes no messages now")
+        return wrong(check, said, "see its log; it takes no messages now")
     return wrong(
         check, said, f"start one: WHETSTONE_REDIS_URL=... python -m workers {queue}  (or `orchestrator farm up`)"
     )
@@ -47,7 +47,7 @@ def check_versions(reports: Sequence[Report]) -> Finding:
 
 
 def check_targets(reports: Sequence[Report], settings: Settings | None) -> Iterator[Finding]:
-    """Whether target servers are in health, and GPUs where they are wanted."""
+    """Whether target servers are healthy, and workers have GPUs where a run needs them."""
     gpu_workers = [report for report in reports if report["queue"] == "gpu"]
     servers = [report for report in gpu_workers if (report.get("target") or {}).get("url")]
     if settings is not None and settings.sglang_url:

@@ -1,4 +1,4 @@
-"""The farm's workers as the orchestrator sees and tells them: who is there, and who shall pause."""
+"""The workers of a farm: their reports, and pausing them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ANSWER_S = 2.0  # the longest wait for the answers of all
 
 
 class NoSuchWorker(Exception):
-    """A name that is neither a queue nor a worker; says so in one line, with the names that there are."""
+    """A name that is neither a queue nor a worker; says so in one line, with the known names."""
 
 
 def reports(farm: FarmConnection) -> list[dict[str, Any]]:
-    """What each worker says about itself, by queue and name: asked just now, or of a few seconds ago.
+    """The report of each worker, by queue and name: of now, or of a few seconds ago.
 
     A worker that has not answered in time has the state "silent".
     """
@@ -34,7 +34,7 @@ def paused(farm: FarmConnection) -> dict[str, float]:
 
 
 def pause(farm: FarmConnection, name: str) -> dict[str, str]:
-    """Have a queue or a worker take no more tasks, now and when it starts anew.  What it has in hand it finishes.
+    """Have a queue or a worker take no more tasks, now and after a restart.  It finishes the tasks that it has.
 
     Returns the state of each worker that it concerns.  Raises: NoSuchWorker.
     """

@@ -1,4 +1,4 @@
-"""Who may look: the user names and passwords of the page, which nobody has unless they were given."""
+"""User names and passwords of the pages; there are no default ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ WANTED = "it holds USER:PASSWORD, several separated by commas, and there is no d
 
 
 class NoAccess(Exception):
-    """No usable user name and password was given; says so in one line, without telling what was given."""
+    """No usable user name and password was given; says so in one line that holds nothing of what was given."""
 
 
 def credentials(environment: Mapping[str, str]) -> list[str]:
-    """Each "user:password" that may look, from FLOWER_BASIC_AUTH or the file that FLOWER_BASIC_AUTH_FILE names.
+    """Each accepted "user:password", from FLOWER_BASIC_AUTH or the file that FLOWER_BASIC_AUTH_FILE names.
 
     Raises: NoAccess.
     """
@@ -26,7 +26,7 @@ def credentials(environment: Mapping[str, str]) -> list[str]:
         raise NoAccess(str(error)) from None
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
-        raise NoAccess(f"neither {VARIABLE} nor {VARIABLE}_FILE says who may look: {WANTED}")
+        raise NoAccess(f"neither {VARIABLE} nor {VARIABLE}_FILE is set: {WANTED}")
     for number, pair in enumerate(found, 1):
         user, colon, password = pair.partition(":")
         which = VARIABLE if len(found) == 1 else f"entry {number} of {VARIABLE}"

@@ -1,11 +1,9 @@
-"""Flower's pages with ours among them: a tab for runs, the Retry of a task, and whose task it is.
+"""Our pages and addresses in Flower: a tab for runs, Retry for a task or a run, and the run of each task.
 
-Flower has no hook for any of it, so each addition names a place in the page that Flower ships.  A place that is not
-there, in another version of Flower, ends the start with a clear error.
+Flower has no hook for additions to its pages, so each one names a place in a page that Flower ships.  In a version of
+Flower without that place, the start fails with a clear error.
 
-What the monitor answers beside Flower: the page of runs, and Retry for a task or a run, in the page and the API.
-
-Every one of them asks for user name and password.  Retry is a POST, which Flower refuses when it comes from the page
+All of our addresses ask for user name and password.  Retry is a POST, which Flower refuses when it comes from the page
 of another site (by Sec-Fetch-Site, or by Origin where a browser sends only that).
 """
 
@@ -79,7 +77,7 @@ def routes(monitor: Monitor) -> list[Any]:
         url(r"/api/run/retry/([^/]+)", RetryInApi, run),
         url(r"/metrics", GuardedMetrics),
         url(r"/ours/(.*)", StaticFileHandler, {"path": str(OURS / "static")}, name="ours"),
-        # A message that was put together by hand belongs to no plan.
+        # A message made by hand belongs to no run.
         url(r"/api/task/(?:apply|async-apply|send-task)/.*", NotFoundErrorHandler),
     ]
 
@@ -107,14 +105,14 @@ class RunsInApi(BaseApiHandler):  # type: ignore[misc]  # Flower has no types
 
 
 class Retry:
-    """A run goes on: its own id is given, or that of a task that failed."""
+    """Go on with a run, given by its own id or by that of a failed task."""
 
     def initialize(self, monitor: Monitor, what: Literal["task", "run"]) -> None:
         self.begin = monitor.retry_task if what == "task" else monitor.retry_run
 
 
 class RetryInPage(Retry, BaseHandler):  # type: ignore[misc]  # Flower has no types
-    """A button was pressed: the runs are shown, or a page that says why not."""
+    """The buttons: they lead to the page of runs, or to a page with the reason for a refusal."""
 
     @authenticated
     async def post(self, name: str) -> None:
@@ -141,7 +139,7 @@ class RetryInApi(Retry, BaseApiHandler):  # type: ignore[misc]  # Flower has no 
 
 
 class GuardedMetrics(Metrics):  # type: ignore[misc]  # Flower has no types
-    """Flower's own metrics, which it shows to anybody."""
+    """Flower's own metrics, which it would show without a password."""
 
     @authenticated
     async def get(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether Retry may be pressed, and what it then does: a task belongs to a run, and it is the run that goes on.
+"""Whether a task or run may be retried, and how: a task belongs to a run, and it is the run that goes on.
 
 A message is never sent again.  The run's records say what is missing.  Where a process drives the run, the failed tasks
 are sent for it to find done; where none does, `orchestrator retry` is started for the run.
@@ -31,7 +31,7 @@ class ObservedTask:
 
 
 class RetryRejected(Exception):
-    """It may not be retried.  `status` is HTTP's: 404 for what is not there, 409 for what is not so."""
+    """It may not be retried.  `status` is HTTP's: 404 for what does not exist, 409 for what has not failed."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Flower as a process of ours: its options, its addresses with ours before them, its start and its end."""
+"""The process that serves Flower: its options, our addresses before its own, start and end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 
 from orchestrator.farm.producer import make_sender
 from orchestrator.flower_ext.handlers import Pages, routes
-from orchestrator.flower_ext.retries import RetryProcesses
-from orchestrator.flower_ext.state import Monitor
+from orchestrator.flower_ext.state import Monitor, RetryProcesses
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, with_run
 from tasks import logs
 from tasks.store.address import store_url
@@ -34,7 +33,7 @@ STORE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What the monitor is told: the farm, where runs lie, where its own history lies, and who may look from where."""
+    """The farm, the folder of all runs, the folder of Flower's history, the address to listen at, and the passwords."""
 
     redis_url: str
     outputs: Path

@@ -1,13 +1,21 @@
-"""The monitor's own state: what it knows of runs, kept fresh beside Flower's loop, and the retries that it started."""
+"""The monitor's own state: what it knows of runs, refreshed beside Flower's loop, and the retries that it started.
+
+A retry is `orchestrator retry`, as a person types it, in a process of its own, at most one for a run.  The output
+folder's lock excludes a second driver, wherever it was started.  When the monitor ends, its retries are stopped as
+with Ctrl+C, and the runs can go on from where they are.
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import redis
@@ -16,7 +24,7 @@ from kombu.exceptions import OperationalError
 from tornado.ioloop import IOLoop
 
 from orchestrator.dispatch.failures import NoSuchTask, retry_failed
-from orchestrator.flower_ext.retries import RetryProcesses
+from orchestrator.farm.embedded import ChildProcess, Command, describe_exit, log_tail
 from orchestrator.flower_ext.retry_policy import (
     ObservedTask,
     RetryMode,
@@ -31,11 +39,63 @@ from tasks.labels import read
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
+GRACE_S = 8.0  # for a run to end in order
+SHOWN_LINES = 3
+
+
+@dataclass(frozen=True)
+class RetryView:
+    """A retry: whether it runs, how it ended otherwise, and the last lines of its output."""
+
+    at_work: bool
+    ended: str
+    said: str
+
+
+@dataclass
+class RetryProcesses:
+    """The retries of this process.  `start` belongs to the main thread (see `ChildProcess`)."""
+
+    logs: Path
+    environment: Mapping[str, str]
+    _processes: dict[str, ChildProcess] = field(default_factory=dict)
+    _started: dict[str, float] = field(default_factory=dict)
+
+    def start(self, run: str, folder: Path) -> None:
+        """Go on with a run that no process drives.  Raises: OSError when no process can be started."""
+        argv = (sys.executable, "-m", "orchestrator", "retry", str(folder), "--plain")
+        log = self.logs / f"{run}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} orchestrator retry {folder}\n")
+        self._started[run] = time.time()
+        process = ChildProcess(Command(f"retry {run}", argv, log, self.environment))
+        process.start()
+        self._processes[run] = process
+
+    def at_work(self) -> dict[str, float]:
+        """The runs that are driven from here, and since when, in seconds since 1970."""
+        return {run: self._started[run] for run, process in self._processes.items() if process.alive}
+
+    def view(self, run: str) -> RetryView | None:
+        """None for a run that was not retried from here."""
+        process = self._processes.get(run)
+        if process is None:
+            return None
+        ended = "" if process.alive else describe_exit(process.returncode)
+        return RetryView(process.alive, ended, dedent(log_tail(self.logs / f"{run}.log", SHOWN_LINES)).strip())
+
+    def stop(self) -> None:
+        """Stop all retries at once, and wait until they have ended."""
+        for process in self._processes.values():
+            process.ask_to_stop()
+        until = time.monotonic() + GRACE_S
+        for process in self._processes.values():
+            process.stop(max(0.0, until - time.monotonic()))
 
 
 @dataclass
 class Monitor:
-    """`seen` tells what Flower has seen of a task.  What asks the farm runs in `executor`, all else in the loop."""
+    """`seen` returns what Flower has seen of a task.  What waits for the farm runs in `executor`."""
 
     app: Celery
     outputs: Path

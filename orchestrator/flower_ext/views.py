@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.flower_ext.retries import RetryView
 from orchestrator.flower_ext.retry_policy import ObservedTask, RetryRejected, run_of_task
 from orchestrator.flower_ext.run_index import RunView
-from orchestrator.flower_ext.state import Monitor
+from orchestrator.flower_ext.state import Monitor, RetryView
 from tasks.failure import Failure
 from tasks.labels import read
 

@@ -21,7 +21,7 @@ from orchestrator.evolution.lineage import Lineage, LineageFile
 from orchestrator.evolution.loop import Generation
 from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.output import OutputFolder, read_json
-from orchestrator.runs.publisher import TOKEN_COUNTS
+from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import PICTURES, WASTED
 from tasks.job import JobSpec
@@ -126,7 +126,7 @@ class Recorder:
         self.output.write_history(self.history)
         self._write_deltas("deltas_current.json", generation.leader)
         best = generation.state.best
-        assert best is not None, "a generation always evaluates somebody"
+        assert best is not None, "a generation always evaluates an individual"
         self._write_deltas("deltas_best.json", best)
         self.artifacts.request_processor("processor.py", generation.leader.deltas)
         if best != self._best:

@@ -23,7 +23,7 @@ def drive(
     again: str = "the same command",
     raise_budget: str = "",
 ) -> int:
-    """Do `work` to its end, and return the exit status; `close` is called before anything is said of it.
+    """Do `work` to its end, and return the exit status; `close` is called before the reason is printed.
 
     `again` is what goes on beside `orchestrator retry`.  `raise_budget` is the option that gives a run more money,
     such as "--set BUDGET_USD=8".
@@ -44,7 +44,7 @@ def drive(
         return common.fail(common.PARKED, *parked_lines(parked, retry, raise_budget))
     except OutputNotWritable as error:
         close()
-        # Nothing can be written into the folder itself: that the run stands still is all that it shows.
+        # The reason cannot be written into the folder: `status` shows the run as stopped.
         return common.fail(common.PARKED, f"parked: {error}", f"make room, then go on with: {retry}")
     finally:
         close()

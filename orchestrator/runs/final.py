@@ -1,7 +1,4 @@
-"""After the last generation: the best individual beside the zero vector, on the same questions.
-
-The closing report: put together from what the run left behind.
-"""
+"""After the last generation: the best individual and the zero vector on the same questions, and the closing report."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
 
 
 def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]) -> tuple[Comparison, ...]:
-    """The comparisons that the plan's candidates make up, two by two.  Raises: Parked."""
+    """The comparisons that the plan's candidates make up, in pairs.  Raises: Parked."""
     outcomes = evaluate(plan)
     return tuple(
         _comparison(evaluate.dispatcher.store, evaluate.dispatcher.run_id, plan, outcomes[i : i + 2], examples)

@@ -1,8 +1,7 @@
-"""Judging rows one after the other: by rule alone, or with a model for what the rule leaves open.
+"""Judge the rows of a file: by rule alone, or with a model for what the rule leaves undecided.
 
-Rows come and verdicts go as they are asked for; what is held is a window of rows, however many there are.
-
-An endpoint for a command that calls by itself, without a farm: the real one, or the embedded one for a while.
+Rows are read and verdicts written one after the other; only a window of rows is held in memory.  The calls go to the
+real endpoint, or to an embedded one that is started for the command: no farm is needed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class _Undecided(Exception):
 
 
 def by_rule(row: Row, settings: Judge) -> Verdict | None:
-    """What stage 1 says by itself, or None for nothing."""
+    """The verdict of stage 1 alone, or None where it decides nothing."""
 
     def leave(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
         raise _Undecided
@@ -70,7 +69,7 @@ def judge_rows(rows: Iterable[Row], settings: Judge, ask_for: AskFor | None) -> 
         for row in rows:
             calls.check()
             waiting.append(by_rule(row, settings) or calls.verdict(row))
-            while waiting and (len(waiting) > WINDOW or _is_there(waiting[0])):
+            while waiting and (len(waiting) > WINDOW or _is_decided(waiting[0])):
                 yield calls.await_(waiting.popleft())
         while waiting:
             yield calls.await_(waiting.popleft())
@@ -86,7 +85,7 @@ def verdict_row(verdict: Verdict | None) -> dict[str, Any]:
 class _Calls:
     """Calls to the judge, `concurrency` at a time, each row's once.
 
-    The verdicts lie in a database that SQLite keeps in a file of its own and deletes: so millions take no memory.
+    The verdicts are in a temporary SQLite database, so millions of them take no memory.
     """
 
     def __init__(self, settings: Judge, ask_for: AskFor) -> None:
@@ -152,7 +151,7 @@ class _Calls:
             raise
 
 
-def _is_there(verdict: Verdict | Future[Verdict]) -> bool:
+def _is_decided(verdict: Verdict | Future[Verdict]) -> bool:
     return isinstance(verdict, Verdict) or verdict.done()
 
 
@@ -162,7 +161,7 @@ EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
 
 @contextmanager
 def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[Endpoint]:
-    """The endpoint itself where a key for it or an address of one's own is there; else the embedded one's rules.
+    """The endpoint itself where its key or its address is configured; else the rules of the embedded one.
 
     Raises: ProcessFailed when the embedded one does not start.
     """
@@ -187,7 +186,7 @@ def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[E
 
 
 def judge_asker(endpoint: Endpoint, settings: Judge, budget: Budget, answered: Callable[[str], None]) -> AskFor:
-    """Makes the call to the judge for a row; `answered` is told who did.
+    """Makes the call to the judge for a row; `answered` is called with the provider.
 
     The call raises tasks.openai.errors.CallError.
     """

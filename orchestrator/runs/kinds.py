@@ -1,6 +1,6 @@
 """The kinds of runs.  Each is one module that holds a `RunKind` under the name `KIND`, and one line of `MODULES`.
 
-All that a person does to a run from outside goes through here: list it, look at it, retry, cancel and delete it.
+What a person does to a run from outside (list, look, retry, cancel, delete) needs no more than this.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunProgress:
 
 
 class RunKind(Protocol):
-    """What is different between the kinds of runs, for whoever manages a run by its output folder."""
+    """What differs between the kinds of runs, for managing a run by its output folder."""
 
     def progress(self, folder: Path) -> RunProgress:
         """Raises: OutputError for a file that cannot be used."""

@@ -13,7 +13,7 @@ from orchestrator.evolution.params import Params
 from orchestrator.output import OutputFolder
 from orchestrator.report.view import CandidateView, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.publisher import StatusPublisher
+from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
 from tasks.plan import Candidate, Plan, stage_refs
 
@@ -99,7 +99,7 @@ class ProgressReporter:
         )
 
     def flush(self, usage: Mapping[str, float] | None = None) -> None:
-        """Write new prompts and finished files into the output folder, and publish where the run is."""
+        """Write new prompts and finished files into the output folder, and publish how far the run is."""
         for name, text in self._store.prompts(self._run_id, self._written).items():
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)

@@ -1,4 +1,4 @@
-"""One session of an evolution: from checked settings to the last generation, or to where it has to stop.
+"""One session of an evolution: from checked settings to the last generation, or to where it stops.
 
 The order matters.  What can be refused is refused before anything is started: settings, data, output folder.
 Then the farm, then the clustering, then generation after generation, each recorded before the next one starts.
@@ -30,7 +30,7 @@ from orchestrator.runs import setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder
 from orchestrator.runs.final import build_report, compare, final_plan
 from orchestrator.runs.progress import ProgressReporter
-from orchestrator.runs.publisher import StatusPublisher
+from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import (
     RESUMABLE,
     Settings,
@@ -87,7 +87,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
 
 
 def load_state(output: OutputFolder, params: Params) -> State:
-    """Where the run stands: the saved state, or the start.  Raises: OutputError for a state that is of no use."""
+    """The saved state, or the state at the start.  Raises: OutputError for a state that cannot be used."""
     if not output.state.exists():
         return initial_state(params)
     try:
@@ -98,7 +98,7 @@ def load_state(output: OutputFolder, params: Params) -> State:
 
 @dataclasses.dataclass
 class Runner:
-    """One session of a run.  `run` returns the closing report; what it raises says how the session ended."""
+    """One session of a run.  `run` returns the closing report; what it raises is how the session ended."""
 
     settings: Settings
     examples: setup.Examples
@@ -162,7 +162,7 @@ class _Session:
         return FarmEvaluator(self.dispatcher, self.reporter)
 
     def begin(self, state: State) -> None:
-        """Tell the farm of the run, and take up what earlier sessions have recorded."""
+        """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store = self.runner.settings, self.farm.store
         store.put_run(make_run(settings, self.run_id))
         store.set_requirements(self.run_id, code_version(), settings.target_model)

@@ -1,19 +1,32 @@
-"""Where a run is, of any kind, read from its output folder: it holds when the farm is down and Redis is lost."""
+"""How far a run is, of any kind: read from its output folder, and published while its driver works.
+
+What is read from the folder holds when the farm is down and Redis is lost.  While the driver works, it publishes the
+run's kind, state and progress in the metadata field `status` of the store, for whatever watches the farm (metrics,
+Flower), and the counters and the cost in `usage.json`, so that they outlive the store.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import fcntl
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from orchestrator.output import OutputError, OutputFolder, read_json, run_id_of
+import redis
+
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json, run_id_of
 from orchestrator.runs.kinds import RunProgress, kind_of
 from tasks.failure import Failure
+from tasks.store.keys import STATUS
+from tasks.store.store import Store
 
-PARKED, USAGE = "parked.json", "usage.json"
+PARKED_FILE, USAGE = "parked.json", "usage.json"
 State = Literal["running", "finished", "parked", "stopped"]
 
 
@@ -26,19 +39,19 @@ class ParkedState:
 
 
 def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
-    output.write_json(PARKED, dataclasses.asdict(parked))
+    output.write_json(PARKED_FILE, dataclasses.asdict(parked))
 
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
     """None for a run that has not parked.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / PARKED, ParkedState)
+        return read_json(output.path / PARKED_FILE, ParkedState)
     except FileNotFoundError:
         return None
 
 
 def clear_parked_state(output: OutputFolder) -> None:
-    (output.path / PARKED).unlink(missing_ok=True)
+    (output.path / PARKED_FILE).unlink(missing_ok=True)
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
@@ -125,3 +138,73 @@ def is_locked(folder: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+WRITE_EVERY_S = 5.0  # a file that is synced to disk
+TOKEN_COUNTS = ("target", "prompt", "cached", "completion")
+COSTS = ("unconfirmed_usd", "budget_usd")  # beside the counters of the store
+
+Progress = Mapping[str, float | int | None]
+
+
+@dataclass
+class StatusPublisher:
+    """Keeps both up to date; `publish` may be called as often as one likes.
+
+    `about` is published with every status: the kind of the run, and what does not change in a session.
+    """
+
+    run_id: str
+    store: Store
+    output: OutputFolder
+    about: Mapping[str, Any]
+    budget_usd: float
+    progress: Progress = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._written: dict[str, float] = {}
+        self._written_at = 0.0
+
+    def restore(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Where the store has lost its counters, count on from what the output folder says."""
+        if self.store.usage(self.run_id):
+            return
+        counts = {k: v for k, v in read_usage(self.output).items() if k not in COSTS}
+        if not counts and history:
+            counts = {name: float(sum(g["tokens"][name] for g in history)) for name in TOKEN_COUNTS}
+            counts["requests"] = float(sum(g["calls"] for g in history))
+            counts["cost_usd"] = float(sum(g["cost_usd"] for g in history))
+        self.store.add_usage(self.run_id, counts)
+
+    def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:
+        """`usage` is what the caller has just read of the store's counters, if it has."""
+        self.progress = dict(progress)
+        status = {**self.about, "state": state, "budget_usd": self.budget_usd, **progress}
+        self.store.put_metadata(self.run_id, STATUS, json.dumps({**status, "updated": round(time.time(), 3)}))
+        if state != "running" or time.monotonic() - self._written_at > WRITE_EVERY_S:
+            self._write(self.store.usage(self.run_id) if usage is None else usage)
+
+    @contextmanager
+    def publish_final_state(self) -> Iterator[None]:
+        """Publish how the run ended, whatever it raises: finished, parked, or stopped by anything else."""
+        state: State | None = "stopped"
+        try:
+            yield
+            state = "finished"
+        except (Parked, OutputNotWritable):
+            state = "parked"
+            raise
+        except redis.RedisError:
+            state = None  # the store is gone, and would only be waited for once more
+            raise
+        finally:
+            if state is not None:
+                with suppress(redis.RedisError, OutputNotWritable):
+                    self.publish(self.progress, state)
+
+    def _write(self, usage: Mapping[str, float]) -> None:
+        used = {**usage, "unconfirmed_usd": self.store.ledger(self.run_id).spending().unconfirmed}
+        used["budget_usd"] = self.budget_usd
+        if used != self._written:
+            self.output.write_json(USAGE, used)
+        self._written, self._written_at = used, time.monotonic()

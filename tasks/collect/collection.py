@@ -1,4 +1,4 @@
-"""One collection as the workers see it, and what determines each of its results."""
+"""A collection as its jobs see it: its settings, what determines each of its results, and one sample at work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from tasks import context
 from tasks.collect import compression
 from tasks.context import content_hash
+from tasks.job import Job
 from tasks.judging.verdict import verdict_key
+from tasks.message import discard
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.openai.provider import EMBEDDED
 from tasks.validation import parse_json
@@ -47,7 +51,7 @@ class Collection:
         first = self.target.sampling
         return dataclasses.replace(first, seed=first.seed + sample)
 
-    # -- the content keys: what is there under them is never asked for again ---------------------------------------
+    # The content keys: a result that is in the store under one is not computed again.
 
     def sample_key(self, example: Example, sample: int) -> str:
         """Of one verbose answer.  The tokenizer belongs to the model, so the texts stand for the prompt's ids."""
@@ -87,3 +91,39 @@ class Collection:
         parts: list[Any] = [self.verbose_fingerprint(example)]
         parts += [self.compression_key(example, ""), self.verdict_key(example, "")]
         return content_hash(parts)
+
+
+@dataclass(frozen=True)
+class SampleJob:
+    """One sample of one example at work.  `inputs` are the keys of the results that it starts from."""
+
+    job: Job
+    collection: Collection
+    example: Example
+    sample: int
+    inputs: tuple[str, ...]
+
+    def texts(self) -> list[str]:
+        """The texts of the inputs, in their order.  Raises: LookupError when one is missing."""
+        return [str(result["text"]) for result in self.job.results(self.inputs)]
+
+
+def sample_job(job: Job) -> SampleJob:
+    """Raises: Ignore when the store knows no such collection."""
+    text = job.store.metadata(job.run, COLLECTION)
+    if text is None:
+        raise discard(f"no collection {job.run!r} in the store")
+    examples = context.examples(job.run, EXAMPLES)
+    arguments = job.arguments
+    return SampleJob(
+        job=job,
+        collection=_collection(text),
+        example=examples[arguments["example"]],
+        sample=arguments["sample"],
+        inputs=tuple(arguments["inputs"]),
+    )
+
+
+@lru_cache(maxsize=2)
+def _collection(text: str) -> Collection:
+    return Collection.from_json(text)

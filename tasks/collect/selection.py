@@ -58,7 +58,7 @@ class Selection:
     complete: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The `token_selection` of the output (section 5)."""
+        """The `token_selection` of the output."""
         return {
             "k": len(self.tokens),
             "v_steer": [{"token_id": t.token_id, "token_str": t.token_str, "delta": t.delta} for t in self.tokens],
@@ -79,7 +79,7 @@ def select(counts: ShardCounts, tokenizer: Tokenizer, k: int, filters: Filters) 
 
 
 def choose(found: Frequencies, tokenizer: Tokenizer, k: int, filters: Filters) -> Selection:
-    """As `select`, from frequencies that are there already."""
+    """As `select`, from frequencies that have been counted already."""
     special = special_ids(tokenizer)
     chosen: list[Chosen] = []
     # Best first, so no more tokens are decoded than it takes to find k.
@@ -95,7 +95,7 @@ def choose(found: Frequencies, tokenizer: Tokenizer, k: int, filters: Filters) -
 
 
 def keeps(token_id: int, text: str, special: frozenset[int], filters: Filters) -> bool:
-    """Whether a token with this text passes the three filters, in the order of section 4.10."""
+    """Whether a token with this text passes the three filters."""
     word = text.strip()
     if filters.drop_special_tokens and (token_id in special or _RESERVED.fullmatch(word)):
         return False

@@ -38,7 +38,7 @@ class StoredTokenizer:
         return {i: AddedToken(True) for i in self.marked}
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of one token; of several it cannot be told."""
+        """The text of one token; that of several is unknown."""
         [token] = token_ids
         return self.texts[token]
 

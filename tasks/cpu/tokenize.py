@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.collect.sample import SampleJob, sample_job
+from tasks.collect.collection import SampleJob, sample_job
 from tasks.collect.tokenizer import encode, encoder
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId

@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.collect.sample import SampleJob, sample_job
+from tasks.collect.collection import SampleJob, sample_job
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids

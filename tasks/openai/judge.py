@@ -11,7 +11,7 @@ from typing import Any
 from celery import shared_task
 
 from tasks import context
-from tasks.collect.sample import SampleJob, sample_job
+from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
 from tasks.judging.verdict import Ask, judge, verdict_key
 from tasks.message import ContentKey, Count, PlanName, RunId

@@ -19,11 +19,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from tasks.store.address import queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.metrics.collector import FarmCollector
-from workers.metrics.events import TaskEvents
+from workers.metrics.collector import FarmCollector, TaskEvents
 
 PORT = 9100
-PATIENCE_S = 2.0  # with a server that does not answer: whoever scrapes waits, and not for long
+TIMEOUT_S = 2.0  # of a server that does not answer: a scrape waits meanwhile
 PAUSE_S = 1.0  # before listening again
 
 
@@ -32,7 +31,7 @@ def main() -> None:
     try:
         url = redis_url_of(os.environ)
         broker, store = (
-            connect(address, retries=0, timeout_s=PATIENCE_S) for address in (queues_url(url), store_url(url))
+            connect(address, retries=0, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
         )
         # It makes an application of its own when it is imported, and so wants a sound address.
         from workers.app import create_app

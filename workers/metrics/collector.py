@@ -1,26 +1,29 @@
-"""What the store tells when it is asked, at each scrape: queues, workers, GPUs, runs and their spending.
+"""The metrics: at each scrape what the store holds (queues, workers, GPUs, runs, cost), and counts of Celery's events.
 
-One series for each queue, each worker that lives, and each of the runs that were at work last, up to a bound.
+One series for each queue, each live worker and each of the latest runs, up to a bound.  The labels of events are names
+of tasks that we know and states that Celery has, so no message can add a series.
 """
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import redis
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tasks.openai.budget import TOKENS
-from tasks.queues import QUEUES
+from tasks.queues import QUEUES, TASKS
 from tasks.store.keys import MODEL, STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 
-RUNS = 20  # at most, those that told last
+RUNS = 20  # at most: those with the latest status
 WORKERS = 200  # at most, by name
 RUN_STATES = ("running", "finished", "parked", "stopped")
 FITNESS = ("best", "mean", "best_ever")
@@ -83,7 +86,7 @@ class FarmCollector(Collector):
         for queue in QUEUES:
             here = [report for report in reports if report.get("queue") == queue]
             labels = {"queue": queue}
-            family.gauge("workers", "Workers that told of themselves lately.", labels, len(here))
+            family.gauge("workers", "Workers with a recent heartbeat.", labels, len(here))
             slots, tasks = sum(r["slots"] for r in here), sum(len(r["tasks"]) for r in here)
             family.gauge("worker_slots", "Tasks that these workers can have in hand.", labels, slots)
             family.gauge("worker_tasks", "Tasks that these workers have in hand.", labels, tasks)
@@ -154,3 +157,52 @@ class FarmCollector(Collector):
                 family.counter("tokens", about, {**labels, "model": model, "kind": kind}, count)
         generated = {**labels, "model": self.store.metadata(run, MODEL) or "", "kind": "generated"}
         family.counter("tokens", about, generated, usage.get("target", 0.0))
+
+
+OTHER = "other"  # a task that is not ours, or one that was received before we listened
+TASK_STATES = ("sent", "received", "started", "succeeded", "failed", "retried", "revoked", "rejected")
+ENDS = frozenset({"succeeded", "failed", "revoked", "rejected"})
+REMEMBERED = 20_000  # tasks under way whose names we know; about 250 bytes each
+# A score takes a millisecond, an evaluation on a GPU a minute, the hard limit is half an hour.
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+
+class TaskEvents:
+    """Counts what `handle` is given, in a registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._tasks = Counter("whetstone_tasks", "Tasks by what became of them.", ("task", "state"), registry=registry)
+        self._seconds = Histogram(
+            "whetstone_task_seconds",
+            "Seconds that a worker had a task in hand, of those that succeeded.",
+            ("task",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        for task in (*TASKS, OTHER):
+            for state in TASK_STATES:
+                self._tasks.labels(task, state)  # 0 from the start, so that the first failure is seen as an increase
+        self._names: OrderedDict[str, str] = OrderedDict()
+
+    def handle(self, event: Mapping[str, Any]) -> None:
+        """Take one event of a worker, or of the sender of a task; others are ignored."""
+        kind, _, state = str(event.get("type", "")).partition("-")
+        if kind != "task" or state not in TASK_STATES:
+            return
+        task = self._name(str(event.get("uuid", "")), event.get("name"), ended=state in ENDS)
+        self._tasks.labels(task, state).inc()
+        if state == "succeeded" and isinstance(runtime := event.get("runtime"), int | float):
+            self._seconds.labels(task).observe(runtime)
+
+    def _name(self, task_id: str, name: object, *, ended: bool) -> str:
+        """The task's name, which only its first events carry."""
+        known = self._names.get(task_id, OTHER)
+        if isinstance(name, str):
+            known = name if name in TASKS else OTHER
+        if ended:
+            self._names.pop(task_id, None)
+        else:
+            self._names[task_id] = known
+            if len(self._names) > REMEMBERED:
+                self._names.popitem(last=False)
+        return known

@@ -6,8 +6,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from workers.metrics import events
-from workers.metrics.events import TaskEvents
+from workers.metrics import collector
+from workers.metrics.collector import TaskEvents
 
 
 def counted(*told: dict[str, Any]) -> CollectorRegistry:
@@ -45,11 +45,11 @@ def test_a_task_that_is_retried_keeps_its_name_until_it_ends() -> None:
     )
     assert tasks(registry, "openai.judge", "retried") == 1
     assert tasks(registry, "openai.judge", "failed") == 1
-    assert tasks(registry, events.OTHER, "failed") == 1, "what has ended is forgotten"
+    assert tasks(registry, collector.OTHER, "failed") == 1, "what has ended is forgotten"
 
 
 def test_nobody_can_add_series_or_fill_the_memory(monkeypatch: Any) -> None:
-    monkeypatch.setattr(events, "REMEMBERED", 3)
+    monkeypatch.setattr(collector, "REMEMBERED", 3)
     registry = counted(
         *({"type": "task-received", "uuid": str(i), "name": f"made.up.{i}"} for i in range(50)),
         *({"type": f"task-made-up-{i}", "uuid": "1"} for i in range(50)),

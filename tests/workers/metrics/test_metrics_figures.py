@@ -22,8 +22,7 @@ from tasks.store.keys import STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from workers.metrics import collector
-from workers.metrics.collector import FarmCollector
-from workers.metrics.events import TaskEvents
+from workers.metrics.collector import FarmCollector, TaskEvents
 
 ROOT = Path(__file__).parents[3]
 OPS = ROOT / "ops"

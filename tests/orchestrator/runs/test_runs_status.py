@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder
-from orchestrator.runs.publisher import StatusPublisher
-from orchestrator.runs.status import read_usage
+from orchestrator.runs.status import StatusPublisher, read_usage
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 

@@ -1,0 +1,77 @@
+"""How each end of a run becomes an exit status, a line, and a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.commands import common
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.output import OutputFolder, OutputNotWritable
+from orchestrator.runs.drive import drive
+from orchestrator.signals import Terminated
+from tasks.failure import Failure
+
+FAILURES = tuple(
+    Failure("r", "jobs", f"key{i}", f"node{i}", "judge", error, f"t{i}", 1, 1.0, 1)
+    for i, error in enumerate(["CallError: 500", "CallError: 500", "CallError: 404"])
+)
+SPENT = Failure("r", "jobs", "key", "node", "judge", "BudgetSpent: 5 of 5 US dollars are spent", "t", 1, 1.0, 1)
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
+    output, closed = OutputFolder(tmp_path), []
+    output.open()
+    assert drive(output, lambda: None, close=lambda: closed.append(True)) == common.DONE
+    assert closed
+    OutputFolder(tmp_path).open()  # nothing holds it any more
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyboardInterrupt(), common.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
+        (Terminated(), common.TERMINATED, "terminated; the same command goes on, or: orchestrator retry"),
+        (OutputNotWritable("the disk is full"), common.PARKED, "parked: the disk is full"),
+    ],
+)
+def test_a_run_that_is_stopped_says_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
+) -> None:
+    assert drive(OutputFolder(tmp_path), raising(error)) == status
+    said = capsys.readouterr().err
+    assert line in said and f"orchestrator retry {tmp_path}" in said
+
+
+def test_a_run_that_parks_records_why_and_shows_each_error_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parked = Parked("judge of node0 failed: CallError: 500 (and 2 more)", FAILURES)
+    assert drive(OutputFolder(tmp_path), raising(parked)) == common.PARKED
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "orchestrator: parked: judge of node0 failed: CallError: 500 (and 2 more)",
+        "orchestrator:   judge of node2: CallError: 404",
+        f"orchestrator: go on with: orchestrator retry {tmp_path}",
+    ]
+    written = json.loads((tmp_path / "parked.json").read_text())
+    assert [failure["node"] for failure in written["failures"]] == ["node0", "node1", "node2"]
+
+
+def test_a_run_whose_budget_is_spent_says_how_to_raise_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parked = Parked("judge of node failed", (SPENT,))
+    drive(OutputFolder(tmp_path), raising(parked), raise_budget="--set BUDGET_USD=10")
+    assert capsys.readouterr().err.splitlines() == [
+        "orchestrator: parked: 5 of 5 US dollars are spent",
+        f"orchestrator: raise the budget to go on: orchestrator retry {tmp_path} --set BUDGET_USD=10",
+    ]

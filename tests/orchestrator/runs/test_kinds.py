@@ -1,0 +1,63 @@
+"""Kinds of runs: each is found by its name in run.json, and all are listed in the same way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.dispatch.dispatcher import CANCELLED_REASON
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.kinds import MODULES, kind_of
+from orchestrator.runs.status import ParkedState, find_runs, run_status, write_parked_state
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_kind_of_run_is_found_by_its_name(tmp_path: Path, name: str) -> None:
+    run_id = OutputFolder(tmp_path).run_id(name)
+    found, kind = kind_of(tmp_path)
+    assert found == name
+    status = run_status(tmp_path)
+    assert (status.run, status.kind, status.state, status.done, status.total) == (run_id, name, "stopped", 0, None)
+    assert kind.figure_lines(status.figures) == ()
+    # When it has parked, then its reason is shown
+    write_parked_state(OutputFolder(tmp_path), ParkedState(CANCELLED_REASON))
+    assert (run_status(tmp_path).state, run_status(tmp_path).reason) == ("parked", CANCELLED_REASON)
+    # When a process holds the folder, then it is running
+    holder = OutputFolder(tmp_path)
+    holder.open()
+    assert run_status(tmp_path).state == "running"
+    holder.close()
+
+
+def test_a_folder_goes_on_with_its_own_kind_only(tmp_path: Path) -> None:
+    run_id = OutputFolder(tmp_path).run_id("evolve")
+    assert OutputFolder(tmp_path).run_id("evolve") == run_id
+    with pytest.raises(OutputError, match="holds a run of 'evolve'"):
+        OutputFolder(tmp_path).run_id("collect")
+
+
+def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"id": "a-run", "kind": "dance"}))
+    with pytest.raises(OutputError, match="no kind of runs is called 'dance'"):
+        run_status(tmp_path)
+
+
+def test_a_collection_is_as_far_as_its_progress_file_says(tmp_path: Path) -> None:
+    OutputFolder(tmp_path).run_id("collect")
+    progress = {"done": 3, "total": 4, "retained_pairs": 7, "is_finished": False}
+    (tmp_path / "progress.json").write_text(json.dumps(progress))
+    status = run_status(tmp_path)
+    assert (status.state, status.progress) == ("stopped", "3 of 4 examples")
+    _, kind = kind_of(tmp_path)
+    assert kind.figure_lines(status.figures) == (("retained", "7 pairs of the judged examples"),)
+    (tmp_path / "progress.json").write_text(json.dumps({**progress, "is_finished": True}))
+    assert run_status(tmp_path).state == "finished"
+
+
+def test_all_runs_under_a_folder_are_found(tmp_path: Path) -> None:
+    for name in ("a", "b/c"):
+        (tmp_path / name).mkdir(parents=True)
+        OutputFolder(tmp_path / name).run_id("evolve")
+    assert find_runs(tmp_path) == [tmp_path / "a", tmp_path / "b" / "c"]

@@ -1,0 +1,131 @@
+"""What the driver shows and publishes of a plan in flight, from its records in a real store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_run import RUN, Driver
+
+from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.evolution.params import Params
+from orchestrator.output import OutputFolder
+from orchestrator.report.view import Snapshot
+from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.progress import GenerationProgress, ProgressReporter
+from orchestrator.runs.status import StatusPublisher
+from tasks.failure import Failure
+from tasks.plan import Candidate, Plan
+from tasks.store.keys import STATUS
+from tasks.store.store import Store
+
+PARAMS = Params(
+    seed=1, cluster_ids=("0", "1"), initial_deltas=(0.0, 0.0), population_size=2, generations=3,
+    crossover_probability=0.5, mutation_probability=0.5, elitism_size=1, selection="tournament", tournament_size=2,
+    top_k=2,
+)  # fmt: skip
+PLAN = Plan("g1_child", 1, (Candidate(0, (0.0, 0.0), target=1), Candidate(1, (0.0, 0.0))))
+POPULATION = Plan("g0_pop", 0, (Candidate(0, (0.0, 0.0)), Candidate(1, (0.5, 0.0))))
+
+
+def score(fitness: float) -> dict[str, float]:
+    return {"fitness": fitness, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 10.0}
+
+
+@dataclass
+class Screen:
+    """A view that remembers what it was shown."""
+
+    shown: list[Snapshot] = field(default_factory=list)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.shown.append(snapshot)
+
+    def notify(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def driver(valkey_url: str, store: Store) -> Iterator[Driver]:
+    driver = Driver(valkey_url)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+@pytest.fixture
+def reporter(driver: Driver, screen: Screen, tmp_path: Path) -> ProgressReporter:
+    dispatcher, output = driver.dispatcher(), OutputFolder(tmp_path)
+    publisher = StatusPublisher(RUN.id, driver.store, output, {"kind": "evolve", "total": 3}, 5.0)
+    artifacts = ArtifactRequests(Scheduler(dispatcher), output)
+    return ProgressReporter(dispatcher, PARAMS, output, screen, artifacts, publisher)
+
+
+def status(driver: Driver) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(driver.store.metadata(RUN.id, STATUS) or "{}")
+    return found
+
+
+def test_a_candidate_is_shown_at_its_first_stage_without_a_record(reporter: ProgressReporter, screen: Screen) -> None:
+    reporter(PLAN, {"0:pre:answer": {}, "0:pre:judge": {}}, [])
+    first, second = screen.shown[-1].candidates
+    assert (first.node, first.stage, first.phase, first.target) == ("g1_child0_pre", "score", "pre", "1")
+    assert (second.node, second.stage) == ("g1_child1_pre", "waiting")
+
+
+def test_a_mutated_candidate_that_is_done_shows_its_second_fitness(reporter: ProgressReporter, screen: Screen) -> None:
+    stages = ("pre:answer", "pre:judge", "mut:reflect", "mut:answer", "mut:judge")
+    records: dict[str, Any] = {f"0:{stage}": {} for stage in stages}
+    reporter(PLAN, {**records, "0:pre:score": score(0.25), "0:mut:score": score(0.75)}, [])
+    first = screen.shown[-1].candidates[0]
+    assert (first.node, first.stage, first.fitness) == ("g1_child0_mut", "done", 0.75)
+
+
+def test_a_failed_candidate_is_shown_with_its_error(reporter: ProgressReporter, screen: Screen) -> None:
+    failure = Failure(RUN.id, PLAN.name, "1", "g1_child1_pre", "answer", "TargetDown: gone", "t", 1, 1.0, 1)
+    reporter(PLAN, {}, [failure])
+    first, second = screen.shown[-1].candidates
+    assert (first.stage, second.stage, second.error) == ("waiting", "failed", "TargetDown: gone")
+
+
+def test_an_evaluated_population_sets_best_mean_and_baseline(
+    reporter: ProgressReporter, screen: Screen, driver: Driver
+) -> None:
+    records: dict[str, Any] = {f"{i}:pre:{stage}": {} for i in range(2) for stage in ("answer", "judge")}
+    reporter(POPULATION, {}, [])
+    reporter(POPULATION, {**records, "0:pre:score": score(0.25), "1:pre:score": score(0.75)}, [])
+    reporter(PLAN, {}, [])
+    now = screen.shown[-1]
+    assert (now.best, now.mean, now.best_ever, now.baseline) == (0.75, 0.5, 0.75, 0.25)
+    # Three stages of two candidates took so long; so an estimate of the rest is shown
+    assert now.left_s is not None
+    reporter.flush()
+    assert {"kind": "evolve", "state": "running", "done": 0, "total": 3, "best": 0.75}.items() <= status(driver).items()
+
+
+def test_new_prompts_are_written_once(reporter: ProgressReporter, driver: Driver, tmp_path: Path) -> None:
+    driver.store.put_prompt(RUN.id, "gen_0_mutation_g0_child0_mut.txt", "the prompt")
+    reporter.flush()
+    written = tmp_path / "reflector_prompts" / "gen_0_mutation_g0_child0_mut.txt"
+    assert written.read_text() == "the prompt"
+    written.unlink()
+    reporter.flush()
+    assert not written.exists()
+
+
+def test_the_history_says_where_a_resumed_run_is() -> None:
+    progress = GenerationProgress()
+    progress.update([])
+    assert progress == GenerationProgress()
+    line = {"generation": 4, "best": 0.5, "mean": 0.25, "best_ever": 0.75, "population": [{"fitness": 0.125}]}
+    progress.update([line])
+    assert progress == GenerationProgress(5, 0.5, 0.25, 0.75, 0.125)
