@@ -6,12 +6,11 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks.cpu.score import notify_driver
+from tasks import context
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS, queue_of
 from tasks.stage import Stage, StageTask, run_stage
 
-__all__ = ["notify_driver"]
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
@@ -30,6 +29,11 @@ def _define(stage: StageName, task: str) -> None:
 
 for _stage, _task in STAGE_TASKS.items():
     _define(_stage, _task)
+
+
+@shared_task(name="cpu.gather")
+def gather(run: str, plan: str, attempt: int) -> None:
+    context.store_of(run).notify(run)
 
 
 @shared_task(name="cpu.bare_gather")

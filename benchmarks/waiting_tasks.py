@@ -9,12 +9,11 @@ from typing import Any
 from celery import shared_task
 from stage_times import SECONDS
 
-from tasks.cpu.score import notify_driver
+from tasks import context
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
 from tasks.stage import Stage, StageTask, run_stage
 
-__all__ = ["notify_driver"]
 SCALE = float(os.environ.get("WHETSTONE_SCALE", "1"))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
@@ -31,3 +30,8 @@ def _define(stage: StageName, task: str) -> None:
 
 for _stage, _task in STAGE_TASKS.items():
     _define(_stage, _task)
+
+
+@shared_task(name="cpu.gather")
+def gather(run: str, plan: str, attempt: int) -> None:
+    context.store_of(run).notify(run)
