@@ -1,4 +1,4 @@
-"""The GPU's use over time, one panel a run: requests in flight, and whose turn it was to be answered."""
+"""A plot of the GPU's use over time, one panel for each run: requests in flight, and times without any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INK, IDLE, GPU = "#1f5fa8", "#d9534f", "#888888"
 
 
 def draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the picture.  A run has `slots`, `share`, `rate` and `samples` as in `watching.Sample`."""
+    """Write the plot.  A run has `slots`, `share`, `rate` and `samples` as in `watching.Sample`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -23,8 +23,12 @@ def draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     for axis, run in zip(axes[:, 0], runs, strict=True):
         _panel(axis, run)
     axes[-1, 0].set_xlabel("seconds from the run's first evaluation")
-    known = dict(pair for axis in figure.axes for pair in zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(known), fontsize=8, frameon=False)
+    entries = dict(
+        pair for axis in figure.axes for pair in zip(*reversed(axis.get_legend_handles_labels()), strict=True)
+    )
+    figure.legend(
+        entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), fontsize=8, frameon=False
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
@@ -41,7 +45,7 @@ def _panel(axis: Any, run: Mapping[str, Any]) -> None:
     axis.fill_between(at, in_flight, step="post", color=INK, alpha=0.8, linewidth=0, label="requests in flight")
     top = max([*in_flight, 1])
     axis.fill_between(
-        at, 0, top, where=starved, step="post", color=IDLE, alpha=0.7, linewidth=0, label="idle, work waits"
+        at, 0, top, where=starved, step="post", color=IDLE, alpha=0.7, linewidth=0, label="idle, evaluations wait"
     )
     axis.set_ylim(0, top * 1.05)
     axis.set_ylabel("requests")
@@ -53,6 +57,6 @@ def _panel(axis: Any, run: Mapping[str, Any]) -> None:
     slots = run["slots"]
     axis.set_title(
         f"{slots} individual{'s' if slots > 1 else ''} in flight: "
-        f"busy {100 * run['share']:.0f}% of the time with work, {run['rate']:.2f} of the direct rate",
+        f"busy {100 * run['share']:.0f}% of the time with evaluations pending, {run['rate']:.2f} of the direct rate",
         fontsize=10,
     )

@@ -1,7 +1,6 @@
-"""What the GPU benchmarks share: their options, a run in a real store, and what was measured on which GPU.
+"""Shared by the GPU benchmarks: options, a run in a real store, and the result file with versions and GPU.
 
-`--engine embedded --model embedded` runs any of them against the embedded server on a CPU: the same path, but for the
-server.
+`--engine embedded --model embedded` runs any of them with the embedded server on a CPU; only the server differs.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tasks.store.store import Store
 from workers.embedded import models, valkey
 
 CLUSTERS = 12
-DELTA = 0.3  # standard deviation of an individual's deltas: enough to change answers, and none turns to babble
+DELTA = 0.3  # standard deviation of an individual's deltas: enough to change answers and keep them readable
 SYSTEM_PROMPT = "Answer the question using the provided context."
 TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
 SGLANG = f"{sys.executable} -m sglang.launch_server"
@@ -42,13 +41,13 @@ ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fractio
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The model, the questions, and how the server is started."""
+    """Options for the model, the questions, and the server's command."""
     parser.add_argument("--model", required=True, help="a folder, or embedded")
     parser.add_argument("--data", type=Path, required=True, help="questions in FinanceBench's format")
     parser.add_argument("--rows", type=int, default=100, help="how many of them, from the first on")
     parser.add_argument("--cap", type=int, default=512, help="new tokens of an answer at most")
     parser.add_argument("--engine", choices=["sglang", "embedded"], default="sglang")
-    parser.add_argument("--command", default=SGLANG, help="what starts SGLang")
+    parser.add_argument("--command", default=SGLANG, help="the command that starts SGLang")
     parser.add_argument("--args", default=None, help=f"further arguments of the server (SGLang: {ARGUMENTS!r})")
     parser.add_argument("--folder", type=Path, required=True, help="takes logs and data; emptied first")
 
@@ -89,7 +88,7 @@ def target_of(
 
 
 def run_of(name: str, target: Target, folder: Path) -> Run:
-    """A run that only answers: its judge and reflector are never asked, and no answer is taken from a cache."""
+    """A run that only answers: its judge and reflector are never called, and no answer comes from the cache."""
     return Run(
         name, 1, target,
         Judge("m", 0.01, True, 0, 1, 1, 1, 1), Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0),
@@ -98,9 +97,9 @@ def run_of(name: str, target: Target, folder: Path) -> Run:
 
 
 def labels_for(model: str, seed: int = 7) -> Any:
-    """A cluster for each token [V] uint8: ends in 0, numbers in 1, the others anywhere from 2 on.
+    """A cluster for each token [V] uint8: ends in 0, numbers in 1, the others at random from 2 on.
 
-    Steering costs the same whichever cluster a token is in, so no embedding of the vocabulary is waited for.
+    Steering costs the same for any clustering, so the vocabulary is not embedded.
     """
     tokenizer = load_tokenizer(model)
     vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
@@ -111,7 +110,7 @@ def labels_for(model: str, seed: int = 7) -> Any:
 
 
 def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
-    """Have a run in the store, with its questions and a clustering.  Returns the number of questions."""
+    """Store a run with its questions and a clustering.  Returns the number of questions."""
     chosen = load_examples(data)[:rows]
     found = labels_for(model)
     clustering = content_hash(found.tolist())[:32]
@@ -124,14 +123,14 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
 
 
 def population(name: str, size: int, seed: int) -> Plan:
-    """Individuals of their own, each with deltas that no other has."""
+    """A plan of new individuals, each with deltas of its own."""
     drawn = np.random.default_rng(seed).normal(0, DELTA, (size, CLUSTERS))
     return Plan(name, 0, tuple(Candidate(i, tuple(map(float, deltas))) for i, deltas in enumerate(drawn)))
 
 
 @contextmanager
 def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
-    """A Valkey of our own: its address, which is also in this process's environment, and the store in it."""
+    """A new Valkey: its address, which is also set in this process's environment, and its store."""
     socket = valkey.socket_path(folder)
     server, url = valkey.valkey_process(folder, socket, None), valkey.redis_url(socket)
     server.start()
@@ -145,18 +144,18 @@ def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
 
 
 def client(url: str, api_key: str | None) -> httpx.Client:
-    """For the server's other routes."""
+    """A client for the server's other routes."""
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
 
 
 def server_version(http: httpx.Client) -> str:
-    """The SGLang behind an address; the embedded server has no version of its own."""
+    """The version that a server reports, or "embedded"."""
     return str(http.get("/server_info").json().get("version", "embedded"))
 
 
 def gpus() -> list[str]:
-    """Name and driver of each GPU; none where there is no nvidia-smi."""
+    """Name, memory and driver of each GPU; empty without nvidia-smi."""
     try:
         query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().splitlines()

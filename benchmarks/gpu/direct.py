@@ -1,4 +1,4 @@
-"""The requests of a finished run, sent straight to the server: no farm and no store, from a few processes."""
+"""The requests of a finished run, sent directly to the server from a few processes, without farm and store."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ START_S = 120.0
 
 
 @dataclass(frozen=True)
-class Driven:
-    """`seconds` from the first request to the last answer; `tokens` generated, without those that ended an answer.
+class DirectResult:
+    """`seconds` from the first request to the last answer; `tokens` generated, without stop tokens.
 
-    `in_flight` requests at most were with the server at once.
+    At most `in_flight` requests were sent at once.
     """
 
     in_flight: int
@@ -67,8 +67,8 @@ def plans_of(store: Store, run_id: str) -> list[Plan]:
     )
 
 
-def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest], in_flight: int) -> Driven:
-    """Send all requests, each process its share of them, `in_flight` at once of all together."""
+def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest], in_flight: int) -> DirectResult:
+    """Send all requests, each process an equal share, `in_flight` at once in all processes together."""
     context = multiprocessing.get_context("spawn")
     ready, results = context.Barrier(PROCESSES + 1), context.SimpleQueue()
     shares = [list(requests[n::PROCESSES]) for n in range(PROCESSES)]
@@ -84,7 +84,7 @@ def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest], in
     seconds = time.perf_counter() - started
     for sender in senders:
         sender.join()
-    return Driven(in_flight, seconds, tokens)
+    return DirectResult(in_flight, seconds, tokens)
 
 
 def _send(

@@ -1,11 +1,10 @@
-"""A whole `orchestrator evolve` on one GPU, with 1, 4 and 8 individuals in flight: is the GPU ever left waiting?
+"""A whole `orchestrator evolve` on one GPU with several numbers of individuals in flight: how often is the GPU idle?
 
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
-server answers for all of them.  While a run goes on, the server is asked what it has in flight, and the store whose
-turn it is to be answered.  Afterwards the very same requests go straight to the server, from processes that do nothing
-else.
+server answers all of them.  During a run, the server's requests in flight and the pending evaluations in the store are
+sampled.  Afterwards the same requests are sent directly to the server, from processes that do nothing else.
 
-- share: of the time in which at least one evaluation waits for answers, how much has requests in flight.
+- share: of the time in which at least one evaluation waits for answers, the part with requests in flight.
 - rate: tokens a second of the run, from its first evaluation to its last score, against the direct requests.
 
 `python benchmarks/gpu/farm.py --model FOLDER --data FILE --embedder FOLDER --folder WORK [--slots 16 8 4 1]`
@@ -38,7 +37,7 @@ from workers.sglang.host import LocalTargetHost
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
 HERE = Path(__file__).parent
 CONFIG = HERE.parent.parent / "configs" / "gpu.config"
-# The command as it is, but for one thing: its plans stay in the store, so that their requests can be sent once more.
+# The command unchanged, except that its plans stay in the store, so that their requests can be sent again.
 KEEPING_PLANS = """
 import sys
 from orchestrator.cli import main
@@ -63,7 +62,7 @@ def main() -> int:
         type=int,
         nargs="+",
         default=[512, 1024],
-        help="requests in flight of the direct way; the best counts",
+        help="requests in flight when sent directly; the best counts",
     )
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     parser.add_argument("--image", type=Path, default=IMAGE)
@@ -77,7 +76,7 @@ def main() -> int:
         print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
         found: list[dict[str, Any]] = []
         key = host.api_key(target)
-        # The farm's workers are the server's clients and not its owners; they embed the vocabulary on its GPU.
+        # The farm's workers use this server without owning it; they embed the vocabulary on its GPU.
         os.environ |= {target.api_key_env: str(key), GPU_VARIABLE: SHARED}
         with common.client(url, key) as http:
             for slots in options.slots:
@@ -90,7 +89,7 @@ def main() -> int:
 
 
 def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.Client, slots: int) -> dict[str, Any]:
-    """A run on a farm of its own, watched, and its requests sent once more without the farm."""
+    """A run on a farm of its own, sampled, and its requests sent again without the farm."""
     flush(http)
     spec = FarmSpec(
         folder=str(options.folder / "farm"),
@@ -114,7 +113,7 @@ def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.
 
 
 def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) -> None:
-    """The command itself, on the farm that runs.  Raises: CalledProcessError."""
+    """Run the command on the farm that is up.  Exits when it fails."""
     settings = {
         "FARM": "external",
         "REDIS_URL": redis_url,
@@ -127,7 +126,7 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
         "SGLANG_URL": url,
         "TARGET_CONCURRENCY": options.concurrency,
         "TARGET_MAX_NEW_TOKENS": options.cap,
-        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all the runs
+        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all runs
         "EMBEDDER_MODEL": options.embedder,
         "POPULATION_SIZE": options.population,
         "NGEN": options.generations,
@@ -148,11 +147,11 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
 
 
 def flush(http: httpx.Client) -> None:
-    """Forget all prompts, so that no run finds those of the one before it."""
+    """Clear the prefix cache, so that no run finds the prompts of an earlier one."""
     http.post("/flush_cache").raise_for_status()
 
 
-def figures_of(slots: int, watching: Watching, requests: list[Any], alone: list[direct.Driven]) -> dict[str, Any]:
+def figures_of(slots: int, watching: Watching, requests: list[Any], alone: list[direct.DirectResult]) -> dict[str, Any]:
     samples = watching.samples
     seconds = watching.ended - watching.began
     pending = share(samples, lambda s: s.pending > 0)
@@ -174,7 +173,7 @@ def figures_of(slots: int, watching: Watching, requests: list[Any], alone: list[
 
 
 def share(samples: list[Sample], wanted: Any) -> float:
-    """Of the time for which `wanted` holds, the part with requests in flight."""
+    """The part with requests in flight, of the time for which `wanted` is true."""
     spans = [(b.at - a.at, a.in_flight > 0) for a, b in itertools.pairwise(samples) if wanted(a)]
     total = sum(span for span, _ in spans)
     return sum(span for span, busy in spans if busy) / total if total else 0.0

@@ -1,8 +1,8 @@
-"""The life of a target server: one that stays for the whole population, against one for each individual.
+"""The lifecycle of a target server: one server for the whole population, against one for each individual.
 
 Both evaluate individuals on the same questions with the tasks and the host of a gpu worker.  `resident` has several
-individuals in flight on one server; `restart` is the specification's life: stop, generate the processor, start, wait
-for health, answer.  A restart is the same each time, so a few individuals stand for a population.
+individuals in flight on one server; `restart` stops the server, generates the processor, starts the server, waits until
+it is healthy, and answers.  All restarts take equally long, so a few individuals are enough.
 `python benchmarks/gpu/life.py --model FOLDER --data FILE --folder WORK [--slots 1 4 8] [--restarts 3]`
 """
 
@@ -44,7 +44,7 @@ def evaluate(store: Store, run: str, plan: Plan, slots: int) -> tuple[float, int
 
 
 def resident(store: Store, options: argparse.Namespace, slots: int) -> dict[str, object]:
-    """`rounds` populations with `slots` individuals in flight; the first of them finds the prompts not yet known."""
+    """`rounds` populations with `slots` individuals in flight; the first one starts with an empty prefix cache."""
     run = common.run_of(f"resident{slots}", common.target_of(options, options.concurrency), options.folder)
     common.put_run(store, run, common.model_folder(options), options.data, options.rows)
     rounds = [
@@ -100,19 +100,23 @@ def measure(store: Store, options: argparse.Namespace) -> int:
         with common.client(url, host.api_key(target)) as http:
             version = common.server_version(http)
         print(f"server ready in {start_s:.1f} s", flush=True)
-        stays = []
+        residents = []
         for slots in options.slots:
-            stays.append(resident(store, options, slots))
-            print(f"resident, {slots} slots: {stays[-1]['seconds']}", flush=True)
+            residents.append(resident(store, options, slots))
+            print(f"resident, {slots} slots: {residents[-1]['seconds']}", flush=True)
         again = restart(store, options)
     finally:
         installed.install(None)
         host.close()
-    return report(options, version, start_s, stays, again)
+    return report(options, version, start_s, residents, again)
 
 
 def report(
-    options: argparse.Namespace, version: str, start_s: float, stays: list[dict[str, object]], again: dict[str, object]
+    options: argparse.Namespace,
+    version: str,
+    start_s: float,
+    residents: list[dict[str, object]],
+    again: dict[str, object],
 ) -> int:
     def row(name: str, found: dict[str, object], size: int) -> list[str]:
         seconds, rate = found["seconds"], found["evaluations_an_hour"]
@@ -121,16 +125,16 @@ def report(
 
     slow = again["evaluations_an_hour"]
     assert isinstance(slow, float)
-    rows = [row(f"resident, {s['slots']} slots", s, options.population) for s in stays]
+    rows = [row(f"resident, {s['slots']} slots", s, options.population) for s in residents]
     rows.append(row("restart", again, 1))
-    ratio = max(float(str(s["evaluations_an_hour"])) for s in stays) / slow
+    ratio = max(float(str(s["evaluations_an_hour"])) for s in residents) / slow
     print(f"{options.rows} questions of {Path(options.data).name}, {Path(options.model).name}, cap {options.cap}")
-    print(common.table(["life", "s an evaluation", "evaluations an hour", "times restart"], rows))
+    print(common.table(["lifecycle", "s an evaluation", "evaluations an hour", "times restart"], rows))
     print(f"ratio {ratio:.1f}, wanted at least {WANTED:g}; the resident server was ready in {start_s:.1f} s, once")
     common.write(
         "life", options, version,
         population=options.population, concurrency=options.concurrency, start_s=start_s,
-        resident=stays, restart=again, ratio=ratio, wanted=WANTED,
+        resident=residents, restart=again, ratio=ratio, wanted=WANTED,
     )  # fmt: skip
     return 0 if ratio >= WANTED else 1
 

@@ -1,4 +1,4 @@
-"""The same steering as SGLang's own processors do it: what the plugin is measured against. Lives in the server."""
+"""The same steering on SGLang's own path for processors, for comparison with the plugin. Loaded in the server."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from whetstone_steering.processor import ClusterBias
 
 
 class ProcessorPath(ClusterBias):
-    """`ClusterBias` under a name that the plugin does not know, so that it takes the processors' path."""
+    """`ClusterBias` under a name that the plugin does not know, so that SGLang's own path is used."""

@@ -1,7 +1,7 @@
-"""How far a run repeats on a GPU: the same individual's answers in different company, token for token.
+"""How far a run repeats on a GPU: the same individual's answers beside different other requests, token for token.
 
-Each server answers all questions for one individual three times: alone, and twice among others, each time in another
-order.  Once started as it comes and once with `--enable-deterministic-inference`, whose price is measured as well.
+Each server answers all questions for one individual alone, and several times among other individuals, each time in
+another order.  One server has SGLang's defaults, one `--enable-deterministic-inference`, whose cost is measured too.
 `python benchmarks/gpu/repeat.py --model FOLDER --data FILE --folder WORK`
 """
 
@@ -31,7 +31,7 @@ from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.models import Target
 from workers.sglang.host import LocalTargetHost
 
-WAYS = {"as it comes": "", "deterministic": "--enable-deterministic-inference"}
+WAYS = {"default": "", "deterministic": "--enable-deterministic-inference"}
 WATCHED = 0  # the individual whose answers are compared
 
 
@@ -45,7 +45,7 @@ def requests_of(target: Target, batch: PromptBatch, clustering: str, people: int
 def answers(
     client: TargetClient, people: Sequence[Sequence[GenerateRequest]], seed: int
 ) -> tuple[list[tuple[int, ...]], float]:
-    """The token ids of the watched one's answers, all requests in flight in a drawn order; and tokens a second."""
+    """The token ids of the compared individual's answers, all requests in flight in a random order; tokens a second."""
     order = [(person, question) for person, batch in enumerate(people) for question in range(len(batch))]
     random.Random(seed).shuffle(order)
     found: dict[tuple[int, int], Generated] = {}
@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace, way: str, labels: np.ndarray, batch: Pr
         url = host.serve(target)
         client = TargetClient(url, 600, options.concurrency, api_key=host.api_key(target))
         people = requests_of(target, batch, clustering, options.individuals)
-        answers(client, people, 0)  # prompts become known, kernels compile
+        answers(client, people, 0)  # fills the prefix cache, compiles kernels
         company = [answers(client, people, seed) for seed in range(1, 1 + options.rounds)]
         alone, _ = answers(client, people[:1], 0)
         version = str(host.describe()["version"])

@@ -1,7 +1,7 @@
-"""Several GPUs: one gpu worker a GPU on one Valkey, evaluations a minute against one worker alone.
+"""Several GPUs: one gpu worker for each GPU on one Valkey, evaluations a minute against a single worker.
 
-Real workers take real tasks from one queue and answer with servers of their own.  The same workers are measured alone
-and together, with an equal number of individuals a GPU, after each has started its server and seen the questions.
+Real workers consume one queue and answer with servers of their own.  One worker and all workers are measured with an
+equal number of individuals for each GPU, after each worker has started its server and cached the prompts.
 `python benchmarks/gpu/scale.py --model FOLDER --data FILE --folder WORK --gpus 4 [--population 32] [--slots 8]`
 """
 
@@ -33,7 +33,7 @@ POLL_S = 0.02
 
 
 def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
-    """A gpu worker that owns one GPU."""
+    """A gpu worker on one GPU."""
     name = f"gpu{number}"
     environment = {**os.environ, **worker_environment("gpu"), FARM_VARIABLE: str(folder), GPU_VARIABLE: str(number)}
     command = Command(name, tuple(worker_command("gpu", name, slots)), folder / "logs" / f"{name}.log", environment)
@@ -90,7 +90,7 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
         for number in sorted({1, options.gpus}):
             while len(workers) < number:
                 workers.append(worker(options.folder, url, len(workers), options.slots))
-            # So many at once that no worker can take them all before the others have come for theirs.
+            # So many at once that no worker can take all of them before the others take theirs.
             warm = common.population(f"g{1000 + number}_pop", 2 * number * options.slots, 1000 + number)
             seconds, _ = evaluate(app, store, run.id, warm, 550)
             print(f"{number} workers are warm after {seconds:.1f} s", flush=True)
@@ -99,7 +99,7 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
                 plan = common.population(f"g{100 * number + n}_pop", number * options.population, 10 * number + n)
                 found[number].append(evaluate(app, store, run.id, plan, 550))
                 print(f"{number} workers: {found[number][-1]}", flush=True)
-        version = told_version(store)
+        version = reported_version(store)
     finally:
         for process in workers:
             process.ask_to_stop()
@@ -109,8 +109,8 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
     return report(options, version, found)
 
 
-def told_version(store: Store) -> str:
-    """The version of the servers, as their workers report it."""
+def reported_version(store: Store) -> str:
+    """The version of the servers, from the workers' reports."""
     found = [worker["target"] for worker in WorkerRegistry(store.redis).workers() if worker.get("target")]
     return ", ".join(sorted({target["version"] or target["engine"] for target in found if "version" in target}))
 

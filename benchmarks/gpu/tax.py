@@ -1,7 +1,7 @@
 """What steering costs: tokens a second of many requests of several individuals, steered against plain.
 
 One server, the same prompts, the ways taking turns: plain; steered by our plugin; steered on SGLang's own path for
-processors, which the plugin replaces.  Every request runs to its full length, whatever it would say.
+processors, which the plugin replaces.  Every request runs to its full length.
 `python benchmarks/gpu/tax.py --model FOLDER --folder WORK`, or `--shape` for Llama-3.1-8B's with dummy weights.
 """
 

@@ -1,7 +1,7 @@
-"""Clustering large vocabularies: seconds by stage, the most memory that the process took, and the most of the GPU's.
+"""Clustering large vocabularies: seconds by stage, and the peak memory of the process and of the GPU.
 
-The vocabularies are made: the real tokens of the tokenizer at hand and then, for the rest, pairs of its words run
-together.  A pair is longer for the embedder than most real tokens are, so a real vocabulary of that size costs less.
+The vocabularies are artificial: the tokens of a real tokenizer and, for the rest, pairs of its words joined together.
+A pair is longer than most real tokens, so a real vocabulary of that size costs less.
 `python benchmarks/gpu/vocabulary.py --tokenizer FOLDER --embedder FOLDER --device cuda [--sizes 128256 262144]`
 """
 
@@ -36,7 +36,7 @@ PERIOD_S = 0.02
 
 
 def make_tokenizer(size: int, words: list[str], folder: Path) -> Path:
-    """A tokenizer of `size` tokens: the words, then pairs of them, and one that ends a text."""
+    """A tokenizer of `size` tokens: the words, then pairs of them, and an end-of-text token."""
     random = np.random.default_rng(5)
     plain = [word.strip() for word in words if word.strip().isalpha()]
     chosen = dict.fromkeys([END, *words])
@@ -50,7 +50,7 @@ def make_tokenizer(size: int, words: list[str], folder: Path) -> Path:
 
 @contextlib.contextmanager
 def peak_of(gpu: Gpu | None) -> Iterator[list[int]]:
-    """The most bytes of the GPU's memory in use while the block runs, above what was in use before it."""
+    """The peak of the GPU's memory while the block runs, in bytes above the use before it."""
     peak = [0]
     if gpu is None:
         yield peak

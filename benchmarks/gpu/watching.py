@@ -1,4 +1,4 @@
-"""Watching a run from outside: what the server has in flight, whose turn it is, and how busy the GPU is."""
+"""Sampling a run from outside: requests in flight, pending evaluations, and the GPU's utilization."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sample:
 
 
 class Gpu:
-    """What nvidia-smi says of the first GPU, read as it comes."""
+    """The output of nvidia-smi for the first GPU, read continuously."""
 
     def __init__(self) -> None:
         self.now: tuple[float | None, float | None] = (None, None)
@@ -59,7 +59,7 @@ class Gpu:
 
 
 class Watching:
-    """Samples while the block runs.  `began` and `ended` are the first evaluation's turn and the last stage's end."""
+    """Samples while the block runs.  `began` is when the first evaluation is pending, `ended` the last stage's end."""
 
     def __init__(self, store: Store, http: httpx.Client) -> None:
         self.samples: list[Sample] = []
@@ -93,7 +93,7 @@ class Watching:
                 self.samples.append(Sample(time.monotonic(), self._in_flight(), pending, *self._gpu.now))
 
     def _in_flight(self) -> int:
-        """Requests that the server has, running or waiting inside it."""
+        """Requests in the server, running or waiting."""
         answer = self._http.get("/v1/loads", params={"include": "core"})
         loads = answer.json()["loads"] if answer.status_code == 200 else [self._http.get("/server_info").json()]
         return sum(int(load["num_running_reqs"]) + int(load["num_waiting_reqs"]) for load in loads)
