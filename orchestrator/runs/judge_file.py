@@ -24,16 +24,17 @@ from typing import Any
 from orchestrator.farm.embedded import ChildProcess, Command, free_port, is_healthy
 from tasks.context import content_hash
 from tasks.judging.rows import Row
-from tasks.judging.verdict import Ask, judge, verdict_key
+from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
 from tasks.models import Endpoint, Judge, Verdict
 from tasks.openai.budget import Budget
+from tasks.openai.calls import LocalReplyCounter, ReplyCounter, repeat_unusable
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.secret import secret
 from tasks.validation import parse_json
 
-AskFor = Callable[[Row], Ask]
+AskFor = Callable[[Row, ReplyCounter], Ask]
 """Makes the call to the judge for a row."""
 
 WINDOW = 1024  # rows that are being judged, or wait for one before them
@@ -144,7 +145,11 @@ class _Calls:
         if self._failed.is_set():
             raise RuntimeError("another call has failed")
         try:
-            return judge(row.question, row.gold, row.answer, self._settings, self._ask_for(row))
+            counter = LocalReplyCounter()
+            ask = self._ask_for(row, counter)
+            return repeat_unusable(
+                lambda: judge(row.question, row.gold, row.answer, self._settings, ask), counter, (JudgeReplyError,)
+            )
         except BaseException as error:
             self._failures.append(error)
             self._failed.set()
@@ -193,8 +198,8 @@ def judge_asker(endpoint: Endpoint, settings: Judge, budget: Budget, answered: C
     limiter = LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute)
     client = OpenAIClient(endpoint, limiter, budget)
 
-    def ask_for(row: Row) -> Ask:
+    def ask_for(row: Row, counter: ReplyCounter) -> Ask:
         key = verdict_key(row.question, row.gold, row.answer, settings, endpoint.base_url)
-        return ask_judge(client, settings, f"judge-{key}", answered)
+        return ask_judge(client, settings, f"judge-{key}", answered, counter)
 
     return ask_for

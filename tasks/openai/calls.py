@@ -1,11 +1,13 @@
-"""Calls of the openai queue: one request with a strict schema, repeated once when the reply cannot be used.
+"""Calls of the openai queue: a request with a strict schema, repeated with another seed when the reply is unusable.
 
-`client_for` gives a task its client, whose limits and budget hold across all workers; `make_ask` turns the client
-into the function that `ask_with_retry` calls; `prompt_logger` keeps each call with the run.
+`client_for` gives a task its client, whose limits and budget hold across all workers.  The reflector is asked through
+`make_ask` and `ask_with_retry`, whose caller can do without a reply; `prompt_logger` keeps each call with the run.
+`repeat_unusable` is for callers that need a reply: the judge, and the compression of an answer.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +18,16 @@ from tasks import context
 from tasks.models import Endpoint, Reflector
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
-from tasks.openai.errors import CallError, InvalidReplyError
+from tasks.openai.errors import CallError, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.schema import Schema
 from tasks.secret import secret
 from tasks.store.store import Store
 from tasks.task import raise_if_cancelled
 
+logger = logging.getLogger(__name__)
 TRIES = 2
+NEEDED_TRIES = 3  # of a call without whose reply the task fails
 Kind = Literal["mutation", "merge", "descriptions"]
 
 
@@ -77,7 +81,7 @@ def make_ask(client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Sch
             max_completion_tokens=reflector.max_completion_tokens,
             # The same seed and messages would give the same unusable reply.
             seed=reflector.seed + attempt - 1,
-            call_id=call_id if attempt == 1 else f"{call_id}-{attempt}",
+            call_id=repeated_call_id(call_id, attempt - 1),
         )
 
     return ask
@@ -88,7 +92,8 @@ def ask_with_retry(
 ) -> Used | Invalid:
     """What `check` makes of the first usable reply, or why the second was unusable too.
 
-    Raises: CallError when a call fails, is refused or is truncated: it is not repeated here.
+    A reply that was refused, filtered or truncated is unusable as well.
+    Raises: CallError when there is no reply: the client has already repeated the call.
     """
     system, user = messages
     result: Used | Invalid = Invalid("never asked")
@@ -98,7 +103,7 @@ def ask_with_retry(
             reply = ask(system, user, attempt)
             text, fingerprint, provider = reply.text, reply.system_fingerprint, reply.provider
             result = check(reply.data)
-        except InvalidReplyError as error:
+        except UnusableReplyError as error:
             text, result = error.raw, Invalid(str(error))
         except CallError as error:
             log(CallRecord(kind, attempt, system, user, error.raw, f"error: {type(error).__name__}: {error}"))
@@ -108,6 +113,65 @@ def ask_with_retry(
             return result
         log(CallRecord(kind, attempt, system, user, text, f"invalid: {result.reason}", fingerprint, provider))
     return result
+
+
+class ReplyCounter(Protocol):
+    """How many unusable replies a call has had."""
+
+    def read(self) -> int: ...
+    def increment(self) -> None: ...
+
+
+@dataclass
+class LocalReplyCounter:
+    """A `ReplyCounter` of one process."""
+
+    count: int = 0
+
+    def read(self) -> int:
+        return self.count
+
+    def increment(self) -> None:
+        self.count += 1
+
+
+@dataclass(frozen=True)
+class StoredReplyCounter:
+    """A `ReplyCounter` that is kept with the run, so that a retried task uses seeds that were not used before."""
+
+    store: Store
+    run_id: str
+    call_id: str
+
+    def read(self) -> int:
+        return self.store.failure_count(self.run_id, f"reply:{self.call_id}")
+
+    def increment(self) -> None:
+        self.store.count_failure(self.run_id, f"reply:{self.call_id}", 1)
+
+
+def repeat_unusable(
+    call: Callable[[], Used], counter: ReplyCounter, unusable: tuple[type[Exception], ...] = ()
+) -> Used:
+    """`call()` until its reply can be used, `NEEDED_TRIES` times at most; each time `call` adds the count to its seed.
+
+    Raises: the last UnusableReplyError or error of the classes `unusable`; every other error at once.
+    """
+    repeated: tuple[type[Exception], ...] = (UnusableReplyError, *unusable)
+    for remaining in reversed(range(NEEDED_TRIES)):
+        try:
+            return call()
+        except repeated as error:
+            counter.increment()
+            if not remaining:
+                raise
+            logger.warning("unusable reply, asked again with another seed: %s", error)
+    raise AssertionError("the last try returns or raises")
+
+
+def repeated_call_id(call_id: str, offset: int) -> str:
+    """The id of a call that is repeated with its seed raised by `offset`: another call, also to the endpoint."""
+    return f"{call_id}-{offset + 1}" if offset else call_id
 
 
 class HasEndpoint(Protocol):

@@ -10,27 +10,37 @@ from tasks.collect import compression
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.openai import calls
+from tasks.openai.calls import Caller, StoredReplyCounter, client_for, repeat_unusable, repeated_call_id
+from tasks.openai.client import Reply
 
 
 def compress(job: SampleJob) -> dict[str, Any]:
-    """Raises: tasks.openai.errors.CallError."""
+    """A reply that cannot be used is asked for again with another seed.
+
+    Raises: tasks.openai.errors.CallError.
+    """
     collection, settings, store, run = job.collection, job.collection.reflector, job.job.store, job.job.run
     [verbose] = job.texts()
-    client = calls.client_for(calls.Caller(run, collection.reflector_endpoint), store)
+    client = client_for(Caller(run, collection.reflector_endpoint), store)
     system, user = compression.messages(collection.compress_template, job.example.question, verbose)
-    reply = client.ask(
-        system,
-        user,
-        model=settings.model,
-        schema_name=compression.SCHEMA_NAME,
-        schema=compression.SCHEMA,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        max_completion_tokens=settings.max_completion_tokens,
-        seed=settings.seed,
-        call_id=job.job.call_id,
-    )
+    counter = StoredReplyCounter(store, run, job.job.key)
+
+    def ask() -> Reply:
+        offset = counter.read()
+        return client.ask(
+            system,
+            user,
+            model=settings.model,
+            schema_name=compression.SCHEMA_NAME,
+            schema=compression.SCHEMA,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_completion_tokens=settings.max_completion_tokens,
+            seed=settings.seed + offset,
+            call_id=repeated_call_id(job.job.call_id, offset),
+        )
+
+    reply = repeat_unusable(ask, counter)
     store.add_providers(run, "reflector", [reply.provider])
     return {"text": compression.rewritten(reply.data)}
 

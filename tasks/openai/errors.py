@@ -63,20 +63,24 @@ class MissingKeyError(CallError):
     """The environment variable that should hold the key is not set."""
 
 
-class RefusedError(CallError):
-    """The model declined to answer. Never retried blindly."""
+class UnusableReplyError(CallError):
+    """A reply arrived, but it cannot be used. Another seed may give a usable one."""
 
 
-class FilteredError(CallError):
+class RefusedError(UnusableReplyError):
+    """The model declined to answer."""
+
+
+class FilteredError(UnusableReplyError):
     """The endpoint's content filter cut the reply."""
 
 
-class TruncatedError(CallError):
+class TruncatedError(UnusableReplyError):
     """The reply ended at `max_completion_tokens`, so its JSON is incomplete."""
 
 
-class InvalidReplyError(CallError):
-    """The reply is complete but not as strict mode promises. The reflector is asked once more."""
+class InvalidReplyError(UnusableReplyError):
+    """The reply is complete but not as strict mode promises."""
 
 
 class InvalidJsonError(InvalidReplyError):

@@ -13,10 +13,17 @@ from celery import shared_task
 from tasks import context
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
-from tasks.judging.verdict import Ask, judge, verdict_key
+from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
 from tasks.message import ContentKey, Count, PlanName, RunId
 from tasks.models import Example, Judge
-from tasks.openai import calls
+from tasks.openai.calls import (
+    Caller,
+    ReplyCounter,
+    StoredReplyCounter,
+    client_for,
+    repeat_unusable,
+    repeated_call_id,
+)
 from tasks.openai.client import OpenAIClient
 from tasks.openai.provider import name_of
 from tasks.plan import Phase
@@ -24,10 +31,16 @@ from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.lock import hold_lock
 
 
-def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None]) -> Ask:
-    """One call to the judge, as `tasks.judging` expects it; `answered_by` is called with who wrote the reply."""
+def ask_judge(
+    client: OpenAIClient, settings: Judge, call_id: str, answered_by: Callable[[str], None], counter: ReplyCounter
+) -> Ask:
+    """One call to the judge, as `tasks.judging` expects it; `answered_by` is called with who wrote the reply.
+
+    After unusable replies, which `counter` counts, the seed is another one.
+    """
 
     def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        offset = counter.read()
         reply = client.ask(
             system,
             user,
@@ -37,8 +50,8 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: 
             temperature=settings.temperature,
             top_p=settings.top_p,
             max_completion_tokens=settings.max_completion_tokens,
-            seed=settings.seed,
-            call_id=call_id,
+            seed=settings.seed + offset,
+            call_id=repeated_call_id(call_id, offset),
         )
         answered_by(reply.provider)
         return dict(reply.data)
@@ -46,14 +59,18 @@ def ask_judge(client: OpenAIClient, settings: Judge, call_id: str, answered_by: 
     return ask
 
 
-def judged_by(client: OpenAIClient, settings: Judge, call_id: str, row: tuple[str, str, str]) -> dict[str, Any]:
+def judged_by(
+    client: OpenAIClient, settings: Judge, call_id: str, row: tuple[str, str, str], counter: ReplyCounter
+) -> dict[str, Any]:
     """The verdict on (question, gold, answer) as the store keeps it; `by` names who decided, "" for stage 1.
 
+    A reply that cannot be used is asked for again with another seed.
     Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict.
     """
     by: list[str] = []
-    verdict = judge(*row, settings, ask_judge(client, settings, call_id, by.append))
-    return {**dataclasses.asdict(verdict), "by": "".join(by)}
+    ask = ask_judge(client, settings, call_id, by.append, counter)
+    verdict = repeat_unusable(lambda: judge(*row, settings, ask), counter, (JudgeReplyError,))
+    return {**dataclasses.asdict(verdict), "by": by[-1] if by else ""}
 
 
 def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]) -> int:
@@ -70,9 +87,10 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
 
     def judge_one(key: str) -> None:
         example, text = todo[key]
-        client = calls.client_for(stage.run, stage.store)
+        client = client_for(stage.run, stage.store)
         row = (example.question, example.gold, text)
-        verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row)
+        counter = StoredReplyCounter(stage.store, stage.run.id, key)
+        verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
         stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
@@ -109,9 +127,10 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
 def decide(job: SampleJob) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict."""
     collection, store, run = job.collection, job.job.store, job.job.run
-    client = calls.client_for(calls.Caller(run, collection.judge_endpoint), store)
+    client = client_for(Caller(run, collection.judge_endpoint), store)
     [compressed] = job.texts()
-    verdict = judged_by(client, collection.judge, job.job.call_id, (job.example.question, job.example.gold, compressed))
+    row, counter = (job.example.question, job.example.gold, compressed), StoredReplyCounter(store, run, job.job.key)
+    verdict = judged_by(client, collection.judge, job.job.call_id, row, counter)
     if verdict["by"]:
         store.add_providers(run, "judge", [verdict["by"]])
     return verdict

@@ -232,6 +232,10 @@ class Store:
         field = failure_field(failure.record, failure.name)
         return bool(self.redis.hdel(run_key(failure.run, keys.FAILURES), field))
 
+    def failure_count(self, run_id: str, what: str) -> int:
+        """How often a task or a call has failed so far."""
+        return int(cast("bytes | None", self.redis.hget(run_key(run_id, "tries"), what)) or 0)
+
     def count_failure(self, run_id: str, what: str, times: int) -> int:
         """Count that a task has failed `times` more; returns how often in all."""
         return self.redis.hincrby(run_key(run_id, keys.TRIES), what, times)

@@ -12,6 +12,7 @@ from orchestrator.runs.judge_file import WINDOW, judge_rows
 from tasks.judging.rows import Row
 from tasks.judging.verdict import Ask
 from tasks.models import Judge
+from tasks.openai.calls import ReplyCounter
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=4)
 SAYS = {"category": "text", "normalized_gt": None, "normalized_pred": None, "relative_error_pct": None}
@@ -28,7 +29,7 @@ class Model:
         self.before = before
         self.asked: list[str] = []
 
-    def for_row(self, given: Row) -> Ask:
+    def for_row(self, given: Row, counter: ReplyCounter) -> Ask:
         def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
             self.asked.append(given.answer)
             self.before(given.answer)

@@ -91,14 +91,22 @@ def test_the_second_invalid_proposal_skips_the_mutation():
     assert len(calls) == len(log) == 2
 
 
-@pytest.mark.parametrize("kind", [errors.RefusedError, errors.TruncatedError, errors.UnavailableError])
-def test_what_is_no_reply_is_raised_and_logged(kind):
-    ask, calls = scripted(kind("why", "half"))
+@pytest.mark.parametrize("kind", [errors.RefusedError, errors.FilteredError, errors.TruncatedError])
+def test_a_reply_that_is_refused_or_cut_is_asked_for_once_more_and_then_skipped(kind):
     log: list[CallRecord] = []
-    with pytest.raises(kind):
+    assert propose(scripted(kind("why", "half"), GOOD)[0], MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
+    assert propose(scripted(kind("why"), kind("why"))[0], MESSAGES, 0.0, log.append) == Skipped("why")
+    assert [(record.reply, record.outcome) for record in log[:1]] == [("half", "invalid: why")]
+    assert merge(scripted(kind("why"), kind("why"))[0], A, B, log.append) == Merged("from A", fallback="why")
+
+
+def test_a_call_without_a_reply_is_raised_and_logged():
+    ask, calls = scripted(errors.UnavailableError("why"))
+    log: list[CallRecord] = []
+    with pytest.raises(errors.UnavailableError):
         propose(ask, MESSAGES, 0.0, log.append)
     assert len(calls) == 1
-    assert [(record.reply, record.outcome) for record in log] == [("half", f"error: {kind.__name__}: why")]
+    assert [record.outcome for record in log] == ["error: UnavailableError: why"]
 
 
 A, B = Parent("from A", 0.25), Parent("from B", 0.75)
@@ -142,9 +150,12 @@ def test_over_http_a_merge_falls_back_to_the_first_parent(call_as, service):
     assert again == Merged("from B\nfrom A"), "the fitter parent's lines come first"
 
 
-def test_over_http_a_refusal_is_raised_after_one_call(call_as, service):
-    service.fail("mutation:refusal:*")
+@pytest.mark.parametrize("fault", ["refusal", "truncated"])
+def test_over_http_an_endpoint_that_always_refuses_or_cuts_skips(call_as, service, fault):
+    service.fail(f"mutation:{fault}:*,merge:{fault}:*")
     caller = call_as()
-    with pytest.raises(errors.RefusedError):
-        propose(make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, "refused"), MESSAGES, 0.0, lambda record: None)
-    assert len(caller.budget.tries) == 1
+    ask = make_ask(caller.client, REFLECTOR, "mutation", SCHEMA, f"always-{fault}")
+    assert isinstance(propose(ask, MESSAGES, 0.0, lambda record: None), Skipped)
+    ask = make_ask(caller.client, REFLECTOR, "merge", MERGE_SCHEMA, f"always-{fault}-merge")
+    assert merge(ask, A, B, lambda record: None).scratchpad == "from A"
+    assert len(caller.budget.tries) == 4
