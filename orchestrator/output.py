@@ -112,6 +112,7 @@ class OutputFolder:
     state = property(lambda self: self.path / "evolution_state.json")
     history = property(lambda self: self.path / "history.jsonl")
     tree = property(lambda self: self.path / "evolution_tree.json")
+    individuals = property(lambda self: self.path / "individuals.jsonl")
     answers = property(lambda self: self.path / "answers.json")
     prompts = property(lambda self: self.path / "reflector_prompts")
     log = property(lambda self: self.path / "run.log")

@@ -108,7 +108,8 @@ class Outcome:
     """What became of a candidate: its scores, the scratchpads on its way, and the seconds each stage took.
 
     `delta` is the reflector's new value for the target cluster; None when the candidate was not mutated, or when
-    the reflector twice gave nothing usable and the mutation was skipped.
+    no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `merge_fallback`
+    says why no reply of a merge was usable, so that the scratchpad is the first parent's.
     """
 
     index: int
@@ -118,6 +119,8 @@ class Outcome:
     mutated_scratchpad: str
     mut: Score | None
     seconds: Mapping[str, float]
+    merge_fallback: str = ""
+    skip_reason: str = ""
 
 
 def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:
@@ -140,6 +143,8 @@ def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> O
         mutated_scratchpad=scratchpad if delta is None else reflected["scratchpad"],
         mut=None if delta is None else _score(found["mut", "score"]),
         seconds=seconds,
+        merge_fallback=found["pre", "merge"].get("fallback", "") if candidate.merge else "",
+        skip_reason=reflected.get("reason", ""),
     )
 
 

@@ -23,15 +23,31 @@ Evaluate = Callable[[Plan], Sequence[Outcome]]
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """One evaluation: its node id, what was evaluated, and its score.
+
+    `target` is the mutated cluster, or None.  `merge_fallback` and `skip_reason` say why no reply of the reflector was
+    usable: for the merge before this evaluation, and for the mutation that should have followed it.
+    """
+
+    node: str
+    genome: Genome
+    score: Score
+    target: str | None = None
+    merge_fallback: str = ""
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True)
 class Generation:
     """The result of one generation: the evaluated population, its offspring, and the next state.
 
-    `offspring` holds every evaluation of a child: its node id, the mutated cluster or None, and its score.
+    `offspring` holds every evaluation of a child: before its mutation and, if it was mutated, after it.
     """
 
     generation: int
-    population: tuple[tuple[str, Score], ...]
-    offspring: tuple[tuple[str, str | None, Score], ...]
+    population: tuple[Evaluated, ...]
+    offspring: tuple[Evaluated, ...]
     seconds: dict[str, float]
     leader: Genome  # the best of the population
     state: State
@@ -44,9 +60,9 @@ class HallOfFame:
         self.genome = genome
         self.fitness = fitness
 
-    def update(self, deltas: Sequence[float], scratchpad: str, score: Score) -> None:
+    def update(self, genome: Genome, score: Score) -> None:
         if self.fitness is None or score.fitness > self.fitness:
-            self.genome, self.fitness = Genome(tuple(deltas), scratchpad), score.fitness
+            self.genome, self.fitness = genome, score.fitness
 
 
 def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -> Iterator[Generation]:
@@ -66,27 +82,32 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
         elites = [toolbox.clone(elite) for elite in chosen]
         lineage.add_population(generation, population, chosen)
         plan, children = plan_offspring(generation, population, params, toolbox)
-        offspring: list[tuple[str, str | None, Score]] = []
+        offspring: list[Evaluated] = []
         survivors = [f"g{generation}_pop{_position(elite, population)}" for elite in chosen]
         for outcome in _in_order(evaluate(plan)):
-            target = _apply_outcome(plan, outcome, children[outcome.index], params, best)
-            offspring += _evaluations(plan, outcome, target)
-            survivors.append(lineage.add_child(plan, outcome, target))
+            evaluations = _apply_outcome(plan, outcome, children[outcome.index], params)
+            for evaluated in evaluations:
+                best.update(evaluated.genome, evaluated.score)
+            offspring += evaluations
+            survivors.append(lineage.add_child(plan, outcome, evaluations[-1].target))
             seconds.update(outcome.seconds)
         lineage.add_survivors(generation, survivors)
 
-        leader = max(population, key=lambda individual: individual.fitness)
-        scores = tuple((f"g{generation}_pop{i}", individual.score) for i, individual in enumerate(population))
+        leader = _genome(max(population, key=lambda individual: individual.fitness))
+        evaluated_population = tuple(
+            Evaluated(f"g{generation}_pop{i}", _genome(individual), individual.score)
+            for i, individual in enumerate(population)
+        )
         population = [*elites, *children]
         yield Generation(
             generation=generation,
-            population=scores,
+            population=evaluated_population,
             offspring=tuple(offspring),
             seconds=dict(seconds),
-            leader=Genome(tuple(leader), leader.scratchpad),
+            leader=leader,
             state=State(
                 generation=generation + 1,
-                population=tuple(Genome(tuple(p), p.scratchpad) for p in population),
+                population=tuple(map(_genome, population)),
                 best=best.genome,
                 best_fitness=best.fitness,
                 rr_idx=round_robin.rr_idx,
@@ -102,31 +123,28 @@ def _evaluate_population(
         set_score(population[outcome.index], outcome.pre)
         seconds.update(outcome.seconds)
     for individual in population:
-        best.update(individual, individual.scratchpad, individual.score)
+        best.update(_genome(individual), individual.score)
 
 
-def _apply_outcome(plan: Plan, outcome: Outcome, child: Individual, params: Params, best: HallOfFame) -> str | None:
-    """Complete a child: merged scratchpad, score, mutation in place, second score.  Returns the mutated cluster."""
+def _apply_outcome(plan: Plan, outcome: Outcome, child: Individual, params: Params) -> list[Evaluated]:
+    """Complete a child: merged scratchpad, score, mutation in place, second score.  Returns its evaluations."""
     target = plan.candidate(outcome.index).target
     child.scratchpad = outcome.scratchpad
     set_score(child, outcome.pre)
-    best.update(child, child.scratchpad, outcome.pre)
-    if target is None or outcome.delta is None or outcome.mut is None:
-        return None
-    child[target] = outcome.delta
-    child.scratchpad = outcome.mutated_scratchpad
-    invalidate(child)
-    set_score(child, outcome.mut)
-    best.update(child, child.scratchpad, outcome.mut)
-    return params.cluster_ids[target]
-
-
-def _evaluations(plan: Plan, outcome: Outcome, target: str | None) -> list[tuple[str, str | None, Score]]:
-    """The evaluations of a child: before and, if it was mutated, after the mutation."""
-    evaluations: list[tuple[str, str | None, Score]] = [(plan.node(outcome.index, "pre"), None, outcome.pre)]
-    if outcome.mut is not None:
-        evaluations.append((plan.node(outcome.index, "mut"), target, outcome.mut))
+    node, reasons = plan.node(outcome.index, "pre"), (outcome.merge_fallback, outcome.skip_reason)
+    evaluations = [Evaluated(node, _genome(child), outcome.pre, None, *reasons)]
+    if target is not None and outcome.delta is not None and outcome.mut is not None:
+        child[target] = outcome.delta
+        child.scratchpad = outcome.mutated_scratchpad
+        invalidate(child)
+        set_score(child, outcome.mut)
+        node = plan.node(outcome.index, "mut")
+        evaluations.append(Evaluated(node, _genome(child), outcome.mut, params.cluster_ids[target]))
     return evaluations
+
+
+def _genome(individual: Individual) -> Genome:
+    return Genome(tuple(individual), individual.scratchpad)
 
 
 def _position(individual: Individual, population: Sequence[Individual]) -> int:

@@ -55,13 +55,17 @@ def make_toolbox(params: Params, round_robin: RoundRobin) -> base.Toolbox:
 def mate(ind1: Individual, ind2: Individual) -> Individual:
     """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
 
+    Equal scratchpads, as of an individual with itself or of two that are empty, need no merge: the child has the same.
     Both parents need a valid fitness; they are not changed.
     """
     f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
     total = f1 + f2
     weights = (f1 / total, f2 / total) if total != 0 else (0.5, 0.5)
     child = make_individual([weights[0] * a + weights[1] * b for a, b in zip(ind1, ind2, strict=True)])
-    child.merge = Merge(ind1.scratchpad, f1, ind2.scratchpad, f2)
+    if ind1.scratchpad.strip() == ind2.scratchpad.strip():
+        child.scratchpad = ind1.scratchpad
+    else:
+        child.merge = Merge(ind1.scratchpad, f1, ind2.scratchpad, f2)
     invalidate(child)
     return child
 

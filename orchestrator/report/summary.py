@@ -19,7 +19,8 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 class ResourceUsage:
     """Resources that a run used. `target_tokens` were generated; the other tokens were billed by the endpoint.
 
-    `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.
+    `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.  `skipped_mutations` and
+    `merge_fallbacks` count what no reply of the reflector could be used for.
     """
 
     seconds: float
@@ -32,6 +33,8 @@ class ResourceUsage:
     cost_usd: float
     budget_usd: float = 0.0
     unconfirmed_usd: float = 0.0
+    skipped_mutations: int = 0
+    merge_fallbacks: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,18 @@ def _usage(report: FinalReport) -> list[str]:
         ("calls", f"{usage.calls:,}, {prompt}, {usage.completion_tokens:,} out"),
         ("cost", format_cost(usage.cost_usd, usage.budget_usd, usage.unconfirmed_usd)),
     ]
+    if usage.skipped_mutations or usage.merge_fallbacks:
+        rows.append(("unusable", unusable_replies(usage.skipped_mutations, usage.merge_fallbacks)))
     return _pairs("What it took", tuple(rows))
+
+
+def unusable_replies(skipped_mutations: int, merge_fallbacks: int) -> str:
+    """What was done without the reflector, because none of its replies could be used."""
+    mutations = "1 mutation" if skipped_mutations == 1 else f"{skipped_mutations} mutations"
+    merges = "1 merge" if merge_fallbacks == 1 else f"{merge_fallbacks} merges"
+    parts = [f"{mutations} skipped"] if skipped_mutations else []
+    parts += [f"{merges} kept the first parent's scratchpad"] if merge_fallbacks else []
+    return ", ".join(parts) + ": no reply of the reflector was usable"
 
 
 def _pairs(title: str, rows: tuple[tuple[str, str], ...]) -> list[str]:

@@ -18,14 +18,14 @@ from typing import Any, get_args
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolution.individual import list_to_deltas
 from orchestrator.evolution.lineage import Lineage, LineageFile
-from orchestrator.evolution.loop import Generation
+from orchestrator.evolution.loop import Evaluated, Generation
 from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.output import OutputFolder, read_json
+from orchestrator.runs.individuals import IndividualsFile, reasons_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import PICTURES, WASTED
 from tasks.job import JobSpec
-from tasks.models import Score
 from tasks.openai.provider import Role
 from tasks.store.store import Store
 from tasks.validation import checked_json
@@ -105,11 +105,13 @@ class Recorder:
         self.artifacts = artifacts
         self.history: list[dict[str, Any]] = []
         self.tree = Lineage()
+        self.individuals = IndividualsFile(output.individuals, self.cluster_ids)
         self._best: Genome | None = None
 
     def resume(self, generation: int) -> None:
         """Take up what the folder holds of the generations before this one."""
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
+        self.individuals.keep_before(generation)
         if self.output.tree.exists():
             tree: Any = read_json(self.output.tree, LineageFile, checked_json)
             self.tree = Lineage.before(tree, generation)
@@ -124,6 +126,7 @@ class Recorder:
         self.history.append(line | {"answered": answered})
         self.output.write_json("evolution_tree.json", self.tree.data())
         self.output.write_history(self.history)
+        self.individuals.append(generation)
         self._write_deltas("deltas_current.json", generation.leader)
         best = generation.state.best
         assert best is not None, "a generation always evaluates an individual"
@@ -151,26 +154,28 @@ def history_line(
     def share(name: str, before: float) -> float:
         return max(0.0, usage.get(name, 0.0) - before)
 
-    def individual(node: str, score: Score, **more: Any) -> dict[str, Any]:
-        return {
-            "node": node,
-            **more,
-            "fitness": score.fitness,
-            "shortness": score.shortness,
-            "correctness": score.correctness,
-            "mean_tokens": score.mean_tokens,
-        }
-
-    fitness = [score.fitness for _, score in generation.population]
+    fitness = [evaluated.score.fitness for evaluated in generation.population]
     return {
         "generation": generation.generation,
         "best": max(fitness),
         "mean": sum(fitness) / len(fitness),
         "best_ever": generation.state.best_fitness,
-        "population": [individual(node, score) for node, score in generation.population],
-        "offspring": [individual(node, score, target=target) for node, target, score in generation.offspring],
+        "population": [{"node": one.node, **_score(one)} for one in generation.population],
+        "offspring": [
+            {"node": one.node, "target": one.target, **_score(one), **reasons_of(one)} for one in generation.offspring
+        ],
         "seconds": {"wall": round(wall_s, 3), **{k: round(v, 3) for k, v in generation.seconds.items()}},
         "tokens": {n: int(share(n, sum(g["tokens"][n] for g in earlier))) for n in TOKEN_COUNTS},
         "calls": int(share("requests", sum(g["calls"] for g in earlier))),
         "cost_usd": round(share("cost_usd", sum(g["cost_usd"] for g in earlier)), 6),
+    }
+
+
+def _score(evaluated: Evaluated) -> dict[str, float]:
+    score = evaluated.score
+    return {
+        "fitness": score.fitness,
+        "shortness": score.shortness,
+        "correctness": score.correctness,
+        "mean_tokens": score.mean_tokens,
     }

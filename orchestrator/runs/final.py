@@ -116,6 +116,8 @@ def build_report(
             cost_usd=usage.get("cost_usd", 0.0),
             budget_usd=settings.budget_usd,
             unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
+            skipped_mutations=_count(recorder, "skip_reason"),
+            merge_fallbacks=_count(recorder, "merge_fallback"),
         ),
         files=tuple((what, str(output.path / name)) for what, name in FILES),
         commands=(
@@ -123,6 +125,11 @@ def build_report(
             ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
         ),
     )
+
+
+def _count(recorder: Recorder, reason: str) -> int:
+    """How many evaluations of children have this reason (see orchestrator/runs/individuals.py)."""
+    return sum(reason in child for generation in recorder.history for child in generation["offspring"])
 
 
 def best_node(recorder: Recorder) -> str:

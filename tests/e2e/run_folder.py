@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Small enough for many runs, large enough for merges, mutations, clones and a validation set.
+# Small enough for many runs, large enough for merges, mutations, clones and a validation set; with this seed it has all.
 SMALL = {
     "FINANCEBENCH_POOL_INDICES": "0-2",
     "VALIDATION_INDICES": "16",
@@ -29,7 +29,7 @@ SMALL = {
     "ELITISM_SIZE": "1",
     "SELECTION": "tournament",
     "TOURNAMENT_SIZE": "2",
-    "SEED": "5",
+    "SEED": "8",
 }
 
 

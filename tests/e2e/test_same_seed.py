@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 from run_folder import RunFolder
 
@@ -18,6 +19,7 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
         "processor.py",
         "processor_best.py",
         "history.jsonl",
+        "individuals.jsonl",
         "fitness.png",
         "evolution_lengths.png",
         "evolution_tree.png",
@@ -37,18 +39,43 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
     assert history[0]["tokens"]["target"] > 0
 
 
+def individuals_of(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    lines = (folder.output / "individuals.jsonl").read_text().splitlines()
+    individuals = [json.loads(line) for line in lines]
+    assert len({individual["node"] for individual in individuals}) == len(individuals)
+    return {individual["node"]: individual for individual in individuals}
+
+
+def test_the_deltas_and_the_scratchpad_of_every_node_are_kept(reference_run: RunFolder) -> None:
+    tree = json.loads((reference_run.output / "evolution_tree.json").read_text())
+    individuals = individuals_of(reference_run)
+    assert {node["id"]: node["fitness"] for node in tree["nodes"]} == {
+        name: individual["fitness"] for name, individual in individuals.items()
+    }
+    for node in tree["nodes"]:
+        if node["stage"] == "mut":
+            before, after = individuals[node["id"].replace("_mut", "_pre")], individuals[node["id"]]
+            changed = [cluster for cluster in after["deltas"] if after["deltas"][cluster] != before["deltas"][cluster]]
+            assert changed == [node["target"]] and after["scratchpad"] != before["scratchpad"]
+    best = json.loads(reference_run.state())["best_individual"]
+    assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in individuals.values()]
+
+
 def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFolder) -> None:
     prompts = sorted(path.name for path in (reference_run.output / "reflector_prompts").iterdir())
     tree = json.loads((reference_run.output / "evolution_tree.json").read_text())
     mutated = {n["id"] for n in tree["nodes"] if n["stage"] == "mut"}
-    parents = Counter(e["to"] for e in tree["edges"] if e["kind"] == "parent")
-    merged = {child for child, count in parents.items() if count == 2}
+    individuals = individuals_of(reference_run)
+    parents: dict[str, list[str]] = {}
+    for edge in tree["edges"]:
+        if edge["kind"] == "parent":
+            parents.setdefault(edge["to"], []).append(individuals[edge["from"]]["scratchpad"])
+    merged = {child for child, scratchpads in parents.items() if len(set(scratchpads)) == 2}
     assert mutated
     assert merged
     for node in mutated:
         assert f"gen_{node[1]}_mutation_{node}.txt" in prompts
-    for node in merged:
-        assert f"gen_{node[1]}_merge_{node}.txt" in prompts
+    assert {name for name in prompts if "_merge_" in name} == {f"gen_{node[1]}_merge_{node}.txt" for node in merged}
     text = (reference_run.output / "reflector_prompts" / prompts[0]).read_text()
     assert "===== system =====" in text
     assert "## " in text

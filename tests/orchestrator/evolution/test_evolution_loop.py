@@ -128,8 +128,8 @@ def test_only_a_population_without_fitness_is_evaluated() -> None:
 def test_elites_enter_the_next_population_unchanged_and_first() -> None:
     generations = run(params(mutation_probability=1.0), Formula())
     for earlier, later in itertools.pairwise(generations):
-        best = sorted((s.fitness for _, s in earlier.population), reverse=True)[:2]
-        assert [s.fitness for _, s in later.population[:2]] == best
+        best = sorted((s.score.fitness for s in earlier.population), reverse=True)[:2]
+        assert [s.score.fitness for s in later.population[:2]] == best
 
 
 def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
@@ -144,7 +144,7 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
     formula = Formula()
     generations = run(params(crossover_probability=1.0, generations=2), formula)
     population = generations[0].state.population
-    fitness = [s.fitness for _, s in generations[1].population]
+    fitness = [s.score.fitness for s in generations[1].population]
     for candidate in formula.plans[-1].candidates:
         a, b = candidate.parents
         expected = [
@@ -152,8 +152,40 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
             for x, y in zip(population[a].deltas, population[b].deltas, strict=True)
         ]
         assert candidate.deltas == pytest.approx(expected)
-        assert candidate.merge is not None
-        assert (candidate.merge.fitness_a, candidate.merge.fitness_b) == (fitness[a], fitness[b])
+        if population[a].scratchpad != population[b].scratchpad:
+            assert candidate.merge is not None
+            assert (candidate.merge.fitness_a, candidate.merge.fitness_b) == (fitness[a], fitness[b])
+    assert any(candidate.merge for candidate in formula.plans[-1].candidates)
+
+
+def test_equal_scratchpads_are_not_merged() -> None:
+    """Given parents that are one individual, or whose scratchpads are both empty or equal, nobody is asked to merge."""
+    formula = Formula()
+    generations = run(params(crossover_probability=1.0, generations=3), formula)
+    pairs = 0
+    for number, plan in enumerate(plan for plan in formula.plans if plan.name.endswith("_child")):
+        population = [evaluated.genome for evaluated in generations[number].population]
+        for candidate in plan.candidates:
+            a, b = (population[parent].scratchpad for parent in candidate.parents)
+            assert (candidate.merge is None) == (a == b)
+            if a == b:
+                assert candidate.scratchpad == a
+                pairs += 1
+        assert number or all(candidate.merge is None for candidate in plan.candidates), "all are empty at the start"
+    assert pairs > 4
+
+
+def test_every_evaluation_keeps_its_deltas_and_scratchpad() -> None:
+    """The evaluation of a child before its mutation has the deltas and the scratchpad that it had then."""
+    formula = Formula()
+    first, last = run(params(mutation_probability=1.0, generations=2), formula)
+    assert [evaluated.genome for evaluated in last.population] == [*first.state.population]
+    evaluations = zip(formula.plans[-1].candidates, last.offspring[::2], last.offspring[1::2], strict=True)
+    for candidate, before, after in evaluations:
+        assert (before.node[-4:], after.node[-4:]) == ("_pre", "_mut")
+        assert before.genome.deltas == candidate.deltas
+        changed = [i for i, (a, b) in enumerate(zip(before.genome.deltas, after.genome.deltas, strict=True)) if a != b]
+        assert changed == [candidate.target] and after.genome.scratchpad == str(candidate.target)
 
 
 def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
@@ -170,7 +202,7 @@ def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_tur
     formula = Formula(skip=frozenset(range(4)))
     tree = Lineage()
     generations = run(params(mutation_probability=1.0, generations=2), formula, tree)
-    assert all(target is None for g in generations for _, target, _ in g.offspring)
+    assert all(evaluated.target is None for g in generations for evaluated in g.offspring)
     assert not any(node["stage"] == "mut" for node in tree.nodes)
     assert generations[-1].state.rr_idx == 8
 

@@ -90,3 +90,12 @@ def test_a_run_that_changed_nothing_and_has_no_validation_set_is_still_reported(
 
 def test_the_same_seed_prints_the_same_report() -> None:
     assert final_report(REPORT, random.Random(3)) == final_report(REPORT, random.Random(3))
+
+
+def test_unusable_replies_of_the_reflector_are_counted_where_there_are_any() -> None:
+    assert "unusable" not in "\n".join(lines_of(REPORT))
+    usage = dataclasses.replace(REPORT.usage, skipped_mutations=2, merge_fallbacks=1)
+    text = "\n".join(lines_of(dataclasses.replace(REPORT, usage=usage)))
+    assert (
+        "2 mutations skipped, 1 merge kept the first parent's scratchpad: no reply of the reflector was usable" in text
+    )

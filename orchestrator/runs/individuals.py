@@ -1,0 +1,70 @@
+"""`individuals.jsonl`: the deltas and the scratchpad of every evaluation of a run, one JSON object a line.
+
+    {"node": "g3_child1_pre", "generation": 3, "target": null, "fitness": 0.61, "deltas": {"0": 1.5, ...},
+     "scratchpad": "..."}
+
+Each generation is appended when it has ended.  A line also says why a reply of the reflector could not be used:
+"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.evolution.individual import list_to_deltas
+from orchestrator.evolution.loop import Evaluated, Generation
+from orchestrator.output import write_output, writing
+
+
+class IndividualsFile:
+    """The file at `path`; deltas are named by `cluster_ids`, in canonical order."""
+
+    def __init__(self, path: Path, cluster_ids: Sequence[str]) -> None:
+        self._path = path
+        self._cluster_ids = tuple(cluster_ids)
+
+    def keep_before(self, generation: int) -> None:
+        """Remove this generation, later ones, and a last line that a kill cut short.  Raises: OutputNotWritable."""
+        if self._path.exists():
+            with writing(self._path):
+                complete = self._path.read_bytes().rpartition(b"\n")[0]
+            kept = [line for line in complete.split(b"\n") if line and _generation(line) < generation]
+            write_output(self._path, b"".join(line + b"\n" for line in kept))
+
+    def append(self, generation: Generation) -> None:
+        """Add the evaluations of a generation.  Raises: OutputNotWritable."""
+        evaluations = (*generation.population, *generation.offspring)
+        lines = [json.dumps(self._line(generation.generation, one), ensure_ascii=False) for one in evaluations]
+        with writing(self._path), self._path.open("ab") as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _line(self, generation: int, evaluated: Evaluated) -> dict[str, Any]:
+        return {
+            "node": evaluated.node,
+            "generation": generation,
+            "target": evaluated.target,
+            "fitness": evaluated.score.fitness,
+            "deltas": list_to_deltas(evaluated.genome.deltas, self._cluster_ids),
+            "scratchpad": evaluated.genome.scratchpad,
+            **reasons_of(evaluated),
+        }
+
+
+def reasons_of(evaluated: Evaluated) -> dict[str, str]:
+    """Why replies of the reflector were unusable; empty where none was."""
+    reasons = {"merge_fallback": evaluated.merge_fallback, "skip_reason": evaluated.skip_reason}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _generation(line: bytes) -> int:
+    """The generation of a line.  A line that cannot be read counts as one to remove."""
+    try:
+        return int(json.loads(line)["generation"])
+    except (ValueError, KeyError, TypeError):
+        return 2**31
