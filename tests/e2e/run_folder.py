@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Small enough for many runs, large enough for merges, mutations, clones and a validation set; with this seed it has all.
+# Small enough for many runs, large enough for merges, mutations, clones and a validation set.
 SMALL = {
     "FINANCEBENCH_POOL_INDICES": "0-2",
     "VALIDATION_INDICES": "16",
