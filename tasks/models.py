@@ -173,6 +173,7 @@ class Run:
     fitness: Fitness
     clusters: Clusters
     evaluation_cache: bool
+    reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)

@@ -112,6 +112,7 @@ class Settings:
     reflector_temperature: Annotated[float, float_range(0, 2, "none")]
     reflector_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
     reflector_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
+    reflector_context_tokens: Annotated[int, int_range(0, 100_000_000, "tokens")]
     reflector_seed: Annotated[int, int_range(0, _SEED, "none")]
 
     # Judge

@@ -45,6 +45,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
             discovered=_discovered(s),
         ),
         evaluation_cache=s.evaluation_cache,
+        reflector_context_tokens=s.reflector_context_tokens,
     )
 
 

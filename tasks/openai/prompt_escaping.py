@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 EMPTY = "(empty)"
+SCRATCHPAD_LIMIT = 4000  # characters; the prompts state it
 # Python's and Unicode's line ends that JSON leaves as they are.
 _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
 
@@ -22,6 +23,15 @@ def plain(text: str) -> str:
     """
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "\n".join(whole.splitlines()).rstrip("\n")
+
+
+def bounded(scratchpad: str) -> str:
+    """The last lines of a scratchpad that have at most `SCRATCHPAD_LIMIT` characters; of one longer line its end."""
+    if len(scratchpad) <= SCRATCHPAD_LIMIT:
+        return scratchpad
+    end = scratchpad[-SCRATCHPAD_LIMIT:]
+    begins_with_a_line = scratchpad[-SCRATCHPAD_LIMIT - 1] == "\n"
+    return end if begins_with_a_line or "\n" not in end else end.partition("\n")[2]
 
 
 def quote(text: str) -> str:

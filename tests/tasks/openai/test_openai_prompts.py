@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.openai import merge, reflect
+from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.prompt_escaping import one_line, plain, quote, unquote
-from tasks.openai.reflect import SCHEMA, Response, mutation_messages
+from tasks.openai.reflect import SCHEMA, mutation_messages
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tasks.judging import prompt
 from tasks.judging.verdict import judge
 from tasks.models import Judge
+from tasks.openai.fitting import Response
 from tasks.openai.merge import Parent, merge_messages
-from tasks.openai.reflect import Proposal, Response, check_proposal, mutation_messages
+from tasks.openai.reflect import Proposal, check_proposal, mutation_messages
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
 from workers.embedded.endpoint.rules.mutation import (

@@ -1,0 +1,81 @@
+"""Fit the answers of the training set into the reflector's prompt.
+
+A prompt and its reply must fit the model's context and the endpoint's tokens a minute.  If they do not, texts are cut
+in the middle, the longest and the wrong answers first: no answer and no explanation keeps more than `cap` characters, a
+wrong answer no more than half of it, and `cap` is the largest with which the prompt fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tasks.models import Run
+
+SHORTEST = 80  # characters of a text that are always kept
+VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
+SYSTEM_TOKENS = 800  # about what the messages take without answers, descriptions and scratchpad
+
+
+@dataclass(frozen=True)
+class Response:
+    """One answer of the training set, judged. `tokens` without the end-of-turn token."""
+
+    example_id: str
+    is_correct: bool
+    explanation: str
+    text: str
+    tokens: int
+
+
+def prompt_limit(run: Run) -> int | None:
+    """How many tokens the reflector's prompt may have; None without a limit.
+
+    The limits are on prompt and reply together, so the longest reply is taken off.
+    """
+    limits = [limit for limit in (run.reflector_context_tokens, run.endpoint.tokens_per_minute) if limit]
+    return max(0, min(limits) - run.reflector.max_completion_tokens) if limits else None
+
+
+def largest_prompt(run: Run, answers: int, description_tokens: int, scratchpad_tokens: int) -> int:
+    """About how many tokens the reflector's prompt has at most: every answer is as long as the target may make it."""
+    longest = run.target.sampling.max_new_tokens + VERDICT_TOKENS
+    return SYSTEM_TOKENS + description_tokens + scratchpad_tokens + answers * longest
+
+
+def fit_responses(
+    responses: Sequence[Response], limit: int | None, tokens_of: Callable[[Sequence[Response]], int]
+) -> tuple[list[Response], int]:
+    """The responses as they enter the prompt, and how many of them are cut.
+
+    `tokens_of(responses)` estimates the prompt with these responses.  A prompt that is too long with `SHORTEST`
+    characters of each text is returned like that.
+    """
+    responses = list(responses)
+    if limit is None or tokens_of(responses) <= limit:
+        return responses, 0
+    low, high = SHORTEST, max(SHORTEST, *(max(2 * len(r.text), len(r.explanation)) for r in responses))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if tokens_of([_cut(r, middle) for r in responses]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    fitted = [_cut(response, low) for response in responses]
+    return fitted, sum(one != before for one, before in zip(fitted, responses, strict=True))
+
+
+def cut_middle(text: str, length: int) -> str:
+    """`text` with its middle replaced by a note, where it is longer than `length` characters; about that long then."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    return f"{text[:half]} [... {len(text) - 2 * half} characters cut ...] {text[len(text) - half :]}"
+
+
+def _cut(response: Response, cap: int) -> Response:
+    longest = cap if response.is_correct else max(SHORTEST, cap // 2)
+    return dataclasses.replace(
+        response, text=cut_middle(response.text, longest), explanation=cut_middle(response.explanation, cap)
+    )

@@ -1,0 +1,109 @@
+"""The reflector's prompt fits its limits: the longest and the wrong answers are cut first, each in the middle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings import load_settings, make_run
+from tasks.models import Run
+from tasks.openai.fitting import SHORTEST, Response, cut_middle, fit_responses, largest_prompt, prompt_limit
+from tasks.openai.merge import Merged, check_merge
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded
+from tasks.openai.provider import estimate_tokens
+from tasks.openai.reflect import Proposal, check_proposal, mutation_messages
+
+ROOT = Path(__file__).parents[3]
+DESCRIPTIONS = [{"id": i, "description": "a cluster", "examples": ["the"], "count": 3} for i in range(3)]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(ROOT)
+    limits = {"REFLECTOR_CONTEXT_TOKENS": "0", "OPENAI_TOKENS_PER_MINUTE": "30000", "TARGET_MAX_NEW_TOKENS": "512"}
+    return make_run(load_settings(Path("configs/embedded.config"), limits), "a-run")
+
+
+def response(number: int, length: int, is_correct: bool = True) -> Response:
+    text = "".join(f"{number}:{i} " for i in range(length))[:length]
+    return Response(f"q{number}", is_correct, "because", text, length // 4)
+
+
+def tokens_of(responses: Sequence[Response]) -> int:
+    return sum(map(estimate_tokens, mutation_messages(DESCRIPTIONS, {"0": 0.0, "1": 0.0}, "", "1", responses)))
+
+
+def test_what_fits_stays_as_it_is() -> None:
+    responses = [response(0, 4000), response(1, 10, is_correct=False)]
+    assert fit_responses(responses, None, tokens_of) == (responses, 0)
+    assert fit_responses(responses, tokens_of(responses), tokens_of) == (responses, 0)
+
+
+def test_the_longest_are_cut_first_and_the_wrong_before_the_correct() -> None:
+    """Given 20 answers of which three are long, two of these wrong, only as much is cut as the limit asks for."""
+    responses = [response(i, 200) for i in range(17)] + [response(i, 8000, i == 17) for i in (17, 18, 19)]
+    whole = tokens_of(responses)
+    fitted, cut = fit_responses(responses, whole - 1000, tokens_of)
+    assert tokens_of(fitted) <= whole - 1000 < tokens_of(fitted) + 60
+    assert cut == 2 and fitted[:18] == responses[:18], "the long correct answer is whole while wrong ones can be cut"
+    fitted, cut = fit_responses(responses, whole - 4000, tokens_of)
+    assert tokens_of(fitted) <= whole - 4000
+    assert cut == 3 and fitted[:17] == responses[:17]
+    assert len(fitted[17].text) > 1.9 * len(fitted[18].text) > 200
+    assert [one.tokens for one in fitted] == [one.tokens for one in responses], (
+        "the length that is reported is the full one"
+    )
+
+
+def test_a_hundred_long_answers_fit_thirty_thousand_tokens_a_minute(run: Run) -> None:
+    """Given a limit of 30,000 and 100 answers of 512 tokens, prompt and reply are within one minute."""
+    responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
+    limit = prompt_limit(run)
+    assert limit is not None and tokens_of(responses) > 2 * limit
+    fitted, cut = fit_responses(responses, limit, tokens_of)
+    assert tokens_of(fitted) + run.reflector.max_completion_tokens <= run.endpoint.tokens_per_minute
+    assert cut == 100 and tokens_of(fitted) > 0.97 * limit
+    assert fitted == fit_responses(responses, limit, tokens_of)[0]
+
+
+def test_a_limit_that_no_cut_can_keep_cuts_all_to_the_shortest() -> None:
+    fitted, cut = fit_responses([response(i, 1000) for i in range(5)], 10, tokens_of)
+    assert cut == 5 and {one.text.partition(" [...")[0] for one in fitted} == {
+        response(i, 1000).text[: SHORTEST // 2] for i in range(5)
+    }
+
+
+def test_a_cut_keeps_both_ends_and_says_how_much_is_gone() -> None:
+    assert cut_middle("short", 5) == "short"
+    assert cut_middle("a" * 50 + "b" * 900 + "c" * 50, 100) == "a" * 50 + " [... 900 characters cut ...] " + "c" * 50
+
+
+def test_the_smaller_of_context_and_minute_is_the_limit(run: Run) -> None:
+    assert prompt_limit(run) == 30_000 - run.reflector.max_completion_tokens
+    assert prompt_limit(dataclasses.replace(run, reflector_context_tokens=8_192)) == 8_192 - 2_048
+    without = dataclasses.replace(run, endpoint=dataclasses.replace(run.endpoint, tokens_per_minute=0))
+    assert prompt_limit(without) is None
+    assert prompt_limit(dataclasses.replace(without, reflector_context_tokens=1_000)) == 0
+
+
+def test_the_largest_prompt_is_estimated_beforehand(run: Run) -> None:
+    longest = run.target.sampling.max_new_tokens
+    responses = [response(i, 4 * longest) for i in range(100)]
+    assert 0.8 < largest_prompt(run, 100, 100, 0) / tokens_of(responses) < 1.6
+
+
+def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
+    lines = [f"line {i}: what was learnt" for i in range(1000)]
+    kept = bounded("\n".join(lines))
+    assert len(kept) <= SCRATCHPAD_LIMIT and kept.split("\n") == lines[-len(kept.split("\n")) :]
+    assert len(bounded("x" * 9000)) == SCRATCHPAD_LIMIT and bounded("short\n") == "short\n"
+    assert bounded("y" * 100 + "\n" + "x" * SCRATCHPAD_LIMIT) == "x" * SCRATCHPAD_LIMIT
+    proposal = check_proposal({"delta": 1.0, "scratchpad": "x\n" * 9000}, 0.0)
+    assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_LIMIT
+    merged = check_merge({"scratchpad": "x\n" * 9000})
+    assert isinstance(merged, Merged) and len(merged.scratchpad) <= SCRATCHPAD_LIMIT
+    for system in (mutation_messages(DESCRIPTIONS, {"1": 0.0}, "", "1", [])[0],):
+        assert f"at most {SCRATCHPAD_LIMIT} characters" in system
