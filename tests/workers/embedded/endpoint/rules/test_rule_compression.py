@@ -14,7 +14,7 @@ from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import all_rules
 from workers.embedded.endpoint.rules.compression import SCHEMA_NAME, best_sentence
 
-CONFIG = Path(__file__).parents[4] / "configs" / "collect.yaml"
+CONFIG = Path(__file__).parents[5] / "configs" / "collect.yaml"
 TEMPLATE = yaml.safe_load(CONFIG.read_text())["reflector"]["compress_prompt_template"]
 
 
