@@ -33,6 +33,11 @@ class Stage:
     def node(self) -> str:
         return self.plan.node(self.candidate.index, self.phase)
 
+    @property
+    def cache_salt(self) -> str:
+        """Part of the keys of answers and verdicts: with the evaluation cache off no other run has the same keys."""
+        return "" if self.run.evaluation_cache else f"{self.run.id} {self.node}"
+
     def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
         ref = StageRef(self.candidate.index, stage, phase or self.phase)
         return self.store.stage(self.run.id, self.plan.name, ref.field)

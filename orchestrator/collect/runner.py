@@ -89,6 +89,7 @@ class Collector:
                 document = session.document()
                 validate(document)
                 path = self._write(document)
+                farm.store.release_shared(run_id)
                 session.report(is_finished=True)
                 return path
 

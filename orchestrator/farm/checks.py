@@ -82,9 +82,9 @@ def check_keeping(info: dict[str, Any]) -> Iterator[Finding]:
     policy, used = info.get("maxmemory_policy", "noeviction"), int(info["used_memory"])
     limit = int(info.get("maxmemory", 0))
     said = f"{used / 1e6:.0f} MB used of {f'{limit / 1e6:.0f} MB' if limit else 'no limit'}, {policy}"
-    if policy != "noeviction":
-        yield wrong("memory", said, "CONFIG SET maxmemory-policy noeviction: keys of a run must not vanish")
-    elif limit and used > 0.9 * limit:
+    if policy not in ("noeviction", "volatile-lru"):
+        yield wrong("memory", said, "CONFIG SET maxmemory-policy volatile-lru: keys of a run must not vanish")
+    elif policy == "noeviction" and limit and used > 0.9 * limit:  # else it evicts results that can be computed again
         yield wrong("memory", said, "raise maxmemory, or `orchestrator runs --delete` what is over")
     else:
         yield well("memory", said)

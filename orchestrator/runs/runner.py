@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
@@ -188,10 +188,15 @@ class _Session:
         started = time.monotonic()
         for generation in evolve(state, self.params, self.evaluate, self.recorder.tree):
             self.recorder.record(generation, time.monotonic() - started)
-            self.farm.store.forget_plans(self.run_id, plan_names(generation.generation))
+            self._forget(plan_names(generation.generation))
             self.reporter.progress.update(self.recorder.history)
             started, state = time.monotonic(), generation.state
         return state
+
+    def _forget(self, plans: Sequence[str]) -> None:
+        """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
+        self.farm.store.forget_plans(self.run_id, plans)
+        self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
 
     def finish(self, state: State) -> FinalReport:
         """Compare the best individual with the zero vector, save all files, and build the report."""
@@ -201,6 +206,7 @@ class _Session:
         plan = final_plan(state.best, state.generation, validation=bool(runner.examples["validation"]))
         comparisons = compare(self.evaluate, plan, runner.examples)
         output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
+        self._forget([plan.name])
         deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()

@@ -106,6 +106,7 @@ class Settings:
     seed: Annotated[int, int_range(0, _SEED, "none")]
     shortness_scale: Annotated[float, float_range(0, 1e9, "tokens", above=True)]
     evaluation_cache: Switch
+    cache_days: Annotated[int, int_range(1, 3650, "days")]
 
     # Reflector
     reflector_model: Annotated[str, string()]
@@ -198,6 +199,7 @@ RESUMABLE = (
     "CLUSTERS_DIR",
     "NGEN",
     "EVALUATION_CACHE",
+    "CACHE_DAYS",
     "JUDGE_CONCURRENCY",
     "OPENAI_API_KEY_ENV",
     "OPENAI_TIMEOUT_S",

@@ -111,8 +111,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
         raise LookupError(f"run {stage.run.id} has no clustering")
     write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
     batch = _batch_of(stage)
-    salt = "" if stage.run.evaluation_cache else stage.node
-    keys = answer_keys(stage.run, clustering, stage.deltas(), batch, salt)
+    keys = answer_keys(stage.run, clustering, stage.deltas(), batch, stage.cache_salt)
     answers, generated = stage.store.shared(stage.run.id, keys), 0
     if len(answers) < len(set(keys)):
         with hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _server_lifecycle(stage):

@@ -102,15 +102,15 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
 
 def judge_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
-    found = stage.store.shared(stage.run.id, [a["key"] for a in answers])
-    texts = [found[a["key"]]["text"] for a in answers]
+    stored = stage.store.shared(stage.run.id, [a["key"] for a in answers])
+    texts = [stored[a["key"]]["text"] for a in answers]
     examples = context.examples(stage.run.id, stage.candidate.examples)
     settings = stage.run.judge
     address = name_of(stage.run.endpoint)
-    keys = [
-        "verdict:" + verdict_key(e.question, e.gold, text, settings, address)
-        for e, text in zip(examples, texts, strict=True)
-    ]
+    hashes = [verdict_key(e.question, e.gold, text, settings, address) for e, text in zip(examples, texts, strict=True)]
+    if salt := stage.cache_salt:
+        hashes = [context.content_hash(found, salt) for found in hashes]
+    keys = [f"verdict:{found}" for found in hashes]
     with hold_lock(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
         judged = judge_missing(stage, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)

@@ -32,6 +32,7 @@ PROVIDERS = "providers"  # set: [role, name], who answered for the reflector and
 FILES = "files"  # hash: file name -> bytes that a worker made for the output folder
 NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
+HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them

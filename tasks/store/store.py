@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import redis
@@ -17,6 +17,7 @@ from tasks.plan import Plan
 from tasks.store import keys
 from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
+from tasks.store.results import KEPT_S, SharedResults
 from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
@@ -78,6 +79,7 @@ class Store:
 
     def delete_run(self, run_id: str) -> int:
         """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
+        self.release_shared(run_id)
         others = [run_key(other, keys.SHARED) for other in self.run_ids() if other != run_id]
         shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
         found = [*shared, *self.redis.scan_iter(match=run_key(run_id, "*"), count=1000)]
@@ -252,29 +254,25 @@ class Store:
         self.redis.blpop([key], timeout=seconds)
         self.redis.delete(key)
 
-    # Results that runs share: answers, verdicts, clusterings, each under the hash of all that determines it.
+    # Results that runs share: answers, verdicts (tasks/store/results.py), clusterings.
+
+    @cached_property
+    def _results(self) -> SharedResults:
+        return SharedResults(self.redis)
 
     def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Those of the results that are in the store, by content key."""
-        values = cast("list[bytes | None]", self.redis.mget(map(result_key, content_keys))) if content_keys else []
-        found = {k: json.loads(v) for k, v in zip(content_keys, values, strict=True) if v is not None}
-        if found:
-            self.redis.sadd(run_key(run_id, keys.SHARED), *map(result_key, found))
-        return found
+        """Those of the results that are in the store, by content key; they are held for the run from here on."""
+        return self._results.take(run_id, content_keys)
 
     def put_shared(
         self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float] | None = None
     ) -> None:
-        """Keep a result under its content key; the first one stands, so that all readers see the same one.
+        """Keep a result under its content key and hold it for the run; `usage` is counted in the same trip."""
+        self._results.put(run_id, key, value, usage or {})
 
-        `usage` is counted for the run in the same trip: hundreds of answers arrive in a second.
-        """
-        pipe = self.redis.pipeline()
-        pipe.sadd(run_key(run_id, keys.SHARED), result_key(key))
-        pipe.set(result_key(key), json.dumps(value), nx=True)
-        for name, count in (usage or {}).items():
-            pipe.hincrbyfloat(run_key(run_id, keys.USAGE), name, count)
-        pipe.execute()
+    def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
+        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
+        self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
 
     def put_clustering(self, run_id: str, clustering: str, labels: bytes, descriptions: str) -> None:
         key = clustering_key(clustering)

@@ -60,7 +60,7 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
     argv = [
         *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
         *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
-        *("--maxmemory-policy", "noeviction", "--daemonize", "no"),
+        *("--maxmemory-policy", "volatile-lru", "--daemonize", "no"),
     ]
     return ChildProcess(Command("valkey", tuple(argv), folder / "logs" / "valkey.log", dict(os.environ)), records)
 

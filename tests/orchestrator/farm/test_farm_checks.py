@@ -78,6 +78,8 @@ def test_other_code_is_named_with_its_worker() -> None:
 )
 def test_a_broker_that_may_lose_data_is_wrong(changes: dict[str, object], check: str) -> None:
     assert all(finding.ok for finding in check_keeping(WELL))
+    evicting = {"maxmemory_policy": "volatile-lru", "maxmemory": 11, "used_memory": 10}
+    assert all(finding.ok for finding in check_keeping({**WELL, **evicting}))
     wrong = [finding for finding in check_keeping({**WELL, **changes}) if not finding.ok]
     assert [finding.check for finding in wrong] == [check]
     assert wrong[0].hint

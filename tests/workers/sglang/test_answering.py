@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -45,38 +46,44 @@ def store(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     context.store.cache_clear()
 
 
-def put_run(store: Store, **target: Any) -> None:
+def put_run(store: Store, run_id: str = "run", cache: bool = True, **target: Any) -> None:
     changed = {"model": str(embedded_model()), "concurrency": 4, "request_timeout_s": 20, **target}
     run = Run(
-        "run", 1, dataclasses.replace(server_target(), **changed), Judge("m", 0.01, True, 0, 1, 1, 1, 1),
+        run_id, 1, dataclasses.replace(server_target(), **changed), Judge("m", 0.01, True, 0, 1, 1, 1, 1),
         Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0), Fitness(0.4, 0.6, 50),
-        Clusters("", "m", 1, 1, 1, 1, "cpu"), evaluation_cache=True,
+        Clusters("", "m", 1, 1, 1, 1, "cpu"), evaluation_cache=cache,
     )  # fmt: skip
     found = np.arange(50) % CLUSTERS
     clustering = content_hash(found.tolist())[:32]
     asked = [Example(str(n), "word " * n, "?", "") for n in range(QUESTIONS)]
     store.put_run(run)
-    store.put_examples("run", {"training": asked, "validation": []})
+    store.put_examples(run_id, {"training": asked, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(CLUSTERS)]
-    store.put_clustering("run", clustering, pack_labels(found), json.dumps(described))
-    store.put_metadata("run", "clustering", clustering)
+    store.put_clustering(run_id, clustering, pack_labels(found), json.dumps(described))
+    store.put_metadata(run_id, "clustering", clustering)
 
 
-def evaluate(store: Store, individuals: int) -> list[Sequence[Mapping[str, Any]]]:
+def evaluate(store: Store, individuals: int, run_id: str = "run") -> list[Sequence[Mapping[str, Any]]]:
     """The stored answers of each individual, all of them evaluated at the same time."""
+    records = evaluation_records(store, individuals, run_id)
+    keys = [[answer["key"] for answer in record["answers"]] for record in records]
+    return [[store.shared(run_id, one)[key] for key in one] for one in keys]
+
+
+def evaluation_records(store: Store, individuals: int, run_id: str = "run") -> list[Mapping[str, Any]]:
+    """The record that the answer stage of each individual leaves."""
     plan = Plan("g0_pop", 0, tuple(Candidate(n, (float(n),) * CLUSTERS) for n in range(individuals)))
-    store.put_plan("run", plan)
-    attempt = store.next_attempt("run", plan.name)
+    store.put_plan(run_id, plan)
+    attempt = store.next_attempt(run_id, plan.name)
     with ThreadPoolExecutor(individuals) as slots:
         tasks = [
-            slots.submit(run_stage, "answer", ("run", plan.name, n, "pre", attempt), answer_stage)
+            slots.submit(run_stage, "answer", (run_id, plan.name, n, "pre", attempt), answer_stage)
             for n in range(individuals)
         ]
         for task in tasks:
             task.result()
-    records = [store.stage("run", plan.name, f"{n}:pre:answer") for n in range(individuals)]
-    keys = [[answer["key"] for answer in record["answers"]] for record in records if record is not None]
-    return [[store.shared("run", one)[key] for key in one] for one in keys]
+    records = [store.stage(run_id, plan.name, f"{n}:pre:answer") for n in range(individuals)]
+    return [record for record in records if record is not None]
 
 
 def servers_of(answers: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -111,3 +118,43 @@ def test_with_restart_each_individual_has_its_own_server(store: Store) -> None:
     assert [len(servers_of(one)) for one in (first, second, third)] == [1, 1, 1]
     assert len(servers_of(first) | servers_of(second) | servers_of(third)) == 3
     assert b"class DeltaProcessor" in (store.file("run", "processor.py") or b"")
+
+
+@pytest.mark.parametrize(("cache", "generated"), [(True, 0), (False, QUESTIONS)])
+def test_a_second_run_generates_its_own_answers_only_with_the_cache_off(
+    store: Store, cache: bool, generated: int
+) -> None:
+    put_run(store, "first")
+    put_run(store, "second", cache)
+    [first], [second] = evaluation_records(store, 1, "first"), evaluation_records(store, 1, "second")
+    assert (first["generated"], second["generated"]) == (QUESTIONS, generated)
+
+
+def test_a_run_that_is_resumed_repeats_nothing_with_the_cache_off(store: Store) -> None:
+    put_run(store, cache=False)
+    [before] = evaluation_records(store, 1)
+    store.forget_plans("run", ["g0_pop"])
+    [after] = evaluation_records(store, 1)
+    assert (before["generated"], after["generated"]) == (QUESTIONS, 0)
+    assert before["answers"] == after["answers"]
+
+
+def test_an_answer_that_was_evicted_is_generated_again(store: Store) -> None:
+    # Given a run that has recorded its generation, so that its answers may be evicted
+    put_run(store)
+    [before] = evaluation_records(store, 1)
+    store.forget_plans("run", ["g0_pop"])
+    store.release_shared("run")
+    # When the server needs their memory
+    used = int(store.redis.info("memory")["used_memory"])
+    store.redis.config_set("maxmemory", used + 2_000_000)
+    for number in count():
+        store.put_shared("other", f"answer:{number}", {"text": "x" * 100_000})
+        store.release_shared("other")
+        if not store.redis.exists(*(f"whetstone:{answer['key']}" for answer in before["answers"])):
+            break
+    store.redis.config_set("maxmemory", 0)
+    # Then the run generates them again
+    [after] = evaluation_records(store, 1)
+    assert (before["generated"], after["generated"]) == (QUESTIONS, QUESTIONS)
+    assert before["answers"] == after["answers"]

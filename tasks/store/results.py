@@ -1,0 +1,77 @@
+"""Results that runs share, each under the hash of all that determines it, and how long they are kept.
+
+A result that a run has read or written is held for it until the run calls `release`: it cannot expire meanwhile, and a
+server that evicts only keys with a time to live (maxmemory-policy volatile-lru) cannot evict it.  A result that no run
+holds expires some days after its last use.  A run that needs it again computes it again.
+
+Each script sees the results and the sets of the runs at one moment, so a result cannot be released by one run in the
+instant in which another run takes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import redis
+
+from tasks.store import keys
+from tasks.store.keys import result_key, run_key
+
+KEPT_S = 30 * 24 * 3600
+
+# KEYS: the run's sets of held and of used results, then results.  Returns the texts of the results.
+_TAKE = """
+local texts = {}
+for i = 3, #KEYS do
+    local text = redis.call("GET", KEYS[i])
+    if text then
+        redis.call("PERSIST", KEYS[i])
+        redis.call("SADD", KEYS[1], KEYS[i])
+        redis.call("SADD", KEYS[2], KEYS[i])
+    end
+    texts[i - 2] = text
+end
+return texts
+"""
+# KEYS: the sets of held results, the run's own first.  ARGV: seconds.
+_RELEASE = """
+for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
+redis.call("UNLINK", KEYS[1])
+"""
+
+
+class SharedResults:
+    """Typed access to the shared results in one Redis or Valkey.  Raises: redis.RedisError."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._redis = client
+        self._take, self._release = client.register_script(_TAKE), client.register_script(_RELEASE)
+
+    def take(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Those of the results that are in the store, by content key; they are held for the run from here on."""
+        if not content_keys:
+            return {}
+        sets = [run_key(run_id, keys.HELD), run_key(run_id, keys.SHARED)]
+        texts = cast("list[bytes | None]", self._take([*sets, *map(result_key, content_keys)]))
+        return {key: json.loads(text) for key, text in zip(content_keys, texts, strict=True) if text is not None}
+
+    def put(self, run_id: str, key: str, value: Mapping[str, Any], usage: Mapping[str, float]) -> None:
+        """Keep a result under its content key and hold it for the run.
+
+        The first result stands, so that all readers see the same one.  `usage` is counted for the run in the same
+        trip: hundreds of answers arrive in a second.
+        """
+        pipe = self._redis.pipeline()
+        pipe.sadd(run_key(run_id, keys.HELD), result_key(key))
+        pipe.sadd(run_key(run_id, keys.SHARED), result_key(key))
+        pipe.set(result_key(key), json.dumps(value), nx=True)
+        pipe.persist(result_key(key))
+        for name, count in usage.items():
+            pipe.hincrbyfloat(run_key(run_id, keys.USAGE), name, count)
+        pipe.execute()
+
+    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int = KEPT_S) -> None:
+        """The run has recorded elsewhere what it needs of its results: those that none of the others holds expire."""
+        self._release([run_key(run, keys.HELD) for run in (run_id, *other_runs)], [kept_s])

@@ -1,0 +1,79 @@
+"""How long shared results are kept: as long as a run holds them, and some days after that."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+import redis
+
+from tasks.store.results import KEPT_S
+from tasks.store.store import Store
+
+ANSWER = "whetstone:answer:a"
+KEPT_FOR_EVER, GONE = -1, -2  # Redis' times to live
+
+
+def ttl(store: Store) -> int:
+    return int(store.redis.ttl(ANSWER))
+
+
+def test_a_result_expires_days_after_the_run_has_released_it(store: Store) -> None:
+    store.put_shared("first", "answer:a", {"text": "so"})
+    assert ttl(store) == KEPT_FOR_EVER
+    store.release_shared("first")
+    assert KEPT_S - 5 <= ttl(store) <= KEPT_S
+
+
+def test_a_result_that_is_used_again_is_held_again(store: Store) -> None:
+    store.put_shared("first", "answer:a", {"text": "so"})
+    store.release_shared("first")
+    assert store.shared("second", ["answer:a", "answer:b"]) == {"answer:a": {"text": "so"}}
+    assert ttl(store) == KEPT_FOR_EVER
+    store.release_shared("second", kept_s=60)
+    assert 55 <= ttl(store) <= 60
+
+
+def test_a_result_that_is_written_again_is_held_again(store: Store) -> None:
+    store.put_shared("first", "answer:a", {"text": "so"})
+    store.release_shared("first")
+    store.put_shared("second", "answer:a", {"text": "later"})
+    assert store.shared("second", ["answer:a"]) == {"answer:a": {"text": "so"}}
+    assert ttl(store) == KEPT_FOR_EVER
+
+
+def test_what_another_run_holds_does_not_expire(store: Store) -> None:
+    for run in ("first", "second"):
+        store.put_metadata(run, "code", "c")
+        store.set_requirements(run, "c", "")
+        store.put_shared(run, "answer:a", {"text": "so"})
+    store.release_shared("first")
+    assert ttl(store) == KEPT_FOR_EVER
+    store.delete_run("second")
+    assert 0 < ttl(store) <= KEPT_S
+
+
+@pytest.fixture
+def full(store: Store) -> redis.Redis:
+    """A server without room for more: it may evict what has a time to live."""
+    used = int(store.redis.info("memory")["used_memory"])
+    store.redis.config_set("maxmemory-policy", "volatile-lru")
+    store.redis.config_set("maxmemory", used + 2_000_000)
+    yield store.redis
+    store.redis.config_set("maxmemory", 0)
+
+
+def test_a_full_server_evicts_what_no_run_holds_and_nothing_else(store: Store, full: redis.Redis) -> None:
+    # Given a result that a run holds, and one that no run holds
+    store.put_shared("first", "answer:a", {"text": "so"})
+    store.release_shared("first")
+    store.put_shared("second", "answer:b", {"text": "so"})
+    # When other results fill the memory
+    for number in count():
+        store.put_shared("third", f"answer:{number}", {"text": "x" * 100_000})
+        store.release_shared("third")
+        if ttl(store) == GONE:
+            break
+    # Then a run does not find the first any more, and computes it again; the other is there
+    assert store.shared("fourth", ["answer:a"]) == {}
+    assert store.shared("second", ["answer:b"]) == {"answer:b": {"text": "so"}}
