@@ -74,6 +74,12 @@ class TokenCounts(TypedDict):
     completion: float
 
 
+class EvaluationCounts(TypedDict):
+    computed: int
+    cached: int
+    carried: int
+
+
 class GenerationRecord(TypedDict):
     """A line of history.jsonl: what is read of it again."""
 
@@ -83,10 +89,11 @@ class GenerationRecord(TypedDict):
     best_ever: float
     population: Annotated[list[ScoredIndividual], Field(min_length=1)]
     offspring: list[ScoredIndividual]
+    evaluations: EvaluationCounts
     seconds: WallTime
     tokens: TokenCounts
     calls: float
-    cost_usd: float
+    cost_usd: float | None  # None: the prices are not known
 
 
 class RunFile(TypedDict):

@@ -99,10 +99,10 @@ class Judge:
     model: str
     tolerance: float
     forgiving: bool
-    temperature: float
-    top_p: float
+    temperature: float | None  # None, here and below: not sent, for models that refuse it
+    top_p: float | None
     max_completion_tokens: int
-    seed: int
+    seed: int | None
     concurrency: int  # calls in flight for one evaluation
 
 
@@ -111,10 +111,10 @@ class Reflector:
     """The language model that proposes deltas and merges scratchpads."""
 
     model: str
-    temperature: float
-    top_p: float
+    temperature: float | None
+    top_p: float | None
     max_completion_tokens: int
-    seed: int
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class Endpoint:
     """An OpenAI-compatible endpoint and what may be asked of it by all workers together.
 
     `base_url` empty means OPENAI_BASE_URL, or OpenAI itself.  The key is read from the environment variable
-    `api_key_env` by whoever calls, so that no key is ever stored.  Prices are US dollars for a million tokens.
+    `api_key_env` by whoever calls, so that no key is ever stored.  Prices are US dollars for a million tokens; None is
+    an unknown price.
     """
 
     base_url: str
@@ -131,9 +132,9 @@ class Endpoint:
     max_tries: int
     requests_per_minute: int
     tokens_per_minute: int
-    price_prompt: float
-    price_cached: float
-    price_completion: float
+    price_prompt: float | None
+    price_cached: float | None
+    price_completion: float | None
     budget_usd: float  # 0 is no limit
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -104,12 +104,30 @@ def stage_refs(candidate: Candidate) -> list[StageRef]:
 
 
 @dataclass(frozen=True)
+class Evaluations:
+    """Where the fitness of individuals came from.
+
+    computed  the target generated answers
+    cached    all answers were in the store already
+    carried   an individual of the population kept its fitness from the generation before
+    """
+
+    computed: int = 0
+    cached: int = 0
+    carried: int = 0
+
+    def __add__(self, other: Evaluations) -> Evaluations:
+        return Evaluations(self.computed + other.computed, self.cached + other.cached, self.carried + other.carried)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of a candidate: its scores, the scratchpads on its way, and the seconds each stage took.
 
     `delta` is the reflector's new value for the target cluster; None when the candidate was not mutated, or when
     no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `merge_fallback`
-    says why no reply of a merge was usable, so that the scratchpad is the first parent's.
+    says why no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those
+    of both phases.
     """
 
     index: int
@@ -121,6 +139,7 @@ class Outcome:
     seconds: Mapping[str, float]
     merge_fallback: str = ""
     skip_reason: str = ""
+    evaluations: Evaluations = Evaluations()
 
 
 def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:
@@ -145,7 +164,15 @@ def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> O
         seconds=seconds,
         merge_fallback=found["pre", "merge"].get("fallback", "") if candidate.merge else "",
         skip_reason=reflected.get("reason", ""),
+        evaluations=evaluations(records[ref.field] for ref in wanted if ref.stage == "answer"),
     )
+
+
+def evaluations(answers: Iterable[Mapping[str, Any]]) -> Evaluations:
+    """Counts the records of answer stages; a stage that was skipped is none."""
+    generated = [record["generated"] for record in answers if not record.get("skipped")]
+    computed = sum(count > 0 for count in generated)
+    return Evaluations(computed, len(generated) - computed)
 
 
 def _score(record: Mapping[str, Any]) -> Score:

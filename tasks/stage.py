@@ -101,6 +101,6 @@ def run_stage(
         return {"skipped": True} if skipped else work(at_work)
 
     def keep(outcome: dict[str, Any]) -> None:
-        store.put_stage(run_id, plan_name, ref.field, outcome)
+        store.put_stage(run_id, plan_name, ref.field, outcome, attempt)
 
     run_once(store, f"{run_id}:{plan_name}:{ref.field}", attempt, find, do, keep)

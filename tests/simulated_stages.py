@@ -43,17 +43,23 @@ def answers(stage: Stage) -> dict[str, Any]:
 def verdicts(stage: Stage) -> dict[str, Any]:
     listed = []
     for answer in stage.need("answer")["answers"]:
-        key = "verdict:" + context.content_hash(answer["key"])
+        key = "verdict:" + context.content_hash(answer["key"], stage.run.judge.model)
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(Verdict(True, 1, 1.0, "text", "as it was told")))
         listed.append({"key": key, "is_correct": True})
-    return {"verdicts": listed, "judged": len(listed)}
+    return {"verdicts": listed, "judged": len(listed), "judge": stage.run.judge.model}
+
+
+def score(stage: Stage) -> dict[str, Any]:
+    """0.5, and half of that by a judge that is called strict."""
+    fitness = 0.25 if stage.need("judge")["judge"] == "strict" else 0.5
+    return dataclasses.asdict(Score(fitness, 0.5, 0.5, 10.0))
 
 
 OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
     "merge": lambda stage: {"scratchpad": "merged"},
     "answer": answers,
     "judge": verdicts,
-    "score": lambda stage: dataclasses.asdict(Score(0.5, 0.5, 0.5, 10.0)),
+    "score": score,
     "reflect": lambda stage: {"delta": 0.25, "scratchpad": "reflected"},
 }
 

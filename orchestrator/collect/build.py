@@ -10,7 +10,9 @@ from pathlib import Path
 
 from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions, SplitRatios
 from orchestrator.farm.embedded import FarmSpec
+from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError
+from orchestrator.settings.run import EMBEDDED_KEY_ENV
 from tasks import models
 from tasks.collect.collection import Collection
 from tasks.dataset import DatasetError, load_examples
@@ -21,7 +23,6 @@ SYSTEM_PROMPT = "Answer the question using the provided context."
 ENDPOINT_TIMEOUT_S = 120.0
 ENDPOINT_TRIES = 6
 TARGET_READY_S = 600.0
-EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # where workers of an embedded farm find the key of its endpoint
 
 
 def make_collection(settings: CollectSettings, options: FarmOptions) -> Collection:
@@ -91,6 +92,7 @@ def _target(settings: CollectSettings) -> models.Target:
 
 def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
     embedded = base == EMBEDDED
+    price = 0.0 if embedded else None  # the file has no keys for prices
     return models.Endpoint(
         base_url="" if embedded else base,
         api_key_env=EMBEDDED_KEY_ENV if embedded else key_env,
@@ -98,10 +100,23 @@ def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
         max_tries=ENDPOINT_TRIES,
         requests_per_minute=options.requests_per_minute,
         tokens_per_minute=options.tokens_per_minute,
-        price_prompt=0.0,
-        price_cached=0.0,
-        price_completion=0.0,
+        price_prompt=price,
+        price_cached=price,
+        price_completion=price,
         budget_usd=0.0,
+    )
+
+
+def first_line(settings: CollectSettings, options: FarmOptions) -> str:
+    """Who reflects and judges, and what it may cost at most."""
+    reflector, judge = settings.reflector, settings.phase0.correctness
+    rules, external = reflector.api_base == EMBEDDED, options.farm == "external"
+    endpoint = _endpoint(reflector.api_base, reflector.api_key_env, options)
+    judge_endpoint = _endpoint(judge.evaluator_api_base, judge.evaluator_api_key_env, options)
+    return announce(
+        provider_at(reflector.model_id, endpoint, rules=rules, external=external),
+        provider_at(judge.evaluator_model, judge_endpoint, rules=rules, external=external),
+        highest_cost(endpoint, rules=rules),
     )
 
 

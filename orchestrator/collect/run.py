@@ -61,7 +61,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: what these need is not for whoever only looks at a collection.
-    from orchestrator.collect.build import choose_split
+    from orchestrator.collect.build import choose_split, first_line
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector
     from orchestrator.runs.drive import drive, log_to
@@ -75,6 +75,8 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     clear_parked_state(output)
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
     raise_on_sigterm()
+
+    print(first_line(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
         print(Collector(settings, options, parts, output, tuple(only)).run(resume=resume))

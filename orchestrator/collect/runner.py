@@ -34,7 +34,7 @@ from tasks import logs
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
-from tasks.openai.provider import Role, listed
+from tasks.openai.provider import Role, is_priced, listed
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,9 @@ class _Session:
         self.threshold = self.settings.phase0.correctness.threshold
         self.collection = make_collection(self.settings, self.collector.options)
         about = {"kind": KIND, "unit": "examples"}
-        self.publisher = StatusPublisher(self.run_id, self.farm.store, self.collector.output, about, 0.0)
+        self.publisher = StatusPublisher(
+            self.run_id, self.farm.store, self.collector.output, about, 0.0, is_priced(self.collection.judge_endpoint)
+        )
 
     @cached_property
     def scheduler(self) -> Scheduler:

@@ -58,14 +58,17 @@ class Target(Document):
 
 @dataclass(frozen=True)
 class Reflector(Document):
-    """The model that compresses answers. `compress_prompt_template` has {query} and {prev_answer}."""
+    """The model that compresses answers. `compress_prompt_template` has {query} and {prev_answer}.
+
+    A null `temperature`, `top_p` or `seed` is not sent; some models refuse them.
+    """
 
     model_id: Text
     api: Literal["openai_chat_completions"]
-    temperature: Temperature
-    top_p: Share
+    temperature: Temperature | None
+    top_p: Share | None
     max_new_tokens: Count
-    seed: StrictInt
+    seed: StrictInt | None
     compress_prompt_template: Annotated[Text, placeholders("query", "prev_answer")]
     api_base: EndpointAddress
     api_key_env: Text
@@ -97,7 +100,10 @@ class FilterSwitches(Document):
 
 @dataclass(frozen=True)
 class Correctness(Document):
-    """The judge. `tolerance` is a relative error; a pair is kept when its score reaches `threshold`."""
+    """The judge. `tolerance` is a relative error; a pair is kept when its score reaches `threshold`.
+
+    A null `evaluator_temperature`, `evaluator_top_p` or `evaluator_seed` is not sent.
+    """
 
     metric: Literal["remote_verdict"]
     threshold: Share  # above 0, or a wrong answer, whose score is 0, would be kept
@@ -106,10 +112,10 @@ class Correctness(Document):
     evaluator_api_base: EndpointAddress
     evaluator_api_key_env: Text
     qualitative_forgiving: StrictBool
-    evaluator_temperature: Temperature
-    evaluator_top_p: Share
+    evaluator_temperature: Temperature | None
+    evaluator_top_p: Share | None
     evaluator_max_new_tokens: Count
-    evaluator_seed: StrictInt
+    evaluator_seed: StrictInt | None
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from orchestrator.settings import Settings
 
 DESCRIPTION = """\
-Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, without OPENAI_API_KEY, the
-rule-based endpoint.  `orchestrator evolve` uses a farm that is already running and leaves it running."""
+Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with
+CONFIG_EMBEDDED_ENDPOINT="rules", the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
+and leaves it running."""
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -64,7 +64,7 @@ def judge(arguments: argparse.Namespace) -> int:
     from tasks.dataset import DatasetError
     from tasks.judging.rows import check_rows, read_rows
 
-    settings, endpoint = judging_settings(arguments.config)
+    settings, endpoint, rules = judging_settings(arguments.config)
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
     raise_on_sigterm()
@@ -72,7 +72,7 @@ def judge(arguments: argparse.Namespace) -> int:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
             total = check_rows(path)
             rows = _with_progress(read_rows(path), total)
-            found = _by_rule(rows, settings) if arguments.stage == 1 else _by_all(rows, settings, endpoint)
+            found = _by_rule(rows, settings) if arguments.stage == 1 else _by_all(rows, settings, endpoint, rules)
             summary = _write(found, out)
     except DatasetError as error:
         return common.fail(common.WRONG, str(error))
@@ -96,18 +96,22 @@ def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
     return judge_rows(rows, settings, None)
 
 
-def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterator[Verdict | None]:
+def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint, rules: bool) -> Iterator[Verdict | None]:
     # Here, because the SDK takes a second to import.
     from orchestrator.farm.embedded import ProcessFailed
+    from orchestrator.report.announcement import highest_cost, provider_at
+    from orchestrator.report.formatting import format_cost
     from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
     from tasks.openai.errors import CallError
-    from tasks.openai.provider import listed
+    from tasks.openai.provider import is_priced, listed
 
     providers: set[str] = set()
     try:
-        with open_endpoint(endpoint, _print_status) as opened:
+        judge_name = provider_at(settings.model, endpoint, rules=rules)
+        _print_status(f"judge: {judge_name}; cost: {highest_cost(endpoint, rules=rules)}")
+        with open_endpoint(endpoint, rules) as opened:
             budget = LocalBudget(opened)
             yield from judge_rows(rows, settings, judge_asker(opened, settings, budget, providers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
@@ -115,9 +119,8 @@ def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint) -> Iterato
     if providers:
         _print_status(f"judged by {listed(providers)}")
     used = budget.used
-    _print_status(
-        f"{used.requests} calls, {used.prompt + used.completion:,} tokens, {budget.spending.spent:.2f} US dollars"
-    )
+    cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
+    _print_status(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, cost: {cost}")
 
 
 def _with_progress(rows: Iterator[Row], total: int) -> Iterator[Row]:

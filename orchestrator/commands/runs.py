@@ -75,6 +75,6 @@ def table(runs: Sequence[RunStatus]) -> str:
     for status in runs:
         best = status.figures.get("best_fitness")
         fitness, tokens = "-" if best is None else f"{best:.4f}", f"{status.target_tokens:,}"
-        cost = f"${status.cost_usd:.2f}"
+        cost = "unknown" if status.cost_usd is None else f"${status.cost_usd:.2f}"
         rows.append((status.run, status.kind, status.state, status.progress, fitness, tokens, cost, status.folder))
     return "\n".join(format_table(rows))

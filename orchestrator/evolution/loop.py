@@ -17,7 +17,7 @@ from orchestrator.evolution.params import Params
 from orchestrator.evolution.planning import plan_offspring, plan_population
 from orchestrator.evolution.state import Genome, State
 from tasks.models import Score
-from tasks.plan import Outcome, Plan
+from tasks.plan import Evaluations, Outcome, Plan
 
 Evaluate = Callable[[Plan], Sequence[Outcome]]
 
@@ -49,6 +49,7 @@ class Generation:
     population: tuple[Evaluated, ...]
     offspring: tuple[Evaluated, ...]
     seconds: dict[str, float]
+    evaluations: Evaluations
     leader: Genome  # the best of the population
     state: State
 
@@ -69,7 +70,8 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
     """Run the remaining generations, one at a time; the caller saves each before it asks for the next.
 
     The population of `state` has no fitness, in a new run and in a resumed one, and is evaluated first; in later
-    generations elites and offspring keep theirs.
+    generations elites and offspring keep theirs.  So is the best individual of `state` when `best_fitness` is None,
+    because another judge has scored it.
     """
     round_robin = RoundRobin(params.cluster_ids, state.rr_idx)
     toolbox = make_toolbox(params, round_robin)
@@ -77,7 +79,7 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
     population = [make_individual(genome.deltas, genome.scratchpad) for genome in state.population]
     for generation in range(state.generation, params.generations):
         seconds: Counter[str] = Counter()
-        _evaluate_population(generation, population, evaluate, best, seconds)
+        counts = _evaluate_population(generation, population, evaluate, best, seconds)
         chosen = toolbox.elites(population)
         elites = [toolbox.clone(elite) for elite in chosen]
         lineage.add_population(generation, population, chosen)
@@ -91,6 +93,7 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
             offspring += evaluations
             survivors.append(lineage.add_child(plan, outcome, evaluations[-1].target))
             seconds.update(outcome.seconds)
+            counts += outcome.evaluations
         lineage.add_survivors(generation, survivors)
 
         leader = _genome(max(population, key=lambda individual: individual.fitness))
@@ -104,6 +107,7 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
             population=evaluated_population,
             offspring=tuple(offspring),
             seconds=dict(seconds),
+            evaluations=counts,
             leader=leader,
             state=State(
                 generation=generation + 1,
@@ -117,13 +121,20 @@ def evolve(state: State, params: Params, evaluate: Evaluate, lineage: Lineage) -
 
 def _evaluate_population(
     generation: int, population: list[Individual], evaluate: Evaluate, best: HallOfFame, seconds: Counter[str]
-) -> None:
-    plan = plan_population(generation, population)
+) -> Evaluations:
+    """Evaluate the individuals without fitness, and the best one so far if its fitness is not known."""
+    plan = plan_population(generation, population, best.genome if best.fitness is None else None)
+    counts = Evaluations(carried=sum(individual.fitness.valid for individual in population))
     for outcome in _in_order(evaluate(plan) if plan.candidates else ()):
-        set_score(population[outcome.index], outcome.pre)
+        if outcome.index < len(population):
+            set_score(population[outcome.index], outcome.pre)
+        elif best.genome is not None:
+            best.update(best.genome, outcome.pre)
         seconds.update(outcome.seconds)
+        counts += outcome.evaluations
     for individual in population:
         best.update(_genome(individual), individual.score)
+    return counts
 
 
 def _apply_outcome(plan: Plan, outcome: Outcome, child: Individual, params: Params) -> list[Evaluated]:

@@ -14,6 +14,7 @@ from deap import base
 from orchestrator.evolution.individual import Individual, invalidate
 from orchestrator.evolution.operators import use_rng
 from orchestrator.evolution.params import Params
+from orchestrator.evolution.state import Genome
 from tasks.plan import Candidate, Plan
 
 
@@ -26,14 +27,19 @@ def plan_names(generation: int) -> tuple[str, str]:
     return f"g{generation}_pop", f"g{generation}_child"
 
 
-def plan_population(generation: int, population: Sequence[Individual]) -> Plan:
-    """The plan that evaluates the individuals without a valid fitness; candidates are numbered by position."""
-    candidates = tuple(
+def plan_population(generation: int, population: Sequence[Individual], best: Genome | None = None) -> Plan:
+    """The plan that evaluates the individuals without a valid fitness; candidates are numbered by position.
+
+    `best` is evaluated too when it is given, as the candidate after the last position.
+    """
+    candidates = [
         Candidate(index, tuple(individual), individual.scratchpad)
         for index, individual in enumerate(population)
         if not individual.fitness.valid
-    )
-    return Plan(plan_names(generation)[0], generation, candidates)
+    ]
+    if best is not None:
+        candidates.append(Candidate(len(population), best.deltas, best.scratchpad))
+    return Plan(plan_names(generation)[0], generation, tuple(candidates))
 
 
 def plan_offspring(

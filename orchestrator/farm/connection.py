@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from orchestrator import signals
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
-from orchestrator.settings import Settings, load_settings
+from orchestrator.settings import Settings, SettingsError, load_settings
 from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
@@ -85,6 +85,12 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
             raise FarmUnavailable(farm.failure() or f"the embedded farm in {spec.folder} has ended")
 
     with farm:
+        if (farm.endpoint_url is not None) != spec.embedded_endpoint:
+            answers = "answer by rules" if farm.endpoint_url else "call a real endpoint"
+            raise FarmUnavailable(
+                f"the workers of the farm that is up in {spec.folder} {answers}, and these settings name the other; "
+                "stop it with `orchestrator farm down`, or set CONFIG_EMBEDDED_ENDPOINT"
+            )
         try:
             with connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
                 yield embedded
@@ -95,8 +101,11 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
 
 
 def farm_spec(settings: Settings) -> FarmSpec:
-    """The embedded farm that the settings ask for; real OpenAI calls need OPENAI_API_KEY or an address of one's own."""
-    real = bool(secret(settings.openai_api_key_env) or settings.openai_base_url)
+    """The embedded farm of the settings.  Raises: SettingsError when it needs a key that is not set."""
+    name = settings.openai_api_key_env
+    if settings.embedded_endpoint == "openai" and not secret(name):
+        reason = f"'openai' needs a key, and neither {name} nor the file named by {name}_FILE has one"
+        raise SettingsError([f"CONFIG_EMBEDDED_ENDPOINT: {reason}"])
     return FarmSpec(
         folder=str(settings.farm_dir.resolve()),
         gpu_slots=settings.gpu_slots,
@@ -106,7 +115,7 @@ def farm_spec(settings: Settings) -> FarmSpec:
         faults=settings.embedded_faults,
         dtype=settings.embedded_dtype,
         log_level=settings.log_level,
-        embedded_endpoint=not real,
+        embedded_endpoint=settings.embedded_endpoint == "rules",
         offline=settings.target_model == "embedded",
     )
 

@@ -27,7 +27,7 @@ class RunView:
     status: RunStatus | None
     calls: int
     tokens: int
-    cost_usd: float
+    cost_usd: float | None  # None: the prices are not known
     failed: tuple[Failure, ...]
 
     @property
@@ -44,14 +44,15 @@ def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
 
 def _view(run: str, status: RunStatus | None, store: Store, known: bool) -> RunView:
     usage: Mapping[str, float] = store.usage(run)
+    is_priced = status is None or status.cost_usd is not None
     if not usage and status:
-        usage = {"requests": status.calls, "target": status.target_tokens, "cost_usd": status.cost_usd}
+        usage = {"requests": status.calls, "target": status.target_tokens, "cost_usd": status.cost_usd or 0.0}
     return RunView(
         run=run,
         status=status,
         calls=int(usage.get("requests", 0)),
         tokens=int(usage.get("target", 0)),
-        cost_usd=usage.get("cost_usd", 0.0),
+        cost_usd=usage.get("cost_usd", 0.0) if is_priced else None,
         failed=tuple(failed_tasks(store, run)) if known else (),
     )
 

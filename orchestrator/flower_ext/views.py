@@ -100,7 +100,7 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
         "figures": dict(status.figures) if status else {},
         "calls": view.calls,
         "target_tokens": view.tokens,
-        "cost_usd": round(view.cost_usd, 6),
+        "cost_usd": None if view.cost_usd is None else round(view.cost_usd, 6),
         "budget_usd": status and status.budget_usd,
         "reason": status and status.reason,
         "failed": [vars(failed) for failed in view.failed],
@@ -111,6 +111,8 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
 
 def _cost(view: RunView) -> str:
     budget = view.status.budget_usd if view.status else 0.0
+    if view.cost_usd is None:
+        return "unknown"
     return f"${view.cost_usd:,.4f}" + (f" of ${budget:,.2f}" if budget else "")
 
 

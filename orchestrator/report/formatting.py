@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+from tasks.plan import Evaluations
+
+INITIAL = "initial individual"
+
+
+def baseline_name(initial_deltas: Iterable[float]) -> str:
+    """What the initial individual is called: "zero vector" only where all its deltas are 0."""
+    return INITIAL if any(initial_deltas) else "zero vector"
 
 
 def format_duration(seconds: float | None) -> str:
@@ -17,14 +27,16 @@ def format_duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def format_money(dollars: float) -> str:
-    """`$0.0123` below one dollar, `$12.35` from one dollar, `free` for 0."""
+def format_money(dollars: float | None) -> str:
+    """`$0.0123` below one dollar, `$12.35` from one dollar, `free` for 0, `unknown` for None."""
+    if dollars is None:
+        return "unknown"
     if dollars == 0:
         return "free"
     return f"${dollars:.4f}" if dollars < 1 else f"${dollars:,.2f}"
 
 
-def format_cost(dollars: float, budget: float, unconfirmed: float = 0.0) -> str:
+def format_cost(dollars: float | None, budget: float, unconfirmed: float = 0.0) -> str:
     """`$0.0123 of $5.00`; `unconfirmed` is the most that calls with an unknown outcome may have cost."""
     of = f" of {format_money(budget)}" if budget else ""
     return f"{format_money(dollars)}{of}" + (
@@ -35,3 +47,9 @@ def format_cost(dollars: float, budget: float, unconfirmed: float = 0.0) -> str:
 def format_score(value: float | None) -> str:
     """A fitness with four decimals, `–` when there is none."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
+
+
+def format_evaluations(evaluations: Evaluations) -> str:
+    """`20 computed, 4 from the cache, 6 carried over`."""
+    e = evaluations
+    return f"{e.computed:,} computed, {e.cached:,} from the cache, {e.carried:,} carried over"

@@ -6,10 +6,11 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.report.formatting import format_cost, format_duration, format_score
+from orchestrator.report.formatting import format_cost, format_duration, format_evaluations, format_score
 from orchestrator.report.layout import clip, pad
 from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
 from tasks.escape import escape_control
+from tasks.plan import Evaluations
 
 BAR = 9  # cells on each side of zero
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -24,13 +25,13 @@ class ResourceUsage:
     """
 
     seconds: float
-    evaluations: int
+    evaluations: Evaluations
     calls: int
     target_tokens: int
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
-    cost_usd: float
+    cost_usd: float | None  # None: unknown
     budget_usd: float = 0.0
     unconfirmed_usd: float = 0.0
     skipped_mutations: int = 0
@@ -53,6 +54,7 @@ class FinalReport:
     reflector: str
     judge: str
     usage: ResourceUsage
+    changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
 
@@ -131,12 +133,14 @@ def _usage(report: FinalReport) -> list[str]:
     rows = [
         ("reflected", report.reflector),
         ("judged", report.judge),
-        ("evaluations", f"{usage.evaluations:,}, {usage.target_tokens:,} tokens generated"),
+        ("evaluations", format_evaluations(usage.evaluations)),
+        ("generated", f"{usage.target_tokens:,} tokens"),
         ("calls", f"{usage.calls:,}, {prompt}, {usage.completion_tokens:,} out"),
         ("cost", format_cost(usage.cost_usd, usage.budget_usd, usage.unconfirmed_usd)),
     ]
     if usage.skipped_mutations or usage.merge_fallbacks:
         rows.append(("unusable", unusable_replies(usage.skipped_mutations, usage.merge_fallbacks)))
+    rows += [("changed", f"{names}, from generation {generation} on") for generation, names in report.changes]
     return _pairs("What it took", tuple(rows))
 
 

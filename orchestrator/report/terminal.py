@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.formatting import format_cost, format_duration, format_score
+from orchestrator.report.formatting import format_duration, format_score
 from orchestrator.report.view import (
     PLANS,
     CandidateView,
@@ -21,6 +21,7 @@ from orchestrator.report.view import (
     progress_text,
     steps,
     steps_done,
+    usage_parts,
 )
 from tasks.escape import escape_control
 
@@ -75,8 +76,9 @@ class Screen:
         if snapshot.progress is not None:
             parts.append(_progress(snapshot, width))
         elif snapshot.candidates:
-            parts.append(_candidates(snapshot, width, max(1, height - AROUND)))
-        parts += [Text(""), *_foot(snapshot)]
+            around = AROUND + (width >= NARROW)
+            parts.append(_candidates(snapshot, width, max(1, height - around)))
+        parts += [Text(""), *_foot(snapshot, width)]
         yield Group(*parts)
 
 
@@ -123,7 +125,7 @@ def _fitness(snapshot: Snapshot) -> Text:
     text.append(format_score(snapshot.best_ever), style="bold cyan")
     if snapshot.baseline is not None:
         gain = "" if snapshot.best_ever is None else f" ({snapshot.best_ever - snapshot.baseline:+.4f})"
-        text.append(f"{gain}  zero vector {format_score(snapshot.baseline)}")
+        text.append(f"{gain}  {snapshot.baseline_name} {format_score(snapshot.baseline)}")
     text.append(f"  best now {format_score(snapshot.best)}, mean {format_score(snapshot.mean)}", style="dim")
     return text
 
@@ -200,11 +202,9 @@ def _choose(candidates: tuple[CandidateView, ...], room: int) -> tuple[list[Cand
     return [one for one in candidates if one.node in kept], "and " + ", ".join(f"{n} {name}" for n, name in counts if n)
 
 
-def _foot(snapshot: Snapshot) -> list[Text]:
+def _foot(snapshot: Snapshot, width: int) -> list[Text]:
     queues = "  ".join(f"{escape_control(name)} {depth}" for name, depth in snapshot.queues.items())
-    used = (
-        f"{snapshot.calls:,} calls  {snapshot.tokens:,} tokens  {format_cost(snapshot.cost_usd, snapshot.budget_usd)}"
-    )
+    evaluations, *used = usage_parts(snapshot)
     failed = [candidate for candidate in snapshot.candidates if candidate.stage == "failed"]
     lines = [
         Text(
@@ -215,7 +215,8 @@ def _foot(snapshot: Snapshot) -> list[Text]:
         )
         for candidate in failed[:FAILURES]
     ]
-    lines += [Text(f"queued  {queues or 'nothing'}     {used}", style="dim", no_wrap=True, overflow="ellipsis")]
+    texts = [*([evaluations] if width >= NARROW else []), f"queued  {queues or 'nothing'}     {'  '.join(used)}"]
+    lines += [Text(text, style="dim", no_wrap=True, overflow="ellipsis") for text in texts]
     if snapshot.note and snapshot.progress is None:
         lines.append(Text(escape_control(snapshot.note), style="yellow", no_wrap=True, overflow="ellipsis"))
     return lines

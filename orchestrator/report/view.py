@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TextIO
 
-from orchestrator.report.formatting import format_cost, format_duration, format_score
+from orchestrator.report.formatting import INITIAL, format_cost, format_duration, format_evaluations, format_score
 from tasks.escape import escape_control
+from tasks.plan import Evaluations
 
 Stage = Literal["waiting", "merge", "answer", "judge", "score", "reflect", "done", "failed"]
 Phase = Literal["pre", "mut"]
@@ -42,8 +43,9 @@ class CandidateView:
 class Snapshot:
     """The state of a run. `generation` counts from 0; times are in seconds, costs in US dollars.
 
-    `best` and `mean` are of the current population, `baseline` is the fitness of the zero vector. `progress` is
-    (done, total) of the work that `note` names, such as embedding the vocabulary.
+    `best` and `mean` are of the current population, `baseline` is the fitness of the initial individual, which
+    `baseline_name` names. `progress` is (done, total) of the work that `note` names, such as embedding the vocabulary.
+    `cost_usd` None is unknown. `evaluations` counts those of the run so far.
     """
 
     run: str
@@ -60,10 +62,12 @@ class Snapshot:
     left_s: float | None = None
     calls: int = 0
     tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0
     budget_usd: float = 0.0  # 0 is none
     note: str = ""
     progress: tuple[int, int] | None = None
+    baseline_name: str = INITIAL
+    evaluations: Evaluations = field(default_factory=Evaluations)
 
 
 def steps(candidate: CandidateView) -> tuple[tuple[Phase, Stage], ...]:
@@ -191,15 +195,23 @@ def _headline(now: Snapshot) -> str:
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
     if now.plan == "population":
         return f"{which}: {PLANS['population']} ({len(now.candidates)})"
-    fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, zero vector {format_score(now.baseline)}"
+    baseline = f"{now.baseline_name} {format_score(now.baseline)}"
+    fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, {baseline}"
     return f"{which}: {fitness}; {PLANS['offspring']} ({len(now.candidates)})"
 
 
 def _generation_finished(generation: int, now: Snapshot) -> str:
-    used = f"{now.calls:,} calls, {now.tokens:,} tokens, {format_cost(now.cost_usd, now.budget_usd)}"
+    used = ", ".join(usage_parts(now))
     left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
     took = f"{format_duration(now.elapsed_s)} so far{left}"
     return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took}"
+
+
+def usage_parts(now: Snapshot) -> list[str]:
+    """Evaluations, calls, tokens and cost so far."""
+    cost = "cost unknown" if now.cost_usd is None else format_cost(now.cost_usd, now.budget_usd)
+    evaluations = f"evaluations {format_evaluations(now.evaluations)}"
+    return [evaluations, f"{now.calls:,} calls", f"{now.tokens:,} tokens", cost]
 
 
 def _candidate_finished(before: CandidateView | None, candidate: CandidateView) -> str:

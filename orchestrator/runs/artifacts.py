@@ -9,6 +9,7 @@ the run is resumed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -19,14 +20,18 @@ from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolution.individual import list_to_deltas
 from orchestrator.evolution.lineage import Lineage, LineageFile
 from orchestrator.evolution.loop import Evaluated, Generation
+from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import Genome, state_to_json
 from orchestrator.output import OutputFolder, read_json
+from orchestrator.report.formatting import baseline_name
+from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.individuals import IndividualsFile, reasons_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import PICTURES, WASTED
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
+from tasks.plan import Evaluations
 from tasks.store.store import Store
 from tasks.validation import checked_json
 
@@ -43,10 +48,15 @@ class ArtifactRequests:
         self._requested: dict[str, str] = {}  # file name -> key
 
     def request_plots(
-        self, history: Sequence[dict[str, Any]], tree: dict[str, Any], baseline_tokens: float | None
+        self,
+        history: Sequence[dict[str, Any]],
+        tree: dict[str, Any],
+        baseline_tokens: float | None,
+        baseline_name: str,
     ) -> None:
         """Have all pictures of an evolution drawn anew."""
-        self._request_pictures(PICTURES, {"history": list(history), "tree": tree, "baseline_tokens": baseline_tokens})
+        baseline = {"baseline_tokens": baseline_tokens, "baseline_name": baseline_name}
+        self._request_pictures(PICTURES, {"history": list(history), "tree": tree, **baseline})
 
     def request_wasted_plot(self, v_steer: Sequence[dict[str, Any]]) -> None:
         """Have the picture of a collection drawn."""
@@ -96,13 +106,21 @@ class Recorder:
     """Writes what a generation came to; remembers the history and the tree."""
 
     def __init__(
-        self, output: OutputFolder, store: Store, run_id: str, cluster_ids: Sequence[str], artifacts: ArtifactRequests
+        self,
+        output: OutputFolder,
+        store: Store,
+        run_id: str,
+        params: Params,
+        artifacts: ArtifactRequests,
+        is_priced: bool = True,
     ) -> None:
         self.output = output
         self.store = store
         self.run_id = run_id
-        self.cluster_ids = tuple(cluster_ids)
+        self.cluster_ids = params.cluster_ids
+        self.baseline_name = baseline_name(params.initial_deltas)
         self.artifacts = artifacts
+        self.is_priced = is_priced
         self.history: list[dict[str, Any]] = []
         self.tree = Lineage()
         self.individuals = IndividualsFile(output.individuals, self.cluster_ids)
@@ -121,9 +139,10 @@ class Recorder:
     def record(self, generation: Generation, wall_s: float) -> None:
         """Write one finished generation."""
         usage = self.store.usage(self.run_id)
-        line = history_line(generation, wall_s, usage, self.history)
+        line = history_line(generation, wall_s, usage, self.history, self.is_priced)
         answered = {role: self.store.providers(self.run_id, role) for role in get_args(Role)}
-        self.history.append(line | {"answered": answered})
+        changed = options_of(read_changes(self.output), generation.generation)
+        self.history.append(line | {"answered": answered} | ({"settings_changed": changed} if changed else {}))
         self.output.write_json("evolution_tree.json", self.tree.data())
         self.output.write_history(self.history)
         self.individuals.append(generation)
@@ -135,7 +154,7 @@ class Recorder:
         if best != self._best:
             self.artifacts.request_processor("processor_best.py", best.deltas)
             self._best = best
-        self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens())
+        self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
         self.output.write("evolution_state.json", state_to_json(generation.state, self.cluster_ids))
 
     def baseline_tokens(self) -> float | None:
@@ -146,10 +165,22 @@ class Recorder:
         self.output.write_json(name, list_to_deltas(genome.deltas, self.cluster_ids))
 
 
+def evaluations_of(history: Sequence[Mapping[str, Any]]) -> Evaluations:
+    """The evaluations of all recorded generations."""
+    return sum((Evaluations(**line["evaluations"]) for line in history), Evaluations())
+
+
 def history_line(
-    generation: Generation, wall_s: float, usage: Mapping[str, float], earlier: Sequence[Mapping[str, Any]]
+    generation: Generation,
+    wall_s: float,
+    usage: Mapping[str, float],
+    earlier: Sequence[Mapping[str, Any]],
+    is_priced: bool = True,
 ) -> dict[str, Any]:
-    """One line of `history.jsonl`.  `usage` is the run's total so far; the line holds this generation's share."""
+    """One line of `history.jsonl`.  `usage` is the run's total so far; the line holds this generation's share.
+
+    The cost is null when the prices are not known.
+    """
 
     def share(name: str, before: float) -> float:
         return max(0.0, usage.get(name, 0.0) - before)
@@ -164,10 +195,11 @@ def history_line(
         "offspring": [
             {"node": one.node, "target": one.target, **_score(one), **reasons_of(one)} for one in generation.offspring
         ],
+        "evaluations": dataclasses.asdict(generation.evaluations),
         "seconds": {"wall": round(wall_s, 3), **{k: round(v, 3) for k, v in generation.seconds.items()}},
         "tokens": {n: int(share(n, sum(g["tokens"][n] for g in earlier))) for n in TOKEN_COUNTS},
         "calls": int(share("requests", sum(g["calls"] for g in earlier))),
-        "cost_usd": round(share("cost_usd", sum(g["cost_usd"] for g in earlier)), 6),
+        "cost_usd": round(share("cost_usd", sum(g["cost_usd"] or 0 for g in earlier)), 6) if is_priced else None,
     }
 
 

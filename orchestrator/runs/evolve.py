@@ -10,10 +10,12 @@ from pathlib import Path
 
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.output import OutputFolder
+from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress
 from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.signals import raise_on_sigterm
+from tasks.plan import Evaluations
 
 
 def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = ()) -> int:
@@ -49,6 +51,9 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     return drive(output, work, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
 
 
+COUNTS = ("computed", "cached", "carried")  # evaluations
+
+
 class EvolveKind:
     """An evolution, by its output folder."""
 
@@ -66,13 +71,16 @@ class EvolveKind:
                 "best_fitness": history[-1]["best_ever"] if history else None,
                 "mean_tokens": last and last["mean_tokens"],
                 "correctness": last and last["correctness"],
+                **{name: float(sum(g["evaluations"][name] for g in history)) for name in COUNTS},
             },
         )
 
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
         if figures["best_fitness"] is None:
             return ()
+        counts = Evaluations(*(int(figures[name] or 0) for name in COUNTS))
         return (
+            ("evaluated", format_evaluations(counts)),
             ("best ever", f"{figures['best_fitness']:.4f} (generation 0 began with {figures['first_fitness']:.4f})"),
             ("length", f"{figures['mean_tokens']:.1f} tokens an answer in the best of the last population"),
             ("correct", f"{figures['correctness']:.1%} of the training set"),

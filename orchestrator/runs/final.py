@@ -12,12 +12,15 @@ from orchestrator.output import OutputFolder
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
+from orchestrator.runs.changes import judged_since, read_changes
 from orchestrator.settings import Settings
+from orchestrator.settings.run import endpoint_of
 from tasks.models import Example
-from tasks.openai.provider import listed
-from tasks.plan import Candidate, Outcome, Plan, StageRef
+from tasks.openai.provider import is_priced, listed
+from tasks.plan import Candidate, Evaluations, Outcome, Plan, StageRef
 from tasks.store.store import Store
 
+FINAL = "final"  # the name of the plan
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
 
 
@@ -27,16 +30,22 @@ def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
     candidates = [Candidate(0, zero), Candidate(1, best.deltas)]
     if validation:
         candidates += [Candidate(2, zero, examples="validation"), Candidate(3, best.deltas, examples="validation")]
-    return Plan("final", generation, tuple(candidates))
+    return Plan(FINAL, generation, tuple(candidates))
 
 
-def compare(evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]) -> tuple[Comparison, ...]:
-    """The comparisons that the plan's candidates make up, in pairs.  Raises: Parked."""
+def compare(
+    evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]
+) -> tuple[tuple[Comparison, ...], Evaluations]:
+    """The comparisons that the plan's candidates make up, in pairs, and its evaluations.  Raises: Parked.
+
+    All verdicts of a plan are of one judge: with another judge its records are deleted (orchestrator/runs/changes.py).
+    """
     outcomes = evaluate(plan)
-    return tuple(
+    comparisons = tuple(
         _comparison(evaluate.dispatcher.store, evaluate.dispatcher.run_id, plan, outcomes[i : i + 2], examples)
         for i in range(0, len(outcomes), 2)
     )
+    return comparisons, sum((outcome.evaluations for outcome in outcomes), Evaluations())
 
 
 def _comparison(
@@ -93,13 +102,15 @@ def build_report(
     deltas: Mapping[str, float],
     recorder: Recorder,
     comparisons: Sequence[Comparison],
+    evaluations: Evaluations,
 ) -> FinalReport:
+    changes = read_changes(output)
     usage = farm.store.usage(run_id)
     descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.descriptions(run_id)}
     return FinalReport(
         run=run_id,
         generations=len(recorder.history),
-        best_node=best_node(recorder),
+        best_node=best_node(recorder, judged_since(changes)),
         deltas=deltas,
         descriptions=descriptions,
         comparisons=tuple(comparisons),
@@ -107,18 +118,19 @@ def build_report(
         judge=listed(farm.store.providers(run_id, "judge")),
         usage=ResourceUsage(
             seconds=sum(g["seconds"]["wall"] for g in recorder.history),
-            evaluations=sum(node["fitness"] is not None for node in recorder.tree.nodes),
+            evaluations=evaluations,
             calls=int(usage.get("requests", 0)),
             target_tokens=int(usage.get("target", 0)),
             prompt_tokens=int(usage.get("prompt", 0)),
             cached_tokens=int(usage.get("cached", 0)),
             completion_tokens=int(usage.get("completion", 0)),
-            cost_usd=usage.get("cost_usd", 0.0),
+            cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
             budget_usd=settings.budget_usd,
             unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
             skipped_mutations=_count(recorder, "skip_reason"),
             merge_fallbacks=_count(recorder, "merge_fallback"),
         ),
+        changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
         files=tuple((what, str(output.path / name)) for what, name in FILES),
         commands=(
             ("the answers, before and after", f"orchestrator answers {output.path}"),
@@ -132,11 +144,19 @@ def _count(recorder: Recorder, reason: str) -> int:
     return sum(reason in child for generation in recorder.history for child in generation["offspring"])
 
 
-def best_node(recorder: Recorder) -> str:
-    """The first node with the highest fitness: the tree holds every evaluated individual."""
+def best_node(recorder: Recorder, since: int = 0) -> str:
+    """The first node with the highest fitness, of the generations that the current judge judged.
+
+    The best individual of earlier generations is in none of them; it is then named by what it is.
+    """
+    nodes = [node for node in recorder.tree.nodes if node["generation"] >= since]
 
     def fitness(node: Mapping[str, object]) -> float:
         value = node["fitness"]
         return value if isinstance(value, float) else -math.inf
 
-    return str(max(recorder.tree.nodes, key=fitness)["id"]) if recorder.tree.nodes else ""
+    best = max(nodes, key=fitness, default=None)
+    highest = recorder.history[-1]["best_ever"] if recorder.history else None
+    if since and (best is None or best["fitness"] != highest):
+        return f"the best of the generations before {since}"
+    return str(best["id"]) if best else ""

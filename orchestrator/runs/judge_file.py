@@ -31,7 +31,6 @@ from tasks.openai.calls import LocalReplyCounter, ReplyCounter, repeat_unusable
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
-from tasks.secret import secret
 from tasks.validation import parse_json
 
 AskFor = Callable[[Row, ReplyCounter], Ask]
@@ -165,15 +164,14 @@ EMBEDDED_KEY_VARIABLE = "WHETSTONE_EMBEDDED_KEY"
 
 
 @contextmanager
-def open_endpoint(endpoint: Endpoint, line: Callable[[str], None]) -> Iterator[Endpoint]:
-    """The endpoint itself where its key or its address is configured; else the rules of the embedded one.
+def open_endpoint(endpoint: Endpoint, rules: bool) -> Iterator[Endpoint]:
+    """The endpoint itself; with `rules`, an embedded endpoint that is started for the time of the block.
 
     Raises: ProcessFailed when the embedded one does not start.
     """
-    if secret(endpoint.api_key_env) or endpoint.base_url:
+    if not rules:
         yield endpoint
         return
-    line(f"{endpoint.api_key_env} is not set: the rules of the embedded endpoint judge, and no language model")
     port = free_port()
     argv = (sys.executable, "-m", "workers.embedded.endpoint", "--port", str(port))
     with tempfile.TemporaryDirectory() as folder:

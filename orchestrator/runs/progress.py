@@ -11,11 +11,12 @@ from orchestrator.dispatch.dispatcher import Dispatcher
 from orchestrator.dispatch.evaluator import Records
 from orchestrator.evolution.params import Params
 from orchestrator.output import OutputFolder
+from orchestrator.report.formatting import baseline_name
 from orchestrator.report.view import CandidateView, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
-from tasks.plan import Candidate, Plan, stage_refs
+from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
 
 STAGES_OF_AN_EVALUATION = 3
 STAGES_OF_A_MUTATION = 4
@@ -32,20 +33,28 @@ class GenerationProgress:
     best_ever: float | None = None
     baseline: float | None = None
 
-    def update(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the last generation that was recorded."""
-        if history:
-            self.generation = history[-1]["generation"] + 1
-            self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
-            self.baseline = history[0]["population"][0]["fitness"]
+    def update(self, history: Sequence[Mapping[str, Any]], judged_since: int = 0) -> None:
+        """Take over the last generation that was recorded.
 
-    def evaluated(self, plan: Plan, records: Records) -> None:
+        `judged_since` is the first generation of the current judge: a fitness of another judge is not taken over.
+        """
+        if not history:
+            return
+        self.generation = history[-1]["generation"] + 1
+        if history[-1]["generation"] >= judged_since:
+            self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
+        self.baseline = None if judged_since else history[0]["population"][0]["fitness"]
+
+    def evaluated(self, plan: Plan, records: Records, population_size: int) -> None:
         """Take over the fitness of a population that has been evaluated."""
-        if plan.name.endswith("_pop"):
-            fitness = [records[f"{candidate.index}:pre:score"]["fitness"] for candidate in plan.candidates]
-            self.best, self.mean = max(fitness), sum(fitness) / len(fitness)
-            self.best_ever = max(self.best, self.best_ever or self.best)
-            self.baseline = fitness[0] if self.baseline is None else self.baseline
+        if not plan.name.endswith("_pop"):
+            return
+        fitness = [records[f"{candidate.index}:pre:score"]["fitness"] for candidate in plan.candidates]
+        population = fitness[:population_size]
+        self.best, self.mean = max(population), sum(population) / len(population)
+        self.best_ever = max([*fitness, *([] if self.best_ever is None else [self.best_ever])])
+        if plan.generation == 0:
+            self.baseline = fitness[0]
 
 
 @dataclass
@@ -60,6 +69,9 @@ class ProgressReporter:
     publisher: StatusPublisher
     progress: GenerationProgress = field(default_factory=GenerationProgress)
     started: float = field(default_factory=time.monotonic)
+    recorded: Evaluations = field(
+        default_factory=Evaluations
+    )  # in the history, and in finished plans of this generation
 
     def __post_init__(self) -> None:
         self._store, self._run_id = self.dispatcher.store, self.dispatcher.run_id
@@ -79,8 +91,9 @@ class ProgressReporter:
         errors = {failure.name: failure.error for failure in failures}
         self.view.show(self._snapshot(plan, records, errors, finished, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
-            self.progress.evaluated(plan, records)
+            self.progress.evaluated(plan, records, self.params.population_size)
             self._stages_before += finished
+            self.recorded += evaluations(r for field, r in records.items() if field.endswith(":answer"))
             self._plan = ("", 0)
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
@@ -128,8 +141,10 @@ class ProgressReporter:
             left_s=elapsed / done * left if done >= STAGES_OF_AN_EVALUATION else None,
             calls=int(usage.get("requests", 0)),
             tokens=int(usage.get("target", 0)),
-            cost_usd=usage.get("cost_usd", 0.0),
+            cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
+            baseline_name=baseline_name(self.params.initial_deltas),
+            evaluations=self.recorded + evaluations(r for field, r in records.items() if field.endswith(":answer")),
         )
 
     def _stages_left(self, plan: Plan, records: Records) -> float:

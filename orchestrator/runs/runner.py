@@ -24,11 +24,13 @@ from orchestrator.evolution.state import State, StateError, initial_state, state
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
 from orchestrator.output import OutputError, OutputFolder, writing
+from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
 from orchestrator.runs import setup
-from orchestrator.runs.artifacts import ArtifactRequests, Recorder
-from orchestrator.runs.final import build_report, compare, final_plan
+from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
+from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
+from orchestrator.runs.final import FINAL, build_report, compare, final_plan
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import (
@@ -41,8 +43,10 @@ from orchestrator.settings import (
     read_deltas,
     write_config,
 )
+from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
+from tasks.openai.provider import is_priced
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -67,6 +71,16 @@ def genetics_of(settings: Settings) -> Params:
         selection=settings.selection,
         tournament_size=settings.tournament_size,
         top_k=settings.truncation_top_k,
+    )
+
+
+def first_line(settings: Settings) -> str:
+    """Who reflects and judges, and what it may cost at most."""
+    endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
+    return announce(
+        provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
+        provider_at(settings.judge_model, endpoint, rules=rules, external=external),
+        highest_cost(endpoint, rules=rules),
     )
 
 
@@ -109,9 +123,14 @@ class Runner:
 
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
+        self.view.notify(first_line(self.settings))
         params = genetics_of(self.settings)
         state = load_state(self.output, params)
         run_id = self.output.run_id(KIND)
+        if self.output.config.exists():
+            record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
+        if any(change.is_other_judge and change.generation == state.generation for change in read_changes(self.output)):
+            state = dataclasses.replace(state, best_fitness=None)
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
         with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
@@ -136,7 +155,8 @@ class _Session:
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         about = {"kind": KIND, "unit": "generations", "total": self.params.generations}
-        self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd)
+        self.is_priced = is_priced(endpoint_of(settings))
+        self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -155,7 +175,7 @@ class _Session:
 
     @cached_property
     def recorder(self) -> Recorder:
-        return Recorder(self.runner.output, self.farm.store, self.run_id, self.params.cluster_ids, self.artifacts)
+        return Recorder(self.runner.output, self.farm.store, self.run_id, self.params, self.artifacts, self.is_priced)
 
     @cached_property
     def evaluate(self) -> FarmEvaluator:
@@ -165,13 +185,18 @@ class _Session:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store = self.runner.settings, self.farm.store
         store.put_run(make_run(settings, self.run_id))
+        changes = read_changes(self.runner.output)
+        if not all(change.is_applied for change in changes):
+            store.forget_stages(self.run_id, [*plan_names(state.generation), FINAL])
+            mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
         store.put_examples(self.run_id, self.runner.examples)
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
         self.reporter.progress.generation = state.generation
-        self.reporter.progress.update(self.recorder.history)
+        self.reporter.recorded = evaluations_of(self.recorder.history)
+        self.reporter.progress.update(self.recorder.history, judged_since(changes))
 
     def prepare(self) -> None:
         """Cluster the vocabulary and describe the clusters, as far as that has not been done."""
@@ -189,7 +214,8 @@ class _Session:
         for generation in evolve(state, self.params, self.evaluate, self.recorder.tree):
             self.recorder.record(generation, time.monotonic() - started)
             self._forget(plan_names(generation.generation))
-            self.reporter.progress.update(self.recorder.history)
+            self.reporter.recorded = evaluations_of(self.recorder.history)
+            self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             started, state = time.monotonic(), generation.state
         return state
 
@@ -204,11 +230,14 @@ class _Session:
         if state.best is None:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
         plan = final_plan(state.best, state.generation, validation=bool(runner.examples["validation"]))
-        comparisons = compare(self.evaluate, plan, runner.examples)
+        comparisons, evaluations = compare(self.evaluate, plan, runner.examples)
         output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
         self._forget([plan.name])
         deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
         delete_results(self.farm.app, self.run_id)
-        return build_report(runner.settings, output, self.farm, self.run_id, deltas, self.recorder, comparisons)
+        evaluations += evaluations_of(self.recorder.history)
+        return build_report(
+            runner.settings, output, self.farm, self.run_id, deltas, self.recorder, comparisons, evaluations
+        )

@@ -79,7 +79,7 @@ class RunStatus:
     figures: Mapping[str, float | None]
     target_tokens: int
     calls: int
-    cost_usd: float
+    cost_usd: float | None  # None: the prices are not known
     unconfirmed_usd: float
     budget_usd: float
     reason: str  # why it parked, or ""
@@ -112,7 +112,7 @@ def run_status(folder: Path) -> RunStatus:
         figures=dict(progress.figures),
         target_tokens=int(used.get("target", 0)),
         calls=int(used.get("requests", 0)),
-        cost_usd=used.get("cost_usd", 0.0),
+        cost_usd=used.get("cost_usd") if used else 0.0,
         unconfirmed_usd=used.get("unconfirmed_usd", 0.0),
         budget_usd=used.get("budget_usd", 0.0),
         reason=parked.reason if parked else "",
@@ -151,7 +151,8 @@ Progress = Mapping[str, float | int | None]
 class StatusPublisher:
     """Keeps both up to date; `publish` may be called as often as one likes.
 
-    `about` is published with every status: the kind of the run, and what does not change in a session.
+    `about` is published with every status: the kind of the run, and what does not change in a session.  Without known
+    prices (`is_priced`) no cost is published.
     """
 
     run_id: str
@@ -159,6 +160,7 @@ class StatusPublisher:
     output: OutputFolder
     about: Mapping[str, Any]
     budget_usd: float
+    is_priced: bool = True
     progress: Progress = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -173,13 +175,13 @@ class StatusPublisher:
         if not counts and history:
             counts = {name: float(sum(g["tokens"][name] for g in history)) for name in TOKEN_COUNTS}
             counts["requests"] = float(sum(g["calls"] for g in history))
-            counts["cost_usd"] = float(sum(g["cost_usd"] for g in history))
+            counts["cost_usd"] = float(sum(g["cost_usd"] or 0 for g in history))
         self.store.add_usage(self.run_id, counts)
 
     def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:
         """`usage` is what the caller has just read of the store's counters, if it has."""
         self.progress = dict(progress)
-        status = {**self.about, "state": state, "budget_usd": self.budget_usd, **progress}
+        status = {**self.about, "state": state, "is_priced": self.is_priced, "budget_usd": self.budget_usd, **progress}
         self.store.put_metadata(self.run_id, STATUS, json.dumps({**status, "updated": round(time.time(), 3)}))
         if state != "running" or time.monotonic() - self._written_at > WRITE_EVERY_S:
             self._write(self.store.usage(self.run_id) if usage is None else usage)
@@ -203,7 +205,9 @@ class StatusPublisher:
                     self.publish(self.progress, state)
 
     def _write(self, usage: Mapping[str, float]) -> None:
-        used = {**usage, "unconfirmed_usd": self.store.ledger(self.run_id).spending().unconfirmed}
+        cost = {"cost_usd": usage.get("cost_usd", 0.0)} if self.is_priced else {}
+        used = {name: value for name, value in usage.items() if name != "cost_usd"} | cost
+        used["unconfirmed_usd"] = self.store.ledger(self.run_id).spending().unconfirmed
         used["budget_usd"] = self.budget_usd
         if used != self._written:
             self.output.write_json(USAGE, used)

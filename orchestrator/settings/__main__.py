@@ -155,7 +155,10 @@ def _describe(node: kconfiglib.MenuNode, option: Option) -> str:
 def _kind(option: Option) -> str:
     if get_origin(option.kind) is Literal:
         return " or ".join(f'`"{word}"`' for word in get_args(option.kind))
-    return {bool: "switch", int: "whole number", float: "number", str: "string"}.get(option.kind, "path")
+    names = {bool: "switch", int: "whole number", float: "number", str: "string"}
+    empty = " or empty" if option.kind in (int | None, float | None) else ""
+    kind = get_args(option.kind)[0] if empty else option.kind
+    return names.get(kind, "path") + empty
 
 
 def _default(symbol: kconfiglib.Symbol, option: Option) -> str:

@@ -204,6 +204,26 @@ def check_discovered(values: Values) -> Findings:
         )
 
 
+def check_weights(values: Values) -> Findings:
+    """With both weights 0 every fitness is 0, and selection is random."""
+    if values.get("lambda_shortness") == 0 and values.get("lambda_correctness") == 0:
+        yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
+
+
+def check_prices(values: Values) -> Findings:
+    """A budget can be kept only when the prices are known."""
+    prices = ("openai_price_prompt", "openai_price_cached", "openai_price_completion")
+    unknown = [name.upper() for name in prices if values.get(name, 0) is None]
+    if values.get("budget_usd") and unknown and not _by_rules(values):
+        yield "BUDGET_USD", f"needs {', '.join(unknown)}: without a price the cost is unknown"
+
+
+def check_endpoint(values: Values) -> Findings:
+    """An address that would not be used is an error."""
+    if _by_rules(values) and values.get("openai_base_url"):
+        yield "OPENAI_BASE_URL", "is not used when EMBEDDED_ENDPOINT is 'rules'; set 'openai', or leave this empty"
+
+
 def check_lifecycle(values: Values) -> Findings:
     """A running server that Whetstone did not start is never restarted."""
     if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
@@ -213,7 +233,21 @@ def check_lifecycle(values: Values) -> Findings:
         )
 
 
-CROSS_CHECKS = (check_selection, check_lifecycle, check_limits, check_questions, check_deltas, check_discovered)
+CROSS_CHECKS = (
+    check_selection,
+    check_weights,
+    check_lifecycle,
+    check_limits,
+    check_prices,
+    check_endpoint,
+    check_questions,
+    check_deltas,
+    check_discovered,
+)
+
+
+def _by_rules(values: Values) -> bool:
+    return (values.get("farm"), values.get("embedded_endpoint")) == ("embedded", "rules")
 
 
 def _count_lines(path: Path) -> int | None:

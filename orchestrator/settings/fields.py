@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError, WrapValidator
 
 from orchestrator.settings.kconfig import decoded
 from tasks.escape import quote
@@ -50,6 +50,14 @@ class Rule(GroupedMetadata):
         if self.low is None or self.high is None:
             return ""
         return f"{'above ' if self.above else ''}{self.low:.0f} to {self.high:.0f}"
+
+
+def _none_if_empty(text: str, parse: Callable[[str], Any]) -> Any:
+    return parse(text) if text else None
+
+
+EMPTY_IS_NONE = WrapValidator(_none_if_empty)
+"""For a type that allows None: an empty text leaves the option out, and other constraints do not apply to it."""
 
 
 def int_range(

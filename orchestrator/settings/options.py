@@ -22,7 +22,16 @@ from orchestrator.settings.checks import (
     server_arguments,
     variable_name,
 )
-from orchestrator.settings.fields import FolderPath, Rule, Switch, existing_file, float_range, int_range, string
+from orchestrator.settings.fields import (
+    EMPTY_IS_NONE,
+    FolderPath,
+    Rule,
+    Switch,
+    existing_file,
+    float_range,
+    int_range,
+    string,
+)
 
 _SEED = 2**31 - 1
 _DAY = 86_400
@@ -46,6 +55,7 @@ class Settings:
     openai_workers: Annotated[int, int_range(1, 64, "processes")]
     openai_threads: Annotated[int, int_range(1, 256, "threads a process")]
     cpu_workers: Annotated[int, int_range(1, 256, "processes")]
+    embedded_endpoint: Literal["rules", "openai"]
     embedded_faults: Annotated[str, optional(faults)]
     embedded_dtype: Literal["auto", "float32", "bfloat16"]
     stage_timeout_s: Annotated[int, int_range(1, _DAY, "seconds")]
@@ -110,20 +120,20 @@ class Settings:
 
     # Reflector
     reflector_model: Annotated[str, string()]
-    reflector_temperature: Annotated[float, float_range(0, 2, "none")]
-    reflector_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
+    reflector_temperature: Annotated[float | None, float_range(0, 2, "none"), EMPTY_IS_NONE]
+    reflector_top_p: Annotated[float | None, float_range(0, 1, "none", above=True), EMPTY_IS_NONE]
     reflector_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
     reflector_context_tokens: Annotated[int, int_range(0, 100_000_000, "tokens")]
-    reflector_seed: Annotated[int, int_range(0, _SEED, "none")]
+    reflector_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
 
     # Judge
     judge_model: Annotated[str, string()]
     judge_tolerance: Annotated[float, float_range(0, 1, "none")]
     judge_forgiving: Switch
-    judge_temperature: Annotated[float, float_range(0, 2, "none")]
-    judge_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
+    judge_temperature: Annotated[float | None, float_range(0, 2, "none"), EMPTY_IS_NONE]
+    judge_top_p: Annotated[float | None, float_range(0, 1, "none", above=True), EMPTY_IS_NONE]
     judge_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
-    judge_seed: Annotated[int, int_range(0, _SEED, "none")]
+    judge_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
     judge_concurrency: Annotated[int, int_range(1, 1024, "calls")]
 
     # OpenAI
@@ -133,9 +143,9 @@ class Settings:
     openai_max_tries: Annotated[int, int_range(1, 100, "tries")]
     openai_requests_per_minute: Annotated[int, int_range(1, 10_000_000, "requests a minute")]
     openai_tokens_per_minute: Annotated[int, int_range(1, 2_000_000_000, "tokens a minute")]
-    openai_price_prompt: Annotated[float, float_range(0, 1e6, _DOLLARS)]
-    openai_price_cached: Annotated[float, float_range(0, 1e6, _DOLLARS)]
-    openai_price_completion: Annotated[float, float_range(0, 1e6, _DOLLARS)]
+    openai_price_prompt: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
+    openai_price_cached: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
+    openai_price_completion: Annotated[float | None, float_range(0, 1e6, _DOLLARS), EMPTY_IS_NONE]
     budget_usd: Annotated[float, float_range(0, 1e9, "US dollars")]
 
     # Output
@@ -186,6 +196,7 @@ RESUMABLE = (
     "OPENAI_WORKERS",
     "OPENAI_THREADS",
     "CPU_WORKERS",
+    "EMBEDDED_ENDPOINT",
     "EMBEDDED_FAULTS",
     "STAGE_TIMEOUT_S",
     "RETRY_WAIT_S",
@@ -200,7 +211,18 @@ RESUMABLE = (
     "NGEN",
     "EVALUATION_CACHE",
     "CACHE_DAYS",
+    "REFLECTOR_MODEL",
+    "REFLECTOR_TEMPERATURE",
+    "REFLECTOR_TOP_P",
+    "REFLECTOR_MAX_COMPLETION_TOKENS",
+    "REFLECTOR_SEED",
+    "JUDGE_MODEL",
+    "JUDGE_TEMPERATURE",
+    "JUDGE_TOP_P",
+    "JUDGE_MAX_COMPLETION_TOKENS",
+    "JUDGE_SEED",
     "JUDGE_CONCURRENCY",
+    "OPENAI_BASE_URL",
     "OPENAI_API_KEY_ENV",
     "OPENAI_TIMEOUT_S",
     "OPENAI_MAX_TRIES",
@@ -213,9 +235,11 @@ RESUMABLE = (
     "OUTPUT_DIR",
     "LOG_LEVEL",
 )
-"""The options that decide where, how fast, how long and at what cost a run is computed.
+"""The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and
+which models reflect and judge.
 
-All others change its results: a run that was started with one value cannot be resumed with another.
+With any other option changed the run would be another one.  Each change is recorded with its generation, and what was
+judged by another judge is judged again (orchestrator/runs/changes.py).
 """
 
 

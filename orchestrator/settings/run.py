@@ -12,6 +12,9 @@ from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import read_discovered_tokens
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.secret import secret
+
+EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
 
 def make_run(settings: Settings, run_id: str) -> Run:
@@ -92,32 +95,45 @@ def judge_of(s: Settings) -> Judge:
     )
 
 
+def by_rules(s: Settings) -> bool:
+    """Whether the rules of the embedded endpoint reflect and judge, and no language model."""
+    return (s.farm, s.embedded_endpoint) == ("embedded", "rules")
+
+
 def endpoint_of(s: Settings) -> Endpoint:
-    """The endpoint's settings: the fields whose names begin with openai_, and budget_usd."""
+    """The endpoint's settings.  The rules of an embedded farm have their own address and key, and cost nothing."""
+    rules = by_rules(s)
     return Endpoint(
         base_url=s.openai_base_url,
-        api_key_env=s.openai_api_key_env,
+        api_key_env=EMBEDDED_KEY_ENV if rules else s.openai_api_key_env,
         timeout_s=s.openai_timeout_s,
         max_tries=s.openai_max_tries,
         requests_per_minute=s.openai_requests_per_minute,
         tokens_per_minute=s.openai_tokens_per_minute,
-        price_prompt=s.openai_price_prompt,
-        price_cached=s.openai_price_cached,
-        price_completion=s.openai_price_completion,
+        price_prompt=_price(s.openai_price_prompt, rules),
+        price_cached=_price(s.openai_price_cached, rules),
+        price_completion=_price(s.openai_price_completion, rules),
         budget_usd=s.budget_usd,
     )
 
 
-_PARTS = ("judge_", "openai_", "budget_")
+def _price(price: float | None, rules: bool) -> float | None:
+    return 0.0 if rules and price is None else price
 
 
-def judging_settings(config: Path | None) -> tuple[Judge, Endpoint]:
-    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one.
+_PARTS = ("judge_", "openai_", "budget_", "farm", "embedded_endpoint")
 
+
+def judging_settings(config: Path | None) -> tuple[Judge, Endpoint, bool]:
+    """The judge and the endpoint of the file `config`, or Kconfig's defaults without one, and whether rules judge.
+
+    Rules judge when the file says so, and when there is neither a key nor an address.
     Raises: SettingsError when the file is wrong.
     """
     settings = load_settings(config) if config is not None else _defaults()
-    return judge_of(settings), endpoint_of(settings)
+    endpoint = endpoint_of(settings)
+    rules = config is not None and by_rules(settings)
+    return judge_of(settings), endpoint, rules or not (secret(endpoint.api_key_env) or endpoint.base_url)
 
 
 def _defaults() -> Settings:

@@ -15,13 +15,13 @@ WASTED = "wasted_tokens.png"  # of a collection
 
 
 def draw(name: str, data: dict[str, Any]) -> bytes:
-    """One plot as PNG; `data` holds history, tree and baseline_tokens, or v_steer.  Raises: ValueError."""
+    """One plot as PNG; `data` has history, tree, baseline_tokens and baseline_name, or v_steer.  Raises: ValueError."""
     from tasks.cpu import plots
 
     if name == "fitness.png":
         return plots.fitness_png(data["history"])
     if name == "evolution_lengths.png":
-        return plots.lengths_png(data["history"], data["baseline_tokens"])
+        return plots.lengths_png(data["history"], data["baseline_tokens"], data["baseline_name"])
     if name == "evolution_tree.png":
         return plots.tree_png(data["tree"])
     if name == WASTED:

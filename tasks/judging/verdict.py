@@ -51,8 +51,8 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
     """
     values = dataclasses.asdict(settings)
     del values["concurrency"]
-    values["tolerance"], values["temperature"] = float(settings.tolerance), float(settings.temperature)
-    values["top_p"] = float(settings.top_p)
+    for name in ("tolerance", "temperature", "top_p"):  # 1 and 1.0 are the same setting
+        values[name] = None if values[name] is None else float(values[name])
     system = prompt.system_message(settings.tolerance, settings.forgiving)
     parts = [question, gold, answer, values, address, system, prompt.SCHEMA, rule.VERSION]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -80,7 +80,7 @@ def make_ask(client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Sch
             top_p=reflector.top_p,
             max_completion_tokens=reflector.max_completion_tokens,
             # The same seed and messages would give the same unusable reply.
-            seed=reflector.seed + attempt - 1,
+            seed=raised_seed(reflector.seed, attempt - 1),
             call_id=repeated_call_id(call_id, attempt - 1),
         )
 
@@ -167,6 +167,11 @@ def repeat_unusable(
                 raise
             logger.warning("unusable reply, asked again with another seed: %s", error)
     raise AssertionError("the last try returns or raises")
+
+
+def raised_seed(seed: int | None, offset: int) -> int | None:
+    """The seed of a repeated call; None when no seed is sent."""
+    return None if seed is None else seed + offset
 
 
 def repeated_call_id(call_id: str, offset: int) -> str:

@@ -58,17 +58,19 @@ class OpenAIClient:
         model: str,
         schema_name: str,
         schema: Schema,
-        temperature: float,
-        top_p: float,
+        temperature: float | None,
+        top_p: float | None,
         max_completion_tokens: int,
-        seed: int,
+        seed: int | None,
         call_id: str,
     ) -> Reply:
         """One answer in the form of `schema`.
 
         All attempts of the call carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated
-        call from a new one.  Raises: the classes of `tasks.openai.errors`.
+        call from a new one.  `temperature`, `top_p` and `seed` are not sent when they are None, because
+        reasoning models refuse them.  Raises: the classes of `tasks.openai.errors`.
         """
+        sampling = {"temperature": temperature, "top_p": top_p, "seed": seed}
         request = {
             "model": model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
@@ -76,10 +78,8 @@ class OpenAIClient:
                 "type": "json_schema",
                 "json_schema": {"name": schema_name, "strict": True, "schema": schema},
             },
-            "temperature": temperature,
-            "top_p": top_p,
             "max_completion_tokens": max_completion_tokens,
-            "seed": seed,
+            **{name: value for name, value in sampling.items() if value is not None},
             "extra_headers": {"Idempotency-Key": call_id},
         }
         prompt = estimate_tokens(system) + estimate_tokens(user)

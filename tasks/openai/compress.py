@@ -10,7 +10,7 @@ from tasks.collect import compression
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.openai.calls import Caller, StoredReplyCounter, client_for, repeat_unusable, repeated_call_id
+from tasks.openai.calls import Caller, StoredReplyCounter, client_for, raised_seed, repeat_unusable, repeated_call_id
 from tasks.openai.client import Reply
 
 
@@ -36,7 +36,7 @@ def compress(job: SampleJob) -> dict[str, Any]:
             temperature=settings.temperature,
             top_p=settings.top_p,
             max_completion_tokens=settings.max_completion_tokens,
-            seed=settings.seed + offset,
+            seed=raised_seed(settings.seed, offset),
             call_id=repeated_call_id(job.job.call_id, offset),
         )
 

@@ -21,6 +21,7 @@ from tasks.openai.calls import (
     ReplyCounter,
     StoredReplyCounter,
     client_for,
+    raised_seed,
     repeat_unusable,
     repeated_call_id,
 )
@@ -50,7 +51,7 @@ def ask_judge(
             temperature=settings.temperature,
             top_p=settings.top_p,
             max_completion_tokens=settings.max_completion_tokens,
-            seed=settings.seed + offset,
+            seed=raised_seed(settings.seed, offset),
             call_id=repeated_call_id(call_id, offset),
         )
         answered_by(reply.provider)

@@ -74,12 +74,20 @@ class Usage:
         )
 
 
+def is_priced(endpoint: Endpoint) -> bool:
+    """Whether the cost of a call is known."""
+    return None not in (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion)
+
+
 def cost_usd(usage: Usage, endpoint: Endpoint) -> float:
-    """The cost in US dollars. Cached prompt tokens have their own price; reasoning tokens are completion tokens."""
+    """The cost in US dollars; an unknown price counts as 0 (`is_priced`).
+
+    Cached prompt tokens have their own price; reasoning tokens are completion tokens.
+    """
     dollars = (
-        (usage.prompt - usage.cached) * endpoint.price_prompt
-        + usage.cached * endpoint.price_cached
-        + usage.completion * endpoint.price_completion
+        (usage.prompt - usage.cached) * (endpoint.price_prompt or 0)
+        + usage.cached * (endpoint.price_cached or 0)
+        + usage.completion * (endpoint.price_completion or 0)
     )
     return dollars / TOKENS_PER_PRICE
 

@@ -1,7 +1,7 @@
 """Every key of the store, and what it holds.  No other module spells one.
 
     whetstone:run:<id>:<part>       what belongs to one run; the parts are the constants below
-    whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, and one field a finished stage
+    whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, OUTDATED, and one field a finished stage
     whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
     whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS
@@ -47,6 +47,7 @@ JOBS = "jobs"  # the record of what is outside a plan
 
 # Fields of a plan.
 PLAN = "plan"  # the Plan, as JSON
+OUTDATED = "outdated"  # attempts up to this one record nothing more
 ATTEMPT = "attempt"  # the number of the latest attempt at it
 
 RUNS = PREFIX + "runs"

@@ -22,6 +22,11 @@ from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
 DELETED_AT_ONCE = 500  # keys in one command
+_PUT_STAGE = """
+local outdated = redis.call("HGET", KEYS[1], ARGV[1])
+if outdated and tonumber(ARGV[2]) <= tonumber(outdated) then return 0 end
+return redis.call("HSETNX", KEYS[1], ARGV[3], ARGV[4])
+"""
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,10 @@ class Store:
     # Plans: their attempts, the records of their stages, and what failed.
 
     def put_plan(self, run_id: str, plan: Plan) -> None:
-        """Record a plan.  A different plan of the same name has other results: it is deleted with all its records."""
+        """Record a plan.  A different plan of the same name has other results: its records are deleted."""
         key, text = plan_key(run_id, plan.name), plan.to_json()
         if _text(self.redis.hget(key, keys.PLAN)) not in (None, text):
-            self.redis.delete(key)
+            self.forget_stages(run_id, [plan.name])
         self.redis.hset(key, keys.PLAN, text)
 
     def plan(self, run_id: str, name: str) -> Plan:
@@ -167,9 +172,21 @@ class Store:
             _read_run(settings), _read_plan(plan), int(attempt or 0), record is not None, bool(cancelled)
         )
 
-    def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any]) -> None:
-        """Record the outcome of a stage of a candidate; the first record stands."""
-        self.redis.hsetnx(plan_key(run_id, name), stage, json.dumps(outcome))
+    def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
+        """Record the outcome of a stage of a candidate; the first record stands.
+
+        Nothing is recorded by an attempt whose records were deleted (`forget_stages`).
+        """
+        text = json.dumps(outcome)
+        self.redis.eval(_PUT_STAGE, 1, plan_key(run_id, name), keys.OUTDATED, attempt, stage, text)
+
+    def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
+        """Delete the records of the stages of plans, also those that tasks of earlier attempts are about to write."""
+        for name in names:
+            if attempt := self.attempt(run_id, name):
+                self.redis.hset(plan_key(run_id, name), keys.OUTDATED, attempt)
+            if stages := list(self.stages(run_id, name)):
+                self.redis.hdel(plan_key(run_id, name), *stages)
 
     def stage(self, run_id: str, name: str, stage: str) -> dict[str, Any] | None:
         text = self.redis.hget(plan_key(run_id, name), stage)
@@ -177,7 +194,7 @@ class Store:
 
     def stages(self, run_id: str, name: str, cached: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
         """The records of stages by field, without those that the caller has (`cached`)."""
-        found = self._hash_without(plan_key(run_id, name), {keys.PLAN, keys.ATTEMPT, *cached})
+        found = self._hash_without(plan_key(run_id, name), {keys.PLAN, keys.ATTEMPT, keys.OUTDATED, *cached})
         return {field: json.loads(value) for field, value in found.items()}
 
     # What is outside a plan: jobs, each of which finds its arguments under its content key.

@@ -36,6 +36,7 @@ GENETICS = Params(7, IDS, (0.0,) * 4, 3, 2, 0.5, 0.5, 1, "tournament", 2, 2)
 SCORED = {"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
 GENERATION = {
     "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [SCORED], "offspring": [SCORED],
+    "evaluations": {"computed": 1, "cached": 0, "carried": 0},
     "seconds": {"wall": 1.0}, "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3,
     "cost_usd": 0.0,
 }  # fmt: skip

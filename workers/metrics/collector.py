@@ -140,7 +140,8 @@ class FarmCollector(Collector):
 
     def _usage(self, family: MetricBuilder, run: str, status: Mapping[str, Any]) -> None:
         usage, spending, labels = self.store.usage(run), self.store.ledger(run).spending(), {"run": run}
-        family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)
+        if status.get("is_priced", True):
+            family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)
         about = "US dollars that calls under way can cost at most."
         family.gauge("cost_under_way_usd", about, labels, spending.in_flight)
         about = "US dollars that calls cost at most whose answers were not heard."

@@ -90,12 +90,15 @@ def _annotate_record(axes: Axes, x: float, y: float) -> None:
     axes.margins(y=0.14)
 
 
-def lengths_png(history: Sequence[Record], baseline_tokens: float | None) -> bytes:
+def lengths_png(
+    history: Sequence[Record], baseline_tokens: float | None, baseline_name: str = "initial individual"
+) -> bytes:
     """Draw the mean response length of a run, with correctness below it.
 
     Args:
         history: the records of `history.jsonl`, oldest first; null and NaN values leave gaps.
-        baseline_tokens: mean tokens of the zero vector on the training set, if it is known.
+        baseline_tokens: mean tokens of the initial individual on the training set, if it is known.
+        baseline_name: its name in the legend.
     Returns: a PNG, the same bytes for the same input.
     """
     figure = style.new_figure(9.0, 6.4)
@@ -109,7 +112,7 @@ def lengths_png(history: Sequence[Record], baseline_tokens: float | None) -> byt
         style.show_empty(upper, "no generation has finished yet")
         return style.to_png(figure)
     best = best_so_far(history)
-    _draw_baseline(upper, baseline_tokens)
+    _draw_baseline(upper, baseline_tokens, baseline_name)
     _draw_measure(upper, history, "mean_tokens", best)
     _draw_measure(lower, history, "correctness", best)
     _annotate_change(upper, best, number(baseline_tokens))
@@ -135,10 +138,10 @@ def _draw_measure(axes: Axes, history: Sequence[Record], measure: str, best: lis
     axes.plot([x[i] for i in new], [y[i] for i in new], linestyle="", marker="o", ms=marker + 1, color=style.BEST)
 
 
-def _draw_baseline(axes: Axes, baseline: float | None) -> None:
+def _draw_baseline(axes: Axes, baseline: float | None, name: str) -> None:
     tokens = number(baseline)
     if not math.isnan(tokens):
-        axes.axhline(tokens, color=style.RECORD, linewidth=1.3, linestyle=(0, (1, 1.6)), label="zero vector")
+        axes.axhline(tokens, color=style.RECORD, linewidth=1.3, linestyle=(0, (1, 1.6)), label=name)
 
 
 def _annotate_change(axes: Axes, best: list[BestSoFar], baseline: float) -> None:

@@ -82,6 +82,7 @@ class Subject:
         self.small_disk = small_disk and mount(self.folder.output)
         self.endpoint = Endpoint(self.folder.farm / "logs" / LOGS[1]) if outside_endpoint else None
         if self.endpoint is not None:
+            self.folder.options["EMBEDDED_ENDPOINT"] = "openai"
             self.folder.options["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.endpoint.proxy.port}/v1"
 
     # -- the orchestrator --------------------------------------------------------------------------------------------

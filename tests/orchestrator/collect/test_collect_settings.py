@@ -32,6 +32,12 @@ phase0.target_concurrency phase0.reflector_concurrency phase0.judge_concurrency
 """.split()  # noqa: SIM905  # as the specification lists them, and readable
 
 
+NOT_SENT_WHEN_NULL = {
+    "reflector.temperature", "reflector.top_p", "reflector.seed", "phase0.correctness.evaluator_temperature",
+    "phase0.correctness.evaluator_top_p", "phase0.correctness.evaluator_seed",
+}  # fmt: skip
+
+
 @pytest.fixture
 def values() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(SHIPPED.read_text())
@@ -78,7 +84,8 @@ def test_the_shipped_file_has_each_of_them_and_is_read_as_it_is_written(values):
 @pytest.mark.parametrize("name", KEYS)
 def test_a_key_that_is_missing_null_or_empty_is_named(values, name):
     assert problems(drop(values, name)) == [f"{name}: is missing"]
-    assert problems(put(values, name, None)) == [f"{name}: is null"]
+    if name not in NOT_SENT_WHEN_NULL:
+        assert problems(put(values, name, None)) == [f"{name}: is null"]
     assert problems(put(values, name, " ")) == [f"{name}: is empty"]
 
 
@@ -87,6 +94,15 @@ def test_a_key_of_another_type_is_named(values, name):
     wrong: Any = 7 if isinstance(flatten(values)[name], str | bool) else "seven"
     [line] = problems(put(values, name, wrong))
     assert line.startswith(f"{name}: {wrong!r} is not ")
+
+
+def test_what_a_reasoning_model_refuses_can_be_left_out_by_null(values):
+    for name in NOT_SENT_WHEN_NULL:
+        values = put(values, name, None)
+    settings = settings_from(values)
+    assert (settings.reflector.temperature, settings.reflector.top_p, settings.reflector.seed) == (None, None, None)
+    correctness = settings.phase0.correctness
+    assert (correctness.evaluator_temperature, correctness.evaluator_top_p, correctness.evaluator_seed) == (None,) * 3
 
 
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values):

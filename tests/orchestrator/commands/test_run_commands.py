@@ -88,9 +88,8 @@ def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver
         driver.tell("fail", "reflect", node)
     status, said = ended(terminal.evolve())
     assert status == 3, said
-    assert [(one["node"], one["stage"], one["tries"]) for one in terminal.failed()] == [
-        (node, "reflect", 1) for node in CHILDREN
-    ]
+    failed = sorted((one["node"], one["stage"], one["tries"]) for one in terminal.failed())  # listed by time
+    assert failed == [(node, "reflect", 1) for node in CHILDREN]
     status, said = terminal.run("failed", str(terminal.output))
     assert "g0_child0_mut: reflect failed, tried 1 time, last at" in said
     assert "  RuntimeError: as it was told\n" in said
@@ -157,3 +156,88 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     left = {key.decode() for key in driver.store.redis.scan_iter(match="whetstone:*", count=1000)}
     assert not [key for key in left if ":answer:" in key or ":verdict:" in key or ":clustering:" in key]
     assert run_status(terminal.output).state == "finished"
+
+
+def history(terminal: Terminal) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (terminal.output / "history.jsonl").read_text().splitlines()]
+
+
+def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: Terminal, driver: Driver) -> None:
+    # Given a run that parked in generation 1, after the first child was judged
+    driver.tell("fail", "reflect", "g1_child0_mut")
+    status, said = ended(terminal.evolve())
+    assert status == 3, said
+    assert driver.began("judge", "g1_child0_pre") == 1
+    # When it goes on with another judge
+    driver.no_longer("fail", "reflect", "g1_child0_mut")
+    status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict", "--plain")
+    assert status == 0, said
+    # Then the population of that generation, its children and the best individual so far are judged by the new one
+    assert driver.began("judge", "g1_child0_pre") == 2
+    assert [driver.began("judge", f"g1_pop{index}") for index in range(4)] == [1, 1, 1, 1]
+    before, after = history(terminal)
+    assert (before["best"], before["best_ever"], after["best"], after["mean"], after["best_ever"]) == (
+        0.5, 0.5, 0.25, 0.25, 0.25
+    )  # fmt: skip
+    # And the change is on record with its generation, in the history, in a file of its own and in the report
+    assert "settings_changed" not in before
+    assert after["settings_changed"] == {"JUDGE_MODEL": "strict"}
+    [change] = json.loads((terminal.output / "settings_changes.json").read_text())
+    assert (change["generation"], change["options"]) == (1, {"JUDGE_MODEL": ["gpt-4o", "strict"]})
+    assert "changed      JUDGE_MODEL, from generation 1 on" in (terminal.output / "report.txt").read_text()
+    # And the final comparison has one judge
+    [comparison] = json.loads((terminal.output / "answers.json").read_text())
+    assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)
+
+
+def test_a_judge_that_changes_before_the_final_comparison_judges_both_sides_of_it(
+    terminal: Terminal, driver: Driver
+) -> None:
+    driver.tell("fail", "judge", "final1")
+    status, said = ended(terminal.evolve(NGEN="1"))
+    assert (status, driver.ended("judge", "final0")) == (3, 1), said
+    driver.no_longer("fail", "judge", "final1")
+    status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict")
+    assert (status, driver.ended("judge", "final0"), driver.ended("judge", "final1")) == (0, 2, 1), said
+    [comparison] = json.loads((terminal.output / "answers.json").read_text())
+    assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)
+
+
+def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(terminal: Terminal, driver: Driver) -> None:
+    # Given a run whose reflector's reply was cut
+    driver.tell("fail", "reflect", CHILDREN[0])
+    status, said = ended(terminal.evolve())
+    assert status == 3, said
+    judged = {node: driver.began("judge", node) for node in ("g0_pop0", "g0_child0_pre", "g0_child1_mut")}
+    # When it goes on with a longer limit and another model
+    driver.no_longer("fail", "reflect", CHILDREN[0])
+    changes = ["--set", "REFLECTOR_MAX_COMPLETION_TOKENS=8192", "--set", "REFLECTOR_MODEL=larger"]
+    status, said = terminal.run("retry", str(terminal.output), *changes)
+    assert status == 0, said
+    # Then nothing that was judged is judged again, and the change holds from generation 0 on
+    assert {node: driver.began("judge", node) for node in judged} == judged
+    assert history(terminal)[0]["settings_changed"] == {
+        "REFLECTOR_MODEL": "larger", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
+    }  # fmt: skip
+    # But what would make it another run is refused
+    status, said = terminal.run("retry", str(terminal.output), "--set", "SEED=7")
+    assert (status, "CONFIG_SEED: 7 here, but 42 in the run" in said) == (1, True)
+
+
+def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_cost(
+    terminal: Terminal, driver: Driver
+) -> None:
+    prices = {f"OPENAI_PRICE_{kind}": "1" for kind in ("PROMPT", "CACHED", "COMPLETION")}
+    address = {"NGEN": "1", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    status, said = ended(terminal.evolve(BUDGET_USD="5", **address, **prices))
+    assert status == 0, said
+    assert said.splitlines()[0].endswith(
+        "reflector: gpt-4o at http://127.0.0.1:9/v1; judge: gpt-4o at http://127.0.0.1:9/v1; cost: at most $5.00"
+    )
+    # And without prices the cost is unknown, and nowhere free
+    status, said = ended(terminal.evolve(**address))
+    assert (status, "cost: unknown, since the prices are not set" in said.splitlines()[0]) == (0, True)
+    assert "free" not in said
+    status, said = terminal.run("status", str(terminal.output))
+    assert "cost       unknown" in said and "computed, 0 from the cache" in said
+    assert json.loads(terminal.run("status", str(terminal.output), "--json")[1])["cost_usd"] is None

@@ -58,7 +58,7 @@ def test_lost_messages_of_a_plan_are_sent_again_and_those_that_failed_are_not(al
         if len(sent) == 2:
             store.forget_failure(failure(plan.name, "1"))
             for ref in (ref for candidate in plan.candidates for ref in stage_refs(candidate)):
-                store.put_stage(RUN.id, plan.name, ref.field, SCORE)
+                store.put_stage(RUN.id, plan.name, ref.field, {**SCORE, "generated": 1}, 1)
 
     evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=1.0)), watch)
     # When the driver has waited, then both were sent at first, and then the one that no worker had in hand

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import random
@@ -12,9 +13,9 @@ from orchestrator.evolution.individual import canonical_order
 from orchestrator.evolution.lineage import Lineage
 from orchestrator.evolution.loop import evolve
 from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
+from orchestrator.evolution.state import Genome, StateError, initial_state, state_from_json, state_to_json
 from tasks.models import Score
-from tasks.plan import Candidate, Outcome, Plan
+from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
 IDS = canonical_order([str(i) for i in range(12)])
 
@@ -248,3 +249,39 @@ def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str)
     saved = json.loads(state_to_json(initial_state(parameters), IDS))
     with pytest.raises(StateError, match=says):
         state_from_json(json.dumps({**saved, **change}), parameters)
+
+
+def test_the_best_of_another_judge_is_evaluated_with_the_population_and_compared_by_the_new_one() -> None:
+    # Given a run whose judge changes after two generations, and whose best individual is not in the population
+    parameters = params(elitism_size=0)
+    before = run(dataclasses.replace(parameters, generations=2), Formula())[-1].state
+    lost = Genome((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1), "the best")
+    state = dataclasses.replace(before, best=lost, best_fitness=None)
+    # When it goes on
+    formula = Formula()
+    generations = list(evolve(state, parameters, formula, Lineage()))
+    # Then the first plan has the best individual as one more candidate, and no later plan has it
+    first, *later = (plan for plan in formula.plans if plan.name.endswith("_pop"))
+    assert [candidate.index for candidate in first.candidates] == [0, 1, 2, 3, 4, 5, 6]
+    assert first.candidate(6).deltas == lost.deltas
+    assert all(not plan.candidates for plan in later)
+    # And its new fitness is the one to beat
+    assert {generation.state.best_fitness for generation in generations} == {score(lost.deltas).fitness}
+    assert len(generations[0].population) == 6
+
+
+def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() -> None:
+    # Given a farm on which the clones of generation 0 and the mutations find their answers in the store
+    def evaluate(plan: Plan) -> list[Outcome]:
+        outcomes = Formula()(plan)
+        computed = [1 if plan.name.endswith("_child") or not outcome.index else 0 for outcome in outcomes]
+        return [
+            dataclasses.replace(o, evaluations=Evaluations(c, (0 if c else 1) + (o.mut is not None)))
+            for o, c in zip(outcomes, computed, strict=True)
+        ]
+
+    generations = list(evolve(initial_state(params()), params(), evaluate, Lineage()))
+    first, second = generations[0].evaluations, generations[1].evaluations
+    mutated = [sum(one.target is not None for one in g.offspring) for g in generations]
+    assert first == Evaluations(computed=1 + 4, cached=5 + mutated[0], carried=0)
+    assert second == Evaluations(computed=4, cached=mutated[1], carried=6)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.report.formatting import baseline_name
 from orchestrator.report.view import CandidateView, PlainView, Snapshot, open_view, steps, steps_done
+from tasks.plan import Evaluations
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +32,18 @@ def watch(*snapshots: Snapshot) -> list[str]:
 
 
 def offspring(*candidates: CandidateView, generation: int = 1, **more) -> Snapshot:
-    return Snapshot("quiet-1", generation, 3, "offspring", candidates, best=0.5, mean=0.4, baseline=0.3, **more)
+    return Snapshot(
+        "quiet-1",
+        generation,
+        3,
+        "offspring",
+        candidates,
+        best=0.5,
+        mean=0.4,
+        baseline=0.3,
+        baseline_name="zero vector",
+        **more,
+    )
 
 
 def test_a_child_is_told_once_when_it_is_done_and_not_for_every_stage() -> None:
@@ -51,10 +64,20 @@ def test_a_failure_is_told_with_its_reason_on_one_line() -> None:
 def test_a_finished_generation_is_told_with_what_it_took() -> None:
     told = watch(
         offspring(generation=0),
-        offspring(generation=1, best_ever=0.7, calls=12, tokens=3400, cost_usd=0.5, elapsed_s=70, left_s=140),
+        offspring(
+            generation=1,
+            best_ever=0.7,
+            calls=12,
+            tokens=3400,
+            cost_usd=0.5,
+            elapsed_s=70,
+            left_s=140,
+            evaluations=Evaluations(4, 3, 2),
+        ),
     )
     assert told[1] == (
-        "03:04:05  generation 0 finished: best so far 0.7000; 12 calls, 3,400 tokens, $0.5000; "
+        "03:04:05  generation 0 finished: best so far 0.7000; "
+        "evaluations 4 computed, 3 from the cache, 2 carried over, 12 calls, 3,400 tokens, $0.5000; "
         "1 min 10 s so far, about 2 min 20 s left"
     )
 
@@ -114,3 +137,14 @@ def test_plain_lines_need_no_drawing_library() -> None:
     script = "import sys, orchestrator.report.view, orchestrator.report.statistics; print('rich' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert answer.stdout.strip() == "False"
+
+
+def test_only_deltas_of_zero_are_called_the_zero_vector() -> None:
+    assert (baseline_name((0.0, 0.0)), baseline_name((0.0, -0.5))) == ("zero vector", "initial individual")
+    lines = watch(Snapshot("r", 1, 3, "offspring", baseline=0.3))
+    assert "initial individual 0.3000" in lines[0] and "zero vector" not in lines[0]
+
+
+def test_an_unknown_cost_is_named_so() -> None:
+    told = watch(offspring(generation=0), offspring(generation=1, cost_usd=None))
+    assert "0 calls, 0 tokens, cost unknown;" in told[1]

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
+from tasks.plan import Evaluations
 
 
 def answers(tokens: list[int], rights: str) -> tuple[JudgedAnswer, ...]:
@@ -30,7 +31,7 @@ REPORT = FinalReport(
     ),
     reflector="rules of the embedded endpoint",
     judge="gpt-x",
-    usage=ResourceUsage(192.0, 24, 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
+    usage=ResourceUsage(192.0, Evaluations(20, 4, 6), 31, 5000, 40213, 128, 900, 0.0123, 1.5, 0.05),
     files=(("best processor", "outputs/embedded/processor_best.py"),),
     commands=(("read the answers", "orchestrator answers quiet-1"),),
 )
@@ -73,6 +74,7 @@ def test_it_says_who_judged_what_it_took_and_where_things_are() -> None:
     text = "\n".join(lines_of(REPORT))
     assert "3 generations in 3 min 12 s" in text
     assert "rules of the embedded endpoint" in text and "gpt-x" in text
+    assert "evaluations  20 computed, 4 from the cache, 6 carried over" in text and "generated    5,000 tokens" in text
     assert "31, 40,213 tokens in (128 cached), 900 out" in text
     assert "$0.0123 of $1.50, and up to $0.0500 for calls whose outcome is unknown" in text
     assert "outputs/embedded/processor_best.py" in text and "orchestrator answers quiet-1" in text

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from orchestrator.report.terminal import Screen
 from orchestrator.report.view import CandidateView, Snapshot
+from tasks.plan import Evaluations
 
 CHILDREN = (
     CandidateView("g2_child0_pre", "done", fitness=0.61),
@@ -27,7 +28,8 @@ CHILDREN = (
 )
 SNAPSHOT = Snapshot(
     "quiet-1", 2, 8, "offspring", CHILDREN, 0.71, 0.67, 0.72, 0.65,
-    {"gpu": 3, "openai": 1}, 83.0, 130.0, 124, 53120, 0.01,
+    {"gpu": 3, "openai": 1}, 83.0, 130.0, 124, 53120, 0.01, baseline_name="zero vector",
+    evaluations=Evaluations(20, 4, 6),
 )  # fmt: skip
 
 
@@ -65,6 +67,7 @@ def test_heading_and_foot_say_how_far_how_good_and_how_busy() -> None:
     assert "quiet-1" in text and "generation 2 (3 of 8)" in text and "about 2 min 10 s left" in text
     assert "best so far 0.7200 (+0.0700)  zero vector 0.6500  best now 0.7100, mean 0.6700" in text
     assert "gpu 3  openai 1" in text and "124 calls  53,120 tokens  $0.0100" in text
+    assert "evaluations 20 computed, 4 from the cache, 6 carried over" in text
     assert "g2_child3_pre failed: refused \\x1b[31m[bold]thrice" in text
 
 

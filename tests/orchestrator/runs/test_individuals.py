@@ -10,6 +10,7 @@ from orchestrator.evolution.loop import Evaluated, Generation
 from orchestrator.evolution.state import Genome, State
 from orchestrator.runs.individuals import IndividualsFile
 from tasks.models import Score
+from tasks.plan import Evaluations
 
 SCORE = Score(0.5, 0.4, 0.6, 12.0)
 
@@ -20,7 +21,8 @@ def generation(number: int) -> Generation:
     mut = Evaluated(f"g{number}_child0_mut", Genome((0.0, -2.0), "more"), SCORE, "1")
     other = Evaluated(f"g{number}_child1_pre", genome, SCORE, None, "", "refused")
     state = State(number + 1, (genome,), genome, 0.5, 0)
-    return Generation(number, (Evaluated(f"g{number}_pop0", genome, SCORE),), (pre, mut, other), {}, genome, state)
+    population = (Evaluated(f"g{number}_pop0", genome, SCORE),)
+    return Generation(number, population, (pre, mut, other), {}, Evaluations(4), genome, state)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import GenerationProgress, ProgressReporter
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
-from tasks.plan import Candidate, Plan
+from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
@@ -76,7 +76,7 @@ def status(driver: Driver) -> dict[str, Any]:
 
 
 def test_a_candidate_is_shown_at_its_first_stage_without_a_record(reporter: ProgressReporter, screen: Screen) -> None:
-    reporter(PLAN, {"0:pre:answer": {}, "0:pre:judge": {}}, [])
+    reporter(PLAN, {"0:pre:answer": {"generated": 2}, "0:pre:judge": {}}, [])
     first, second = screen.shown[-1].candidates
     assert (first.node, first.stage, first.phase, first.target) == ("g1_child0_pre", "score", "pre", "1")
     assert (second.node, second.stage) == ("g1_child1_pre", "waiting")
@@ -84,7 +84,7 @@ def test_a_candidate_is_shown_at_its_first_stage_without_a_record(reporter: Prog
 
 def test_a_mutated_candidate_that_is_done_shows_its_second_fitness(reporter: ProgressReporter, screen: Screen) -> None:
     stages = ("pre:answer", "pre:judge", "mut:reflect", "mut:answer", "mut:judge")
-    records: dict[str, Any] = {f"0:{stage}": {} for stage in stages}
+    records: dict[str, Any] = {f"0:{stage}": {"generated": 0} for stage in stages}
     reporter(PLAN, {**records, "0:pre:score": score(0.25), "0:mut:score": score(0.75)}, [])
     first = screen.shown[-1].candidates[0]
     assert (first.node, first.stage, first.fitness) == ("g1_child0_mut", "done", 0.75)
@@ -100,12 +100,16 @@ def test_a_failed_candidate_is_shown_with_its_error(reporter: ProgressReporter, 
 def test_an_evaluated_population_sets_best_mean_and_baseline(
     reporter: ProgressReporter, screen: Screen, driver: Driver
 ) -> None:
-    records: dict[str, Any] = {f"{i}:pre:{stage}": {} for i in range(2) for stage in ("answer", "judge")}
+    records: dict[str, Any] = {
+        f"{i}:pre:{stage}": {"generated": 2 - 2 * i} for i in range(2) for stage in ("answer", "judge")
+    }
     reporter(POPULATION, {}, [])
     reporter(POPULATION, {**records, "0:pre:score": score(0.25), "1:pre:score": score(0.75)}, [])
     reporter(PLAN, {}, [])
     now = screen.shown[-1]
     assert (now.best, now.mean, now.best_ever, now.baseline) == (0.75, 0.5, 0.75, 0.25)
+    # One of the two was computed, and the other one found in the store
+    assert (now.evaluations, now.baseline_name) == (Evaluations(1, 1, 0), "zero vector")
     # Three stages of two candidates took so long; so an estimate of the rest is shown
     assert now.left_s is not None
     reporter.flush()
@@ -129,3 +133,23 @@ def test_the_history_says_where_a_resumed_run_is() -> None:
     line = {"generation": 4, "best": 0.5, "mean": 0.25, "best_ever": 0.75, "population": [{"fitness": 0.125}]}
     progress.update([line])
     assert progress == GenerationProgress(5, 0.5, 0.25, 0.75, 0.125)
+
+
+def test_a_fitness_by_an_earlier_judge_is_not_compared_with_one_of_the_present() -> None:
+    progress = GenerationProgress()
+    line = {"generation": 4, "best": 0.5, "mean": 0.25, "best_ever": 0.75, "population": [{"fitness": 0.125}]}
+    progress.update([line], judged_since=5)
+    assert progress == GenerationProgress(generation=5)
+    progress.update([line, {**line, "generation": 5}], judged_since=5)
+    assert progress == GenerationProgress(6, 0.5, 0.25, 0.75, None)
+
+
+def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(
+    reporter: ProgressReporter, screen: Screen, driver: Driver, tmp_path: Path
+) -> None:
+    driver.store.add_usage(RUN.id, {"requests": 3, "cost_usd": 0.0})
+    reporter.publisher.is_priced = False
+    reporter(PLAN, {}, [])
+    assert screen.shown[-1].cost_usd is None
+    assert status(driver)["is_priced"] is False
+    assert "cost_usd" not in json.loads((tmp_path / "usage.json").read_text())

@@ -63,6 +63,14 @@ def test_weights_lie_between_0_and_1(problems: Any, name: str, weight: str) -> N
     assert problems(f"{name}={weight}") == (f"CONFIG_{name}: '{weight}' is out of range (0 to 1)",)
 
 
+def test_two_weights_of_0_are_refused_because_every_fitness_would_be_0(sound: Any, problems: Any) -> None:
+    assert problems("LAMBDA_SHORTNESS=0", "LAMBDA_CORRECTNESS=0.0") == (
+        "CONFIG_LAMBDA_CORRECTNESS: is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0",
+    )
+    assert load_settings(sound.path, ["LAMBDA_SHORTNESS=0"]).lambda_shortness == 0
+    assert load_settings(sound.path, ["LAMBDA_CORRECTNESS=0"]).lambda_correctness == 0
+
+
 # deltas
 
 
@@ -218,7 +226,7 @@ def test_the_address_of_a_server_is_http(sound: Any, problems: Any, name: str) -
     assert problems(f"{name}=127.0.0.1:30000") == (
         f"CONFIG_{name}: '127.0.0.1:30000' is not an address of the form http://HOST:PORT",
     )
-    assert load_settings(sound.path, [f"{name}=http://127.0.0.1:30000"])
+    assert load_settings(sound.path, ["EMBEDDED_ENDPOINT=openai", f"{name}=http://127.0.0.1:30000"])
 
 
 def test_a_server_of_others_is_not_restarted(problems: Any) -> None:
@@ -252,6 +260,23 @@ def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     (line,) = problems("OPENAI_TOKENS_PER_MINUTE=1000")
 
     assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
+
+
+def test_an_address_that_rules_do_not_use_is_refused(sound: Any, problems: Any) -> None:
+    address = "OPENAI_BASE_URL=https://api.example/v1"
+    assert problems(address) == (
+        "CONFIG_OPENAI_BASE_URL: is not used when EMBEDDED_ENDPOINT is 'rules'; set 'openai', or leave this empty",
+    )
+    assert load_settings(sound.path, [address, "FARM=external"]).openai_base_url
+
+
+def test_a_budget_needs_prices(sound: Any, problems: Any) -> None:
+    budget = ["BUDGET_USD=5", "EMBEDDED_ENDPOINT=openai", "OPENAI_PRICE_PROMPT=1", "OPENAI_PRICE_CACHED=0"]
+    assert problems(*budget) == (
+        "CONFIG_BUDGET_USD: needs OPENAI_PRICE_COMPLETION: without a price the cost is unknown",
+    )
+    assert load_settings(sound.path, [*budget, "OPENAI_PRICE_COMPLETION=3"]).budget_usd == 5
+    assert load_settings(sound.path, ["BUDGET_USD=5"]).budget_usd == 5  # rules cost nothing
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_olddefconfig_fills_in_what_is_new_and_keeps_every_newline(sound: Any) -
     done = run("olddefconfig", "--config", sound.path)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "CONFIG_JUDGE_SEED=42" in sound.path.read_text()
+    assert 'CONFIG_JUDGE_SEED="42"' in sound.path.read_text()
     assert load_settings(sound.path) == before
     assert before.target_system_prompt == "One.\nTwo."
 

@@ -33,7 +33,7 @@ def test_the_embedded_configuration_loads_at_the_root_of_a_checkout(monkeypatch:
     settings = load_settings(Path("configs/embedded.config"))
 
     assert (settings.farm, settings.target_model, settings.embedder_model) == ("embedded", "embedded", "embedded")
-    assert settings.openai_price_prompt == settings.openai_price_completion == 0
+    assert settings.openai_price_prompt is settings.openai_price_completion is None
 
 
 def test_the_gpu_configuration_loads_where_financebench_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_a_value_out_of_range_is_refused_although_kconfig_would_use_the_default(
 
 
 def value_beyond(option: Any, side: str) -> str:
-    rule, step = option.rule, 1 if option.kind is int else 0.001
+    rule, step = option.rule, 1 if option.kind in (int, int | None) else 0.001
     if side == "high":
         return str(rule.high + step)
     if rule.above:
@@ -49,7 +49,10 @@ def test_the_bounds_themselves_are_accepted_by_the_options_and_by_kconfig(sound:
             load_settings(sound.path, overrides)
 
         # only what options have against one another
-        assert all("KMEANS" in line or "POPULATION" in line or "TOKENS" in line for line in error.value.problems)
+        assert all(
+            "KMEANS" in line or "LAMBDA" in line or "POPULATION" in line or "TOKENS" in line
+            for line in error.value.problems
+        )
         assert "out of range" not in str(error.value) and "accepted" not in str(error.value)
 
 
@@ -141,3 +144,16 @@ def test_numbers_keep_their_value(sound: Any) -> None:
 
     assert (settings.shortness_scale, settings.lambda_shortness, settings.seed) == (100.0, 0.1, 7)
     assert all(math.isfinite(getattr(settings, option.field)) for option in REAL)
+
+
+OPTIONAL = [f"{who}_{name}" for who in ("REFLECTOR", "JUDGE") for name in ("TEMPERATURE", "TOP_P", "SEED")]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_a_reasoning_model_refuses_is_left_out_by_an_empty_text(sound: Any, problems: Any, name: str) -> None:
+    sound.put(name, '""')
+
+    settings = load_settings(sound.path)
+
+    assert getattr(settings, name.lower()) is None
+    assert problems(f"{name}=-1")[0].startswith(f"CONFIG_{name}: '-1' is out of range (")

@@ -15,6 +15,7 @@ from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import Option, options
 from tasks.models import Run
 
+NUMBERS = (int, float, int | None, float | None)
 OTHERS = {
     "REDIS_URL": "redis://elsewhere:1/2",
     "SGLANG_URL": "http://elsewhere:1",
@@ -32,6 +33,8 @@ def another(option: Option, value: Any) -> Any:
         return next(word for word in get_args(option.kind) if word != value)
     if option.kind is bool:
         return not value
+    if option.kind in (int | None, float | None):
+        return 1 if value is None else None
     if option.kind in (int, float):
         return option.kind(next(one for one in (option.rule.high, option.rule.high / 2) if one != value))
     if option.kind is str:
@@ -83,11 +86,12 @@ def test_what_changed_is_named_in_the_order_of_kconfig(sound: Any) -> None:
     assert changed_options(before, after) == ["NGEN", "SEED"]
 
 
-def test_what_may_change_are_options_that_no_evaluation_and_no_draw_depends_on() -> None:
+def test_what_may_change_are_options_that_no_answer_and_no_draw_depends_on() -> None:
     names = [option.name for option in options()]
 
     assert [name for name in names if name in RESUMABLE] == list(RESUMABLE)
     assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(RESUMABLE)
+    assert {"REFLECTOR_MODEL", "REFLECTOR_MAX_COMPLETION_TOKENS", "JUDGE_MODEL", "OPENAI_BASE_URL"} <= set(RESUMABLE)
     assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "FINANCEBENCH_POOL_INDICES"} & set(
         RESUMABLE
     )
@@ -96,9 +100,9 @@ def test_what_may_change_are_options_that_no_evaluation_and_no_draw_depends_on()
 def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: Any) -> None:
     # given settings in which no two numbers are alike
     settings = load_settings(shared_sound.path)
-    numbers = {o.field: o.kind(number) for number, o in enumerate(options(), 1000) if o.kind in (int, float)}
+    numbers = {o.field: number for number, o in enumerate(options(), 1000) if o.kind in NUMBERS}
     words = {o.field: o.name for o in options() if o.kind is str}
-    marked = dataclasses.replace(settings, **numbers, **words, judge_forgiving=False)
+    marked = dataclasses.replace(settings, **numbers, **words, judge_forgiving=False, embedded_endpoint="openai")
 
     # when they become a run
     run = make_run(marked, "run-1")

@@ -156,6 +156,9 @@ def test_forgiving_and_strict_are_different_instructions() -> None:
         {"top_p": 0.9},
         {"max_completion_tokens": 100},
         {"seed": 7},
+        {"temperature": None},
+        {"top_p": None},
+        {"seed": None},
     ],
 )
 def test_every_setting_that_can_change_a_verdict_changes_its_key(changes: dict[str, Any]) -> None:

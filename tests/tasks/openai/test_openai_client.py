@@ -146,14 +146,20 @@ def test_the_environment_says_where_an_endpoint_without_address_is(call_as, serv
 
 
 @pytest.fixture
-def odd_server() -> Iterator[Callable[[int, str, str], str]]:
+def received() -> list[dict[str, Any]]:
+    """The bodies of the requests to `odd_server`."""
+    return []
+
+
+@pytest.fixture
+def odd_server(received: list[dict[str, Any]]) -> Iterator[Callable[[int, str, str], str]]:
     """A server that says the same to everybody: status, content type, body -> its address."""
     servers = []
 
     def start(status: int, kind: str, body: str) -> str:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
+                received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 self.send_response(status)
                 self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
@@ -209,6 +215,17 @@ def test_odd_answers_have_a_name_and_never_show_the_key(call_as, odd_server, sta
 def test_an_endpoint_that_reports_no_usage_still_counts_requests(call_as, odd_server):
     caller = call_as(base_url=odd_server(200, "application/json", completion('{"scratchpad": "a"}', "stop")))
     assert ask(caller).usage == Usage(requests=1)
+
+
+def test_what_a_reasoning_model_refuses_is_not_sent(call_as, odd_server, received):
+    caller = call_as(base_url=odd_server(200, "application/json", completion('{"scratchpad": "a"}', "stop")))
+    ask(caller, temperature=None, top_p=None, seed=None)
+    ask(caller, temperature=0.0, top_p=1.0, seed=0)
+    names = ("temperature", "top_p", "seed", "max_completion_tokens")
+    assert [{name: body[name] for name in names if name in body} for body in received] == [
+        {"max_completion_tokens": 500},
+        {"temperature": 0.0, "top_p": 1.0, "seed": 0, "max_completion_tokens": 500},
+    ]
 
 
 def test_a_call_that_the_budget_cannot_pay_is_not_made(call_as, service):

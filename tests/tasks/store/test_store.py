@@ -61,7 +61,7 @@ def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
 
 def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: Store) -> None:
     store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
     store.put_plan("r", PLAN)
     assert store.plan("r", PLAN.name) == PLAN
     assert store.stages("r", PLAN.name) == {"0:pre:score": {"fitness": 1.0}}
@@ -71,14 +71,30 @@ def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: St
 
 def test_the_first_record_of_a_stage_stands(store: Store) -> None:
     store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 2.0})
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 2.0}, 1)
     assert store.stage("r", PLAN.name, "0:pre:score") == {"fitness": 1.0}
+
+
+def test_records_that_are_forgotten_are_not_written_again_by_a_task_of_an_earlier_attempt(store: Store) -> None:
+    # Given a plan with a record, and a task of its first attempt that is still at work
+    store.put_plan("r", PLAN)
+    store.begin_attempt("r", PLAN.name, lambda failures: [])
+    store.put_stage("r", PLAN.name, "0:pre:judge", {"by": "old"}, 1)
+    # When the records are forgotten, and the task ends after that
+    store.forget_stages("r", [PLAN.name, "g9_child"])
+    store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "old"}, 1)
+    assert store.stages("r", PLAN.name) == {}
+    # Then only the next attempt leaves records
+    assert store.begin_attempt("r", PLAN.name, lambda failures: []) == 2
+    store.put_stage("r", PLAN.name, "1:pre:judge", {"by": "new"}, 2)
+    assert store.stages("r", PLAN.name) == {"1:pre:judge": {"by": "new"}}
+    assert store.plan("r", PLAN.name) == PLAN
 
 
 def test_plans_that_are_recorded_elsewhere_are_dropped_whole(store: Store) -> None:
     store.put_plan("r", PLAN)
-    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0})
+    store.put_stage("r", PLAN.name, "0:pre:score", {"fitness": 1.0}, 1)
     store.forget_plans("r", ["g0_pop", PLAN.name])
     assert store.redis.keys("*") == []
 
@@ -153,7 +169,7 @@ def test_a_candidate_is_complete_only_with_all_its_stages() -> None:
         "score",
     ]
     assert [ref.stage for ref in stage_refs(PLAN.candidates[1])] == ["merge", "answer", "judge", "score"]
-    records = {ref.field: {"seconds": 1.0} for ref in stage_refs(mutated)}
+    records = {ref.field: {"seconds": 1.0, "generated": 0} for ref in stage_refs(mutated)}
     records |= {StageRef(0, "score", "pre").field: score, StageRef(0, "score", "mut").field: {**score, "fitness": 0.9}}
     records[StageRef(0, "reflect", "mut").field] = {"delta": 2.0, "scratchpad": "learnt", "seconds": 1.0}
     found = outcome(mutated, records)

@@ -1,0 +1,82 @@
+"""Settings that were changed while a run was stopped: `settings_changes.json` in its output folder.
+
+Each entry has the generation from which the new values hold.  Verdicts of two judges are never compared: where the
+judge is another one, what the current generation has judged is judged again, and so is the best individual so far.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.output import OutputFolder, read_json
+from orchestrator.settings import Settings, changed_options
+from orchestrator.settings.load import typed_value
+from orchestrator.settings.run import by_rules, judge_of
+
+FILE = "settings_changes.json"
+
+
+@dataclass(frozen=True)
+class SettingsChange:
+    """`options` has [old, new] by name without CONFIG_, as text.  `is_applied`: what the old judge decided is gone."""
+
+    generation: int
+    options: Mapping[str, list[str]]
+    is_other_judge: bool
+    is_applied: bool
+
+
+def read_changes(output: OutputFolder) -> list[SettingsChange]:
+    """Oldest first.  Raises: OutputError for a file that cannot be used."""
+    try:
+        return read_json(output.path / FILE, list[SettingsChange])
+    except FileNotFoundError:
+        return []
+
+
+def record_change(output: OutputFolder, before: Settings, after: Settings, generation: int) -> None:
+    """Add an entry, unless nothing changed.  A second call with the same arguments adds nothing."""
+    options = {
+        name: [typed_value(getattr(settings, name.lower())) for settings in (before, after)]
+        for name in changed_options(before, after)
+        if name != "OUTPUT_DIR"
+    }
+    changes = read_changes(output)
+    other = judge_identity(before) != judge_identity(after)
+    is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
+    if options and not is_recorded:
+        _write(output, [*changes, SettingsChange(generation, options, other, not other)])
+
+
+def mark_applied(output: OutputFolder) -> None:
+    """Note for all entries that the verdicts of earlier judges are gone."""
+    _write(output, [dataclasses.replace(change, is_applied=True) for change in read_changes(output)])
+
+
+def judge_identity(settings: Settings) -> tuple[Any, ...]:
+    """What makes two judges the same: their settings, and where they are called."""
+    judge = dataclasses.replace(judge_of(settings), concurrency=0)
+    rules = by_rules(settings)
+    return judge, rules, settings.openai_base_url or ("" if rules else settings.farm)
+
+
+def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]:
+    """The options that hold from this generation on, with their new values."""
+    return {
+        name: values[1]
+        for change in changes
+        if change.generation == generation
+        for name, values in change.options.items()
+    }
+
+
+def judged_since(changes: list[SettingsChange]) -> int:
+    """The first generation that the current judge judged."""
+    return max((change.generation for change in changes if change.is_other_judge), default=0)
+
+
+def _write(output: OutputFolder, changes: list[SettingsChange]) -> None:
+    output.write_json(FILE, [dataclasses.asdict(change) for change in changes])

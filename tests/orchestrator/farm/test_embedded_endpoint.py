@@ -1,0 +1,50 @@
+"""Money goes only where the settings send it: a key in the environment does not choose the endpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.farm.connection import farm_spec
+from orchestrator.settings import Settings, SettingsError, load_settings, make_run
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def settings(*overrides: str) -> Settings:
+    return load_settings(ROOT / "configs" / "embedded.config", overrides)
+
+
+def test_an_exported_key_does_not_turn_rules_into_a_paid_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a key in the environment, under either name
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
+    monkeypatch.setenv("MY_KEY", "sk-of-mine")
+    for name in ("OPENAI_API_KEY", "MY_KEY"):
+        chosen = settings(f"OPENAI_API_KEY_ENV={name}")
+        # When the embedded configuration starts a farm, then its endpoint is the one with rules
+        assert farm_spec(chosen).embedded_endpoint
+        # And calls use the key that the farm gives its own workers, at a known price
+        endpoint = make_run(chosen, "run").endpoint
+        assert (endpoint.base_url, endpoint.api_key_env) == ("", "OPENAI_API_KEY")
+        assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (0, 0, 0)
+
+
+def test_a_real_endpoint_is_used_when_its_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-of-mine")
+    chosen = settings("EMBEDDED_ENDPOINT=openai", "OPENAI_API_KEY_ENV=MY_KEY", "OPENAI_PRICE_PROMPT=2")
+    assert not farm_spec(chosen).embedded_endpoint
+    endpoint = make_run(chosen, "run").endpoint
+    assert (endpoint.api_key_env, endpoint.price_prompt, endpoint.price_completion) == ("MY_KEY", 2, None)
+
+
+def test_a_real_endpoint_needs_a_key_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY_FILE", raising=False)
+    with pytest.raises(SettingsError, match="CONFIG_EMBEDDED_ENDPOINT: 'openai' needs a key, and neither OPENAI_API"):
+        farm_spec(settings("EMBEDDED_ENDPOINT=openai"))
