@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.farm.connection import farm_spec
+from orchestrator.farm.connection import FarmUnavailable, embedded_farm, farm_spec
+from orchestrator.farm.embedded import control
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run
 
 ROOT = Path(__file__).parents[3]
@@ -48,3 +49,27 @@ def test_a_real_endpoint_needs_a_key_before_anything_starts(monkeypatch: pytest.
     monkeypatch.delenv("OPENAI_API_KEY_FILE", raising=False)
     with pytest.raises(SettingsError, match="CONFIG_EMBEDDED_ENDPOINT: 'openai' needs a key, and neither OPENAI_API"):
         farm_spec(settings("EMBEDDED_ENDPOINT=openai"))
+
+
+@pytest.mark.parametrize(
+    ("endpoint_url", "overrides", "found"),
+    [
+        (None, [], "call a real endpoint"),
+        ("http://127.0.0.1:9/v1", ["EMBEDDED_ENDPOINT=openai"], "answer by rules"),
+    ],
+)
+def test_a_farm_that_is_already_up_with_the_other_endpoint_is_refused(
+    endpoint_url: str | None,
+    overrides: list[str],
+    found: str,
+    tmp_path: Path,
+    valkey_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a farm that somebody has started, whose endpoint is not the one of the settings
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
+    monkeypatch.setattr(control, "use", lambda spec: control.Farm(tmp_path, valkey_url, endpoint_url, None, None))
+    # When a run opens it, then nothing is sent, and the error says what to do
+    refused = pytest.raises(FarmUnavailable, match=f"{found}.*orchestrator farm down")
+    with refused, embedded_farm(farm_spec(settings(*overrides)), lambda line: None):
+        pytest.fail("the farm was used")

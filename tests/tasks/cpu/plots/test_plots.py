@@ -124,6 +124,7 @@ def test_each_measure_shows_in_its_picture() -> None:
         moved[1]["population"][2][measure] *= 0.2
         assert draw(moved) != draw(history), measure
     assert lengths_png(history, 60.0) != lengths_png(history, 90.0)
+    assert lengths_png(history, 60.0, "zero vector") != lengths_png(history, 60.0, "initial individual")
     for change in ({"elite": True}, {"fitness": 0.01}):
         moved = copy.deepcopy(tree)
         moved["nodes"][3] |= change
