@@ -199,7 +199,7 @@ class _Session:
     def _draw(self, selection: dict[str, Any]) -> None:
         """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""
         artifacts = ArtifactRequests(self.scheduler, self.collector.output, JOB_LIMIT_S)
-        artifacts.request_wasted_plot(selection["v_steer"])
+        artifacts.request_collection_plots(selection["v_steer"])
         artifacts.wait(DRAWING_S)
 
     def _log_totals(self, gathered: Sequence[Gathered]) -> None:

@@ -1,6 +1,6 @@
 """A run's output folder: what workers make for it, and what is recorded of each generation.
 
-Pictures are made on the cpu queue, processors on the gpu queue; a file that cannot be made is a warning.
+Plots are made on the cpu queue, processors on the gpu queue; a file that cannot be made is a warning.
 
 Every generation goes to the output folder before the next one starts.  `evolution_state.json` is written last, so
 whatever else is in the folder is never older than the state; what a killed generation left beyond it is dropped when
@@ -28,7 +28,7 @@ from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.individuals import IndividualsFile, reasons_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
-from tasks.cpu.plot import PICTURES, WASTED
+from tasks.cpu.plot import COLLECTION_PLOTS, EVOLUTION_PLOTS, Plot
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
 from tasks.plan import Evaluations
@@ -54,13 +54,13 @@ class ArtifactRequests:
         baseline_tokens: float | None,
         baseline_name: str,
     ) -> None:
-        """Have all pictures of an evolution drawn anew."""
+        """Have all plots of an evolution drawn anew."""
         baseline = {"baseline_tokens": baseline_tokens, "baseline_name": baseline_name}
-        self._request_pictures(PICTURES, {"history": list(history), "tree": tree, **baseline})
+        self._request_plots(EVOLUTION_PLOTS, {"history": list(history), "tree": tree, **baseline})
 
-    def request_wasted_plot(self, v_steer: Sequence[dict[str, Any]]) -> None:
-        """Have the picture of a collection drawn."""
-        self._request_pictures((WASTED,), {"v_steer": list(v_steer)})
+    def request_collection_plots(self, v_steer: Sequence[dict[str, Any]]) -> None:
+        """Have the plots of a collection drawn."""
+        self._request_plots(COLLECTION_PLOTS, {"v_steer": list(v_steer)})
 
     def request_processor(self, name: str, deltas: Sequence[float]) -> None:
         """Have a processor file made for these deltas (in canonical order)."""
@@ -90,11 +90,11 @@ class ArtifactRequests:
         for name in self._requested:
             log.warning("%s was not made in time", name)
 
-    def _request_pictures(self, names: Sequence[str], data: dict[str, Any]) -> None:
+    def _request_plots(self, plots: Sequence[Plot], data: dict[str, Any]) -> None:
         text = json.dumps(data).encode()
         self._store.put_file(self._run_id, PLOT_DATA, text)
-        for name in names:
-            self._request("cpu.plot", name, {"name": name, "data": PLOT_DATA}, content_hash(text.decode()))
+        for plot in plots:
+            self._request("cpu.plot", plot.file, {"name": plot.file, "data": PLOT_DATA}, content_hash(text.decode()))
 
     def _request(self, task: str, name: str, arguments: dict[str, Any], *determined_by: str) -> None:
         key = "file:" + content_hash(self._run_id, name, arguments, *determined_by)

@@ -15,6 +15,7 @@ from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import judged_since, read_changes
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
+from tasks.cpu.plot import EVOLUTION_PLOTS
 from tasks.models import Example
 from tasks.openai.provider import is_priced, listed
 from tasks.plan import Candidate, Evaluations, Outcome, Plan, StageRef
@@ -87,9 +88,7 @@ def _graded(
 FILES = (
     ("the processor", "processor_best.py"),
     ("the deltas", "deltas_best.json"),
-    ("fitness", "fitness.png"),
-    ("lengths", "evolution_lengths.png"),
-    ("tree", "evolution_tree.png"),
+    *((plot.title, plot.file) for plot in EVOLUTION_PLOTS),
     ("prompts", "reflector_prompts"),
 )
 

@@ -1,36 +1,55 @@
-"""Draw a run's plots on the cpu queue, so that no other process imports matplotlib."""
+"""Draw a run's plots on the cpu queue, so that no other process imports matplotlib.
+
+A new plot is a module in `tasks/cpu/plots/` and one line of `EVOLUTION_PLOTS` or `COLLECTION_PLOTS`.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from celery import shared_task
 
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 
-PICTURES = ("fitness.png", "evolution_lengths.png", "evolution_tree.png")
-WASTED = "wasted_tokens.png"  # of a collection
+
+class Plot(NamedTuple):
+    """A plot: its file in the output folder, its title in the report, and the function that draws it.
+
+    `module` is a module of `tasks.cpu.plots`; `function` in it returns a PNG.  `data` names the function's arguments,
+    in their order: history, tree, baseline_tokens and baseline_name of an evolution, v_steer of a collection.
+    """
+
+    file: str
+    title: str
+    module: str
+    function: str
+    data: tuple[str, ...]
 
 
-def draw(name: str, data: dict[str, Any]) -> bytes:
-    """One plot as PNG; `data` has history, tree, baseline_tokens and baseline_name, or v_steer.  Raises: ValueError."""
-    from tasks.cpu import plots
-
-    if name == "fitness.png":
-        return plots.fitness_png(data["history"])
-    if name == "evolution_lengths.png":
-        return plots.lengths_png(data["history"], data["baseline_tokens"], data["baseline_name"])
-    if name == "evolution_tree.png":
-        return plots.tree_png(data["tree"])
-    if name == WASTED:
-        return plots.wasted_png(data["v_steer"])
-    raise ValueError(f"there is no plot {name!r}")
+EVOLUTION_PLOTS = (
+    Plot("fitness.png", "fitness", "curves", "fitness_png", ("history",)),
+    Plot("evolution_lengths.png", "lengths", "curves", "lengths_png", ("history", "baseline_tokens", "baseline_name")),
+    Plot("evolution_tree.png", "tree", "tree", "tree_png", ("tree",)),
+)
+COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
+PLOTS: Mapping[str, Plot] = {plot.file: plot for plot in (*EVOLUTION_PLOTS, *COLLECTION_PLOTS)}
 
 
-def plot(job: Job) -> dict[str, Any]:
-    """Draw one picture of the run from the data that the driver has put there, and keep it as a file of the run."""
+def draw(file: str, data: Mapping[str, Any]) -> bytes:
+    """The plot of this file name as PNG; `data` holds what the plot names.  Raises: ValueError."""
+    if file not in PLOTS:
+        raise ValueError(f"there is no plot {file!r}")
+    plot = PLOTS[file]
+    function = getattr(import_module(f"tasks.cpu.plots.{plot.module}"), plot.function)
+    return cast(bytes, function(*(data[name] for name in plot.data)))
+
+
+def draw_job(job: Job) -> dict[str, Any]:
+    """Draw one plot of the run from the data that the driver has put there, and keep it as a file of the run."""
     name, data = job.arguments["name"], job.store.file(job.run, job.arguments["data"])
     if data is None:
         raise LookupError(f"run {job.run} has no file {job.arguments['data']}")
@@ -40,4 +59,4 @@ def plot(job: Job) -> dict[str, Any]:
 
 @shared_task(name="cpu.plot", base=JobTask)
 def plot_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), plot)
+    run_job((run, key, attempt), draw_job)

@@ -1,10 +1,5 @@
-"""The plots of a run, as PNG bytes: pure functions of its history and its tree.
+"""The plots of a run, as PNG bytes: pure functions of its history, its tree or its selected tokens.
 
-This package imports matplotlib (about 60 MB), so it is imported inside the functions that draw.
+The modules of this package import matplotlib (about 60 MB).  `tasks/cpu/plot.py` has the table of the plots, and
+imports a plot's module when it draws the plot.
 """
-
-from tasks.cpu.plots.curves import fitness_png, lengths_png
-from tasks.cpu.plots.tree import tree_png
-from tasks.cpu.plots.wasted import wasted_png
-
-__all__ = ["fitness_png", "lengths_png", "tree_png", "wasted_png"]

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image
 
-from tasks.cpu.plots import fitness_png, lengths_png, tree_png
+from tasks.cpu.plots.curves import fitness_png, lengths_png
+from tasks.cpu.plots.tree import tree_png
 
 NAN = float("nan")
 
@@ -137,7 +138,8 @@ def test_a_process_that_draws_a_large_run_stays_under_200_megabytes() -> None:
         "import re, sys\n"
         f"sys.path[:0] = {[*sys.path]!r}\n"
         "from test_plots import run_of\n"
-        "from tasks.cpu.plots import fitness_png, lengths_png, tree_png\n"
+        "from tasks.cpu.plots.curves import fitness_png, lengths_png\n"
+        "from tasks.cpu.plots.tree import tree_png\n"
         "history, tree = run_of(16, 20)\n"
         "fitness_png(history), lengths_png(history, 50.0), tree_png(tree)\n"
         # The kernel's own mark of this program's peak: that of getrusage outlives the exec and would be pytest's.
