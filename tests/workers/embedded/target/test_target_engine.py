@@ -59,13 +59,16 @@ def _mixed_requests(count: int) -> list[GenerationRequest]:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(
-    "rounds",
-    [pytest.param((True, False), id="2"), pytest.param((True, False, True), id="3", marks=pytest.mark.long)],
+    ("count", "rounds"),
+    [
+        pytest.param(6, (True, False), id="6"),
+        pytest.param(10, (True, False, True), id="10", marks=pytest.mark.long),
+    ],
 )
 def test_an_answer_never_depends_on_other_requests(
-    calibrated: Calibrated, dtype: torch.dtype, rounds: tuple[bool, ...]
+    calibrated: Calibrated, dtype: torch.dtype, count: int, rounds: tuple[bool, ...]
 ) -> None:
-    requests = _mixed_requests(10)
+    requests = _mixed_requests(count)
     draw = random.Random(23)
     with running(calibrated(dtype)) as (engine, prompts):
         # Given: the answers of requests that were alone, none of their prompts cached before.
@@ -76,7 +79,7 @@ def test_an_answer_never_depends_on_other_requests(
             # When: they come all at once, most of them twice, in random order, with cached and unknown prompts.
             if not cached:
                 prompts.flush()
-            order = [*range(len(requests)), *draw.sample(range(len(requests)), 8)]
+            order = [*range(count), *draw.sample(range(count), count - 2)]
             draw.shuffle(order)
             jobs = [(number, engine.submit(requests[number])) for number in order]
 
