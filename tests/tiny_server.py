@@ -3,7 +3,7 @@
 `tiny_server.py [--fail REASON] [--die-once FILE] --model-path M --host H --port P ...`
 
 It answers every prompt with the prompt's length.  With `--die-once` it exits after three answers if FILE does not
-exist, and creates FILE.
+exist, and creates FILE.  With `--version-file` it reports the text of FILE as its version.
 """
 
 import argparse
@@ -21,6 +21,8 @@ parser.add_argument("--host", required=True)
 parser.add_argument("--port", type=int, required=True)
 parser.add_argument("--size", type=int)
 parser.add_argument("--die-once", type=Path)
+parser.add_argument("--version-file", type=Path)
+parser.add_argument("--enable-custom-logit-processor", action="store_true")
 parser.add_argument("--config", type=Path, required=True)
 arguments = parser.parse_args()
 # As in SGLang: YAML with one entry, parsed like an argument, and written to the log.
@@ -31,6 +33,9 @@ API_KEY = given.parse_args([f"--{entry[0]}", str(entry[1])]).api_key
 print(f"{arguments.config.stat().st_mode & 0o777:o} api_key={API_KEY}", flush=True)
 if arguments.fail:
     raise SystemExit(arguments.fail)
+
+
+VERSION = arguments.version_file.read_text() if arguments.version_file else "0.0.tiny"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -60,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         from whetstone_steering import request  # as the real server must be able to
 
         process = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": request.__name__}
-        info = {**process, "model_path": arguments.model_path, "size": arguments.size, "version": "0.0.tiny"}
+        info = {**process, "model_path": arguments.model_path, "size": arguments.size, "version": VERSION}
         if self.path == "/become-unhealthy":
             self.server.unhealthy = True
         unhealthy = self.path == "/health" and getattr(self.server, "unhealthy", False)

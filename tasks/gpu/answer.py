@@ -16,6 +16,7 @@ from tasks import context
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
+from tasks.gpu.processor import PROCESSOR_FILE, generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
@@ -52,11 +53,16 @@ def prompt_batch(
     return PromptBatch(tuple(e[0] for e in examples), prompts, hashes, tuple(stop_ids(tokenizer)))
 
 
-def answer_keys(run: Run, clustering: str, deltas: Sequence[float], batch: PromptBatch, salt: str) -> list[str]:
-    """The content key of each answer: all that determines it, and a salt where the cache is off."""
+def answer_keys(
+    run: Run, identity: Mapping[str, Any], clustering: str, deltas: Sequence[float], batch: PromptBatch, salt: str
+) -> list[str]:
+    """The content key of each answer: all that determines it, and a salt where the cache is off.
+
+    `identity` is the server's (`TargetHost.identity`): its model, version and arguments, whatever the run calls them.
+    """
     target = run.target
     fixed = context.content_hash(
-        [target.model, target.engine, target.dtype],
+        identity,
         [clustering, list(deltas)],
         dataclasses.asdict(target.sampling),
         list(batch.stops),
@@ -66,10 +72,21 @@ def answer_keys(run: Run, clustering: str, deltas: Sequence[float], batch: Promp
 
 
 def requests_for(
-    target: Target, clustering: str, deltas: Sequence[float], batch: PromptBatch, rids: Mapping[int, str]
+    target: Target,
+    clustering: str,
+    deltas: Sequence[float],
+    batch: PromptBatch,
+    rids: Mapping[int, str],
+    processor: bool = False,
 ) -> list[GenerateRequest]:
-    """One request a question, each the first sample of its question and so with the seed itself."""
+    """One request a question, each the first sample of its question and so with the seed itself.
+
+    With `processor` the generated file steers, which the server has loaded; otherwise the request's deltas do.
+    """
     sampling = target.sampling
+    steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering}
+    if processor:
+        steering = {"processor": processor_reference()}
     return [
         GenerateRequest(
             input_ids=batch.prompts[j],
@@ -78,22 +95,24 @@ def requests_for(
             top_p=sampling.top_p,
             seed=sampling.seed,
             stop_token_ids=batch.stops,
-            deltas=tuple(deltas),
-            clustering=clustering,
             rid=rid,
+            **steering,
         )
         for j, rid in rids.items()
     ]
 
 
-def answer_missing(stage: Stage, clustering: str, batch: PromptBatch, keys: Sequence[str]) -> int:
+def answer_missing(
+    stage: Stage, identity: Mapping[str, Any], clustering: str, batch: PromptBatch, keys: Sequence[str], processor: str
+) -> int:
     """Ask the target for the answers that the store does not have.  Returns how many that were.
 
+    `processor` is the text of the file that steers, or "" where the requests' deltas do.
     Raises: what `ask_target` raises; Cancelled.
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions)
+    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor))
 
     def keep(position: int, generated: Generated) -> None:
         answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
@@ -101,7 +120,8 @@ def answer_missing(stage: Stage, clustering: str, batch: PromptBatch, keys: Sequ
         stage.store.put_shared(stage.run.id, keys[position], dataclasses.asdict(answer), usage)
         raise_if_cancelled(stage.store, stage.run.id)
 
-    ask_target(stage.run.target, dict(zip(positions, requests, strict=True)), keep)
+    requested = dict(zip(positions, requests, strict=True))
+    ask_target(stage.run.target, requested, keep, processor=processor, identity=identity)
     return len(positions)
 
 
@@ -111,11 +131,15 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
         raise LookupError(f"run {stage.run.id} has no clustering")
     write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
     batch = _batch_of(stage)
-    keys = answer_keys(stage.run, clustering, stage.deltas(), batch, stage.cache_salt)
+    identity = host.current().identity(stage.run.target)
+    keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.cache_salt)
     answers, generated = stage.store.shared(stage.run.id, keys), 0
     if len(answers) < len(set(keys)):
-        with hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"), _server_lifecycle(stage):
-            generated = answer_missing(stage, clustering, batch, keys)
+        with (
+            hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"),
+            _processor_file(stage) as processor,
+        ):
+            generated = answer_missing(stage, identity, clustering, batch, keys, processor)
         answers = stage.store.shared(stage.run.id, keys)
     listed = [{"key": key, "tokens": answers[key]["tokens"], "finish": answers[key]["finish"]} for key in keys]
     return {"answers": listed, "generated": generated}
@@ -134,21 +158,18 @@ def _batch_of(stage: Stage) -> PromptBatch:
 
 
 @contextmanager
-def _server_lifecycle(stage: Stage) -> Iterator[None]:
-    """What happens to the server around an evaluation.
+def _processor_file(stage: Stage) -> Iterator[str]:
+    """The text of the processor file that the server must load for this individual, or "" for a resident server.
 
-    "resident": nothing, it stays.  "restart": it is stopped, the processor is generated, and the first request starts
-    it again; one individual at a time.
+    With the lifecycle "restart" the server is stopped, the file is generated, and the first request starts the server
+    with it; one individual at a time.
     """
     if stage.run.target.lifecycle == "resident":
-        yield
+        yield ""
         return
-    from tasks.gpu.processor import generate
-
     with EXCLUSIVE_LOCK:
         host.current().stop()
-        generate(stage.store, stage.run.id, "processor.py", stage.deltas())
-        yield
+        yield generate(stage.store, stage.run.id, PROCESSOR_FILE, stage.deltas())
 
 
 @shared_task(name="gpu.answer", base=StageTask)

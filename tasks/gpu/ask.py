@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -29,12 +29,16 @@ def ask_target(
     requests: Mapping[Key, GenerateRequest],
     on_answer: Callable[[Key, Generated], None],
     max_retries: int | None = None,
+    processor: str = "",
+    identity: Mapping[str, Any] | None = None,
 ) -> None:
     """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
 
     When the server goes away, the host starts it again and the requests without an answer are sent anew: at most
     `max_retries` times, with a growing pause, or without a limit (None) as long as one answer in `NO_ANSWER_S`
     seconds arrives.
+
+    `processor` and `identity` are those of `TargetHost.serve`.
 
     Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable when the server
     does not come back; whatever `on_answer` raises.
@@ -52,7 +56,8 @@ def ask_target(
         if not remaining:
             return
         keys = list(remaining)
-        client = _client(target, RETRY_S if max_retries is None else 0.0)
+        url = host.current().serve(target, processor, identity)
+        client = _client(url, target, RETRY_S if max_retries is None else 0.0)
         client.generate_many([remaining[key] for key in keys], lambda index, answer: keep(keys[index], answer))
 
     def no_answer_for_long(_: tenacity.RetryCallState) -> bool:
@@ -67,10 +72,9 @@ def ask_target(
     )(attempt)
 
 
-def _client(target: Target, retry_s: float) -> TargetClient:
-    """A client of the server that the host has running now.  Raises: TargetUnavailable."""
+def _client(url: str, target: Target, retry_s: float) -> TargetClient:
     return TargetClient(
-        host.current().serve(target),
+        url,
         timeout_s=target.request_timeout_s,
         concurrency=target.concurrency,
         api_key=host.current().api_key(target),

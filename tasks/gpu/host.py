@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tasks.models import Target
 
@@ -16,16 +16,30 @@ class TargetUnavailable(RuntimeError):
     """No server answers for the target. The message ends with the last lines of its log."""
 
 
+class TargetChanged(TargetUnavailable):
+    """The server is another one than the answers' keys name: its model, version or arguments have changed."""
+
+
 class TargetHost(Protocol):
     """All methods may be called from several threads at once."""
 
-    def serve(self, target: Target) -> str:
+    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         """The base URL, without a slash at its end, of a ready server for `target`.
+
+        `processor` is the text of a processor file that the server must have loaded; "" for none.  With `identity` the
+        server must still be the one that `identity(target)` has described.
 
         It is started on the first call, when it has died, and when `target` is another one: a host has one server at a
         time.  Of a target with a `url` only the health is checked.
 
-        Raises: TargetUnavailable; ModelUnavailable of the embedded models.
+        Raises: TargetUnavailable; TargetChanged; ModelUnavailable of the embedded models.
+        """
+
+    def identity(self, target: Target) -> Mapping[str, Any]:
+        """What determines the answers of the server of `target`, as JSON values: it is part of every answer's key.
+
+        Its engine, version, model, weights, dtype and all arguments that change results, as the server reports them.
+        Read once for each start of a server; the first call starts one.  Raises: as `serve`.
         """
 
     def api_key(self, target: Target) -> str | None:

@@ -7,6 +7,7 @@ of its module and class, never code, so the file must be importable where SGLang
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 import textwrap
@@ -185,8 +186,17 @@ def _packed(labels: NDArray[np.integer[Any]], width: int) -> str:
     return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116))
 
 
-def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> None:
-    """Leave the processor's text in the store as the run's file `name`; `deltas` stand in canonical order."""
+PROCESSOR_FILE = "processor.py"
+
+
+def processor_reference() -> str:
+    """The value of `custom_logit_processor` that selects the class of a file with the name `PROCESSOR_FILE`."""
+    pickled = b"\x80\x04c" + PROCESSOR_FILE.removesuffix(".py").encode() + b"\nDeltaProcessor\n."
+    return json.dumps({"callable": pickled.hex()})
+
+
+def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> str:
+    """Write the processor's text to the store as the run's file `name`, and return it; `deltas` in canonical order."""
     clustering = store.metadata(run_id, "clustering")
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
@@ -194,6 +204,7 @@ def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> N
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
     text = render_processor(by_id, unpack_labels(store.labels(clustering)), clustering, descriptions)
     store.put_file(run_id, name, text.encode())
+    return text
 
 
 def generate_job(job: Job) -> dict[str, Any]:

@@ -57,8 +57,9 @@ class TargetDown(RuntimeError):
 class GenerateRequest:
     """One prompt and how to answer it. `deltas` (one float for each cluster of `clustering`) need `clustering`.
 
-    Zero deltas are sent as deltas, so an individual without steering takes the same path as any other.
-    Raises: ValueError when only one of deltas and clustering is given.
+    Zero deltas are sent as deltas, so an individual without steering takes the same path as any other.  `processor`
+    names another processor in their place, one that the server has loaded from a file.
+    Raises: ValueError when only one of deltas and clustering is given, or a processor with them.
     """
 
     input_ids: tuple[int, ...]
@@ -70,10 +71,13 @@ class GenerateRequest:
     rid: str = ""  # empty: the server makes one
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
+    processor: str = ""
 
     def __post_init__(self) -> None:
         if (self.deltas is None) != (self.clustering is None):
             raise ValueError("deltas and clustering go together")
+        if self.processor and self.deltas is not None:
+            raise ValueError("a processor takes the place of deltas")
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,8 @@ def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     if request.deltas is not None:
         sampling["custom_params"] = {"clustering": request.clustering, "deltas": list(request.deltas)}
         payload["custom_logit_processor"] = PROCESSOR
+    elif request.processor:
+        payload["custom_logit_processor"] = request.processor
     return payload
 
 

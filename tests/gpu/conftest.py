@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -30,6 +30,8 @@ SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --max-total-tokens 200000"
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
+SYSTEM = "Answer the question using the provided context."
+TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,28 @@ class Server:
         return [found[index] for index in range(len(requests))]
 
 
+def host_in(folder: Path) -> LocalTargetHost:
+    """A host that shares the first GPU with others."""
+    return LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", GPU_VARIABLE: SHARED})
+
+
+def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restart"] = "resident") -> Target:
+    return Target(
+        model, "sglang", lifecycle, "", COMMAND, f"{ARGUMENTS} {arguments}".strip(),
+        "cuda", "auto", 300, 120, 64, SYSTEM, TEMPLATE, Sampling(64, 0.0, 1.0, 1),
+    )  # fmt: skip
+
+
+def labels_of(model: str) -> np.ndarray:
+    """The cluster of each token [V] uint8: the ends of a turn in 0, numbers in 1, the others anywhere."""
+    tokenizer = load_tokenizer(model)
+    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
+    labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
+    labels[sorted(number_tokens(vocabulary, without=ends))] = 1
+    labels[sorted(ends)] = 0
+    return labels
+
+
 @pytest.fixture(scope="session")
 def model() -> str:
     folder = os.environ.get(MODEL_VARIABLE)
@@ -72,23 +96,14 @@ def model() -> str:
 
 @pytest.fixture(scope="session")
 def servers(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Server]]:
-    tokenizer = load_tokenizer(model)
-    vocabulary, ends = decode_vocabulary(tokenizer), eos_tokens(tokenizer)
-    labels = np.random.default_rng(3).integers(2, CLUSTERS, len(vocabulary)).astype(np.uint8)
-    labels[sorted(number_tokens(vocabulary, without=ends))] = 1
-    labels[sorted(ends)] = 0
-    system = "Answer the question using the provided context."
-    template = "Context:\n{context}\n\nQuestion:\n{query}"
-    prompts = tuple(tuple(render(tokenizer, system, template, e.context, e.question)) for e in load_examples(SAMPLE))
+    tokenizer, labels = load_tokenizer(model), labels_of(model)
+    ends = eos_tokens(tokenizer)
+    prompts = tuple(tuple(render(tokenizer, SYSTEM, TEMPLATE, e.context, e.question)) for e in load_examples(SAMPLE))
 
     def start(folder: Path, arguments: str) -> Server:
-        host = LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", GPU_VARIABLE: SHARED})
+        host = host_in(folder)
         np.save(host.labels_folder() / f"{CLUSTERING}.npy", labels)
-        target = Target(
-            model, "sglang", "resident", "", COMMAND, f"{ARGUMENTS} {arguments}",
-            "cuda", "auto", 300, 120, 64, system, template, Sampling(64, 0.0, 1.0, 1),
-        )  # fmt: skip
-        server = Server(host, target, prompts, labels, tuple(sorted(ends)))
+        server = Server(host, target_of(model, arguments), prompts, labels, tuple(sorted(ends)))
         print(f"{folder.name}: {server.url}")
         return server
 

@@ -6,9 +6,12 @@ ends.  So the host has a thread of its own, which lives as long as the worker an
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
 import resource
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -18,9 +21,11 @@ from typing import Any
 
 from celery import bootsteps
 
+from tasks.files import write_atomic
 from tasks.gpu import host as installed
 from tasks.gpu.connections import SERVER_STATS
-from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.host import TargetChanged, TargetUnavailable
+from tasks.gpu.processor import PROCESSOR_FILE
 from tasks.models import Target
 from tasks.secret import secret
 from workers.celery_ext import heartbeat
@@ -28,6 +33,7 @@ from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
+from workers.sglang.identity import differences, read_identity
 from workers.sglang.server import (
     STOP_GRACE_S,
     ServerPaths,
@@ -43,6 +49,7 @@ DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
 EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
+EXTERNAL_IDENTITY_S = 5.0  # how long its report is used before it is read again
 PAUSE_S = 0.2
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
 OPEN_FILES = 65_536  # a connection for each request in flight
@@ -67,6 +74,8 @@ class LocalTargetHost:
         self._claim: gpus.Claim | None = None
         self._server: TargetServer | None = None
         self._starts = 0
+        self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
+        self._external: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by URL: when it was read, and the identity
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -74,19 +83,18 @@ class LocalTargetHost:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
         return self._records.clear(STOP_GRACE_S["embedded"])
 
-    def serve(self, target: Target) -> str:
-        if target.url:
-            return self._check_external(target)
-        requests_log = self._folder / "logs" / "target_requests.jsonl"
-        model = self.model_folder(target)
-        spec = make_spec(target, model, self.labels_folder(), self._dtype(target), requests_log)
-        with self._lock:
-            if self._closing.is_set():
-                raise TargetUnavailable("the worker is shutting down")
-            if self._server is None or self._server.spec != spec or not self._server.is_serving:
-                self._stop_server()
-                self._server = self._start_server(spec, target)
-            return self._server.url
+    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
+        url = self._check_external(target) if target.url else self._serve_own(target, processor)
+        if identity is not None and (now := self.identity(target)) != identity:
+            raise TargetChanged(f"the target server at {url} is another one than before: {differences(identity, now)}")
+        return url
+
+    def identity(self, target: Target) -> Mapping[str, Any]:
+        report = self._external_identity(target) if target.url else self._own_identity(target)
+        if not report:
+            where = target.url or target.model
+            raise TargetUnavailable(f"the target server of {where} does not answer /server_info, which names its model")
+        return {**report, "steering": "plugin" if target.lifecycle == "resident" else PROCESSOR_FILE}
 
     def api_key(self, target: Target) -> str | None:
         return secret(target.api_key_env, self._environment) or None if target.url else self._api_key
@@ -134,13 +142,58 @@ class LocalTargetHost:
             "tokens_a_second": round(SERVER_STATS.tokens_a_second(), 1),
         }
         if server is not None:
-            report |= {"engine": server.spec.engine, "version": server.version, "url": server.url}
+            report |= {"engine": server.spec.engine, "version": server.identity.get("version", ""), "url": server.url}
             report |= {"model": server.spec.model, "starts": self._starts}
         if claim is not None:
             gpu, (used, total) = claim.gpu, claim.gpu.memory()
             report["gpu"] = {"index": gpu.index, "name": gpu.name, "used": used, "total": total}
             report["gpu"]["utilization"] = gpu.utilization()
         return report
+
+    def _serve_own(self, target: Target, processor: str) -> str:
+        spec = self._spec(target)
+        if processor:
+            spec = dataclasses.replace(spec, processor=self._write_processor(processor))
+        with self._lock:
+            if self._closing.is_set():
+                raise TargetUnavailable("the worker is shutting down")
+            if self._server is None or self._server.spec != spec or not self._server.is_serving:
+                self._stop_server()
+                self._server = self._start_server(spec, target)
+            return self._server.url
+
+    def _spec(self, target: Target) -> ServerSpec:
+        requests_log = self._folder / "logs" / "target_requests.jsonl"
+        model = self.model_folder(target)
+        return make_spec(target, model, self.labels_folder(), self._dtype(target), requests_log)
+
+    def _own_identity(self, target: Target) -> Mapping[str, Any]:
+        """As reported at the last start; a server is started when there was none yet."""
+        spec = self._spec(target)
+        if spec not in self._identities:
+            self._serve_own(target, "")
+        return self._identities[spec]
+
+    def _external_identity(self, target: Target) -> Mapping[str, Any]:
+        """As reported a few seconds ago at most: another process may restart the server."""
+        url = self._check_external(target)
+        at, report = self._external.get(url, (float("-inf"), {}))
+        if time.monotonic() - at > EXTERNAL_IDENTITY_S:
+            try:
+                report = read_identity(url, self.api_key(target))
+            except (OSError, ValueError) as error:
+                raise TargetUnavailable(f"the target server at {url} does not report its model: {error}") from error
+            self._external[url] = (time.monotonic(), report)
+        return report
+
+    def _write_processor(self, text: str) -> Path:
+        """The file, in a folder named by its content, because Python caches compiled code by a file's path."""
+        root = self._folder / f"processors-{self._name}"
+        path = root / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
+        if not path.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            write_atomic(path, text)
+        return path
 
     def _check_external(self, target: Target) -> str:
         url, deadline = target.url.rstrip("/"), time.monotonic() + EXTERNAL_SERVER_S
@@ -162,7 +215,7 @@ class LocalTargetHost:
         paths = ServerPaths(log, self._records, self._folder / f"key-{self._name}.yaml")
         server = TargetServer(spec, paths, self._api_key)
         try:
-            environment, locks = self._server_environment(target)
+            environment, locks = self._server_environment(target, spec.processor)
             self._starter.submit(server.start, environment, locks).result()
             server.wait_ready(target.ready_timeout_s, self._closing)
         except (TargetUnavailable, OSError) as error:
@@ -170,6 +223,7 @@ class LocalTargetHost:
             self._failure = (spec, time.monotonic(), unavailable)
             raise unavailable from error
         self._starts += 1
+        self._identities[dataclasses.replace(spec, processor=None)] = server.identity
         return server
 
     def _stop_server(self) -> None:
@@ -177,14 +231,15 @@ class LocalTargetHost:
             self._server.stop()
         self._server = None
 
-    def _server_environment(self, target: Target) -> tuple[dict[str, str], tuple[int, ...]]:
+    def _server_environment(self, target: Target, processor: Path | None) -> tuple[dict[str, str], tuple[int, ...]]:
         """The server's whole environment, and the lock of its GPU, which it holds as well."""
         gpu: Mapping[str, str] = {}
         locks: tuple[int, ...] = ()
         if target.device.startswith("cuda") and self._environment.get(gpus.GPU_VARIABLE) != gpus.SHARED:
             claim = self._own_gpu()
             gpu, locks = claim.gpu.environment(), (claim.lock.fileno(),)
-        path = [str(make_steering_path(self._folder / "path")), self._environment.get("PYTHONPATH")]
+        path = [str(processor.parent)] if processor else []
+        path += [str(make_steering_path(self._folder / "path")), self._environment.get("PYTHONPATH") or ""]
         return {
             **self._environment,
             **gpu,

@@ -1,19 +1,18 @@
-"""One target server as a process: its command, its module path with the steering package, its key and its start."""
+"""One target server as a process: its command, its module path, its key, its start and its report about itself."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
+import logging
 import os
 import shlex
 import signal
 import sys
 import threading
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tasks.files import write_atomic
 from tasks.gpu.connections import SERVER_STATS
@@ -22,22 +21,39 @@ from tasks.models import Target
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, free_port, is_healthy
+from workers.sglang.identity import local_weights, read_identity
+
+log = logging.getLogger(__name__)
 
 STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang finishes its requests first, without a limit of its own
 # A server that does not answer for so long counts as hung.  SGLang's /health generates a token, among many others.
 HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
-INFO_S = 5.0
 RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
 EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What a server is started with, except for its port. A server with an equal spec need not be started again."""
+    """What a server is started with, except for its port. A server with an equal spec need not be started again.
+
+    `model` is the target's name for the model, `folder` where it is loaded from.  `extra` are the arguments of the
+    target's settings, which follow `argv`.  `processor` is a file that the server loads.
+    """
 
     argv: tuple[str, ...]
     engine: str
     model: str
+    folder: str
+    extra: tuple[str, ...] = ()
+    processor: Path | None = None
+
+    def command(self) -> tuple[str, ...]:
+        """The command line without port and key."""
+        if self.processor is None:
+            return (*self.argv, *self.extra)
+        if self.engine == "embedded":
+            return (*self.argv, *self.extra, "--processor", str(self.processor))
+        return (*self.argv, *self.extra, "--enable-custom-logit-processor")
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,7 @@ def make_spec(target: Target, model: str, labels: Path, dtype: str, requests_log
         start = [sys.executable, "-m", "workers.embedded.target", *options]
     else:
         start = [*shlex.split(target.command), "--model-path", model]
-    return ServerSpec((*start, *shlex.split(target.args)), target.engine, target.model)
+    return ServerSpec(tuple(start), target.engine, target.model, model, tuple(shlex.split(target.args)))
 
 
 def make_steering_path(folder: Path) -> Path:
@@ -85,7 +101,7 @@ class TargetServer:
     def __init__(self, spec: ServerSpec, paths: ServerPaths, api_key: str) -> None:
         self.spec = spec
         self.url = ""
-        self.version = ""
+        self.identity: dict[str, Any] = {}  # what the ready server reports; empty where it reports nothing
         self._paths = paths
         self._api_key = api_key
         self._process: ChildProcess | None = None
@@ -96,7 +112,7 @@ class TargetServer:
         self.url = f"http://127.0.0.1:{port}"
         SERVER_STATS.mark_unhealthy(self.url)  # an earlier server may have used the same port
         key_options, key_environment = self._pass_key()
-        argv = (*self.spec.argv, *key_options, "--host", "127.0.0.1", "--port", str(port))
+        argv = (*self.spec.command(), *key_options, "--host", "127.0.0.1", "--port", str(port))
         # SGLang finishes its requests without a limit, and its own processes end with the first; so it is killed.
         death_signal = signal.SIGKILL if self.spec.engine == "sglang" else signal.SIGTERM
         command = Command("target", argv, self._paths.log, {**environment, **key_environment}, death_signal, pass_fds)
@@ -108,7 +124,7 @@ class TargetServer:
         assert self._process is not None
         try:
             self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
-            self.version = self._read_version()
+            self.identity = self._read_identity()
         except ProcessFailed as error:
             self.stop()
             raise TargetUnavailable(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
@@ -141,16 +157,19 @@ class TargetServer:
         self._paths.key_file.write_text(f"api-key: {self._api_key}\n")
         return ["--config", str(self._paths.key_file)], {}
 
-    def _read_version(self) -> str:
-        """The version that the server reports; "" where it reports none."""
-        headers = {"Authorization": f"Bearer {self._api_key}"}
-        request = urllib.request.Request(f"{self.url}/server_info", headers=headers)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    def _read_identity(self) -> dict[str, Any]:
+        """The server's report, with its weights and arguments as this worker knows them.
+
+        Its model's folder differs from machine to machine, so the target's name of the model replaces it.
+        """
         try:
-            with opener.open(request, timeout=INFO_S) as reply:
-                return str(json.load(reply).get("version", ""))
-        except (OSError, ValueError, http.client.HTTPException):
-            return ""
+            report = read_identity(self.url, self._api_key)
+        except (OSError, ValueError) as error:
+            log.warning("the target server reports nothing about itself: %s", error)
+            return {}
+        renamed = {name: self.spec.model if value == self.spec.folder else value for name, value in report.items()}
+        weights = renamed.get("weights") or local_weights(self.spec.folder)
+        return {**renamed, "weights": weights, "arguments": list(self.spec.extra)}
 
 
 def is_server_healthy(url: str, engine: str) -> bool:

@@ -28,7 +28,7 @@ class Host:
         self.urls = list(urls)
         self.calls = 0
 
-    def serve(self, target: Target) -> str:
+    def serve(self, target: Target, *_: object) -> str:
         self.calls += 1
         return self.urls[min(self.calls, len(self.urls)) - 1]
 

@@ -19,7 +19,9 @@ from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
+from workers.embedded.target.processor_file import load_processor
 from workers.embedded.target.protocol import Limits
+from workers.sglang.identity import weights_fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +34,21 @@ def main(arguments: list[str]) -> int:
     dtype = _dtype(options.dtype)
     decoder = Decoder(options.model, dtype)
     prompts = PrefixCache(options.cache_mb * 2**20)
-    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
+    processor = load_processor(options.processor) if options.processor else None
+    loaded = processor.sha256 if processor else ""
+    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels, loaded)
     with ExitStack() as stack:
         requests_log = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
         rows = decoder.calibrate(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
-        engine = Engine(decoder, rows, prompts)
+        engine = Engine(decoder, rows, prompts, processor)
         tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
         name = str(dtype).removeprefix("torch.")
-        service = Service(engine, prompts, limits, tokenizer, options.model, name, rows, options.api_key, requests_log)
+        weights = weights_fingerprint(options.model)
+        service = Service(
+            engine, prompts, limits, tokenizer, options.model, weights, name, rows, options.api_key, requests_log
+        )
         return _serve(service, options.host, options.port)
 
 
@@ -80,6 +87,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--labels", type=Path, required=True, help="folder with <clustering>.npy")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--processor", type=Path, help="a generated processor.py, for requests that name it")
     parser.add_argument("--rows", type=int, default=16, help="answers decoded at once")
     parser.add_argument("--cache-mb", type=int, default=1024, help="limit of the computed prompts that are kept")
     parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import torch
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -29,19 +30,24 @@ from workers.embedded.target.protocol import (
     parse,
 )
 
+VERSION = "embedded-1"  # raised by every change of this server that changes answers
 OPEN_PATHS = ("/health",)  # answered without a key
 CLIENT_CLOSED_REQUEST = 499
 
 
 @dataclass(frozen=True)
 class Service:
-    """What the routes need. `tokenizer` is transformers' own; `requests_log` gets a line for each answer."""
+    """What the routes need. `weights` is a fingerprint of the model's files, `tokenizer` transformers' own.
+
+    `requests_log` gets a line for each answer.
+    """
 
     engine: Engine
     prompts: PrefixCache
     limits: Limits
     tokenizer: Any
     model: Path
+    weights: str
     dtype: str
     rows: int
     api_key: str | None
@@ -84,15 +90,19 @@ def _add_information(app: FastAPI, service: Service) -> None:
         return PlainTextResponse("")
 
     @app.get("/model_info")
+    @app.get("/get_model_info")
     async def model_info() -> dict[str, Any]:
         path = str(service.model)
-        return {"model_path": path, "tokenizer_path": path, "is_generation": True}
+        return {"model_path": path, "tokenizer_path": path, "weights": service.weights, "is_generation": True}
 
     @app.get("/server_info")
+    @app.get("/get_server_info")
     async def server_info() -> dict[str, Any]:
         running, waiting = service.engine.in_flight
         return {
             "engine": "embedded",
+            "version": VERSION,
+            "torch": torch.__version__,
             "model_path": str(service.model),
             "dtype": service.dtype,
             "max_running_requests": service.rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import torch
 
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
+from workers.embedded.target.processor_file import ProcessorFile
 from workers.embedded.target.protocol import Finished, GenerationRequest
 from workers.embedded.target.sampling import BiasCache, Sampler
 
@@ -34,7 +36,7 @@ class RunningRequest:
 
     pending: PendingRequest
     sampler: Sampler
-    bias: torch.Tensor | None
+    steer: Callable[[torch.Tensor], torch.Tensor] | None
     cached_tokens: int
     produced: list[int]
 
@@ -52,8 +54,11 @@ class Engine:
     thread, and a step takes twice as long.
     """
 
-    def __init__(self, decoder: Decoder, rows: int, prompts: PrefixCache) -> None:
+    def __init__(
+        self, decoder: Decoder, rows: int, prompts: PrefixCache, processor: ProcessorFile | None = None
+    ) -> None:
         self._decoder = decoder
+        self._processor = processor
         self._prompts = prompts
         self._biases = BiasCache(decoder.vocabulary)
         self._cache = decoder.new_cache(rows)
@@ -134,13 +139,21 @@ class Engine:
         if prompt is None:
             prompt = self._decoder.prefill(request.input_ids)
             self._prompts.put(request.input_ids, prompt)
-        bias = None if request.steering is None else self._biases.get(request.steering)
-        running = RunningRequest(pending, Sampler(request.sampling, request.stop_ids), bias, cached, [])
+        running = RunningRequest(pending, Sampler(request.sampling, request.stop_ids), self._steer(request), cached, [])
         self._cache.admit(row, prompt.kv, request.sampling.max_new_tokens)
         with self._changed:
             self._waiting.popleft()
             self._running[row] = running
         self._extend(row, running, prompt.logits)
+
+    def _steer(self, request: GenerationRequest) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """What steers the request's logits [vocabulary]; None for nothing."""
+        if request.steering is not None:
+            return self._biases.get(request.steering).add
+        if request.processor and self._processor is not None:
+            process = self._processor.steer
+            return lambda logits: process(logits[None])[0]
+        return None
 
     def _end_aborted(self) -> None:
         for row, running in enumerate(self._running):
@@ -158,7 +171,7 @@ class Engine:
 
     def _extend(self, row: int, running: RunningRequest, logits: torch.Tensor) -> None:
         """Choose the row's next token from its plain logits [vocabulary], and end the row when it was the last."""
-        steered = logits if running.bias is None else logits + running.bias
+        steered = logits if running.steer is None else running.steer(logits)
         token = running.sampler.choose(steered, len(running.produced))
         running.produced.append(token)
         request = running.pending.request

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
+FILE_PROCESSOR = ("processor", "DeltaProcessor")  # module and class of a generated processor file
 TokenId = Annotated[int, Field(ge=0)]
 
 
@@ -60,28 +61,37 @@ class GenerateBody(BaseModel):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One checked request. `stop_ids` are the tokens that end its answer."""
+    """One checked request. `stop_ids` are the tokens that end its answer.
+
+    It is steered by its own `steering`, by the server's processor file, whose hash `processor` then is, or not at all.
+    """
 
     rid: str
     input_ids: tuple[int, ...]
     sampling: SamplingParams
     stop_ids: frozenset[int]
     steering: Steering | None
+    processor: str = ""
 
     @property
     def digest(self) -> str:
         """The same for two requests that must give the same answer: sha256 of prompt, sampling and steering."""
-        return hashlib.sha256(f"{self.input_ids}\n{self.sampling.model_dump_json()}".encode()).hexdigest()
+        text = f"{self.input_ids}\n{self.sampling.model_dump_json()}{self.processor}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request is checked against. `eos` are the model's own end tokens; `context` in tokens."""
+    """What a request is checked against. `eos` are the model's own end tokens; `context` in tokens.
+
+    `processor` is the hash of the processor file that the server has loaded, "" for none.
+    """
 
     context: int
     vocabulary: int
     eos: frozenset[int]
     labels: Path
+    processor: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,17 @@ def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Li
         raise BadRequest("top_k must be -1, for all, or at least 1")
     stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
     in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
-    return GenerationRequest(rid or uuid.uuid4().hex, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+    rid = rid or uuid.uuid4().hex
+    if limits.processor and _names_file(body.custom_logit_processor):
+        return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, None, limits.processor)
+    return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+
+
+def _names_file(processor: str | None) -> bool:
+    try:
+        return processor is not None and parse_reference(processor) == FILE_PROCESSOR
+    except ValueError:
+        return False
 
 
 def _steering(body: GenerateBody, limits: Limits) -> Steering | None:

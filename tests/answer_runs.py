@@ -1,0 +1,100 @@
+"""Runs that only answer questions, and their evaluation through the real answer stage, store and target host."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks import context
+from tasks.context import content_hash
+from tasks.gpu import host as installed
+from tasks.gpu.answer import answer_stage
+from tasks.gpu.cluster import pack_labels
+from tasks.gpu.host import TargetHost
+from tasks.models import Clusters, Endpoint, Example, Fitness, Judge, Reflector, Run, Target
+from tasks.plan import Candidate, Plan
+from tasks.stage import run_stage
+from tasks.store.store import Store
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an individual's stage recorded: its answers in the order of the questions, and how many were generated."""
+
+    answers: Sequence[Mapping[str, Any]]
+    keys: Sequence[str]
+    generated: int
+
+    @property
+    def texts(self) -> list[str]:
+        return [str(answer["text"]) for answer in self.answers]
+
+
+@contextmanager
+def installed_host(host: TargetHost) -> Iterator[TargetHost]:
+    """Inside the block the tasks of this process use this host and a store of their own."""
+    context.store.cache_clear()
+    installed.install(host)
+    try:
+        yield host
+    finally:
+        installed.install(None)
+        context.store.cache_clear()
+
+
+def put_run(
+    store: Store, name: str, target: Target, labels: np.ndarray, questions: Sequence[str], cache: bool = True
+) -> None:
+    """Store a run with these questions and the cluster of each token."""
+    run = Run(
+        name, 1, target, Judge("m", 0.01, True, 0, 1, 1, 1, 1),
+        Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0), Fitness(0.4, 0.6, 50),
+        Clusters("", "m", 1, 1, 1, 1, "cpu"), evaluation_cache=cache,
+    )  # fmt: skip
+    clustering = content_hash(labels.tolist())[:32]
+    examples = [Example(str(n), text, "?", "") for n, text in enumerate(questions)]
+    store.put_run(run)
+    store.put_examples(name, {"training": examples, "validation": []})
+    described = [{"id": n, "description": str(n)} for n in range(int(labels.max()) + 1)]
+    store.put_clustering(name, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
+    store.put_metadata(name, "clustering", clustering)
+
+
+def evaluate(store: Store, run: str, individuals: Sequence[Sequence[float]]) -> list[Evaluation]:
+    """Evaluate individuals with these deltas, all at the same time."""
+    candidates = tuple(Candidate(n, tuple(deltas)) for n, deltas in enumerate(individuals))
+    plan = Plan("g0_pop", 0, candidates)
+    store.put_plan(run, plan)
+    attempt = store.next_attempt(run, plan.name)
+    with ThreadPoolExecutor(len(candidates)) as slots:
+        tasks = [
+            slots.submit(run_stage, "answer", (run, plan.name, c.index, "pre", attempt), answer_stage)
+            for c in candidates
+        ]
+        for task in tasks:
+            task.result()
+    return [evaluation(store, run, plan, candidate.index) for candidate in candidates]
+
+
+def evaluation(store: Store, run: str, plan: Plan, index: int) -> Evaluation:
+    record = store.stage(run, plan.name, f"{index}:pre:answer")
+    assert record is not None
+    keys = [answer["key"] for answer in record["answers"]]
+    found = store.shared(run, keys)
+    return Evaluation([found[key] for key in keys], keys, record["generated"])
+
+
+def embedded_target(model: Path, **changes: Any) -> Target:
+    """The embedded server of a model folder, greedy, with short answers."""
+    from server_target import server_target
+
+    target = server_target()
+    sampling = dataclasses.replace(target.sampling, max_new_tokens=8)
+    changed = {"engine": "embedded", "model": str(model), "request_timeout_s": 120, "ready_timeout_s": 120}
+    return dataclasses.replace(target, **{**changed, "concurrency": 4, "sampling": sampling, **changes})

@@ -1,0 +1,76 @@
+"""Answers of real SGLang servers in one store: their identities separate them, and a generated file steers them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from answer_runs import evaluate, installed_host, put_run
+from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
+
+from tasks.dataset import load_examples
+from tasks.gpu.processor import PROCESSOR_FILE
+from tasks.gpu.prompt import load_tokenizer
+from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.store.store import Store
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
+QUESTIONS = [example.context for example in load_examples(SAMPLE)[:16]]
+ZERO = [0.0] * CLUSTERS
+
+
+@pytest.fixture(autouse=True)
+def _address(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
+
+
+def test_servers_of_different_arguments_on_one_valkey_share_no_answer(model: str, store: Store, tmp_path: Path) -> None:
+    # Given two servers of one model on one GPU, of which one quantizes its weights
+    labels = labels_of(model)
+    targets = {"plain": target_of(model, ""), "quantized": target_of(model, "--quantization fp8")}
+    hosts = {name: host_in(tmp_path / name) for name in targets}
+    try:
+        with ThreadPoolExecutor() as pool:
+            identities = dict(zip(targets, pool.map(lambda n: hosts[n].identity(targets[n]), targets), strict=True))
+        print(identities)
+        assert [identities[name].get("quantization") for name in targets] == [None, "fp8"]
+        # When runs that differ in nothing else evaluate the same individual
+        results = {}
+        for run, name in (("first", "plain"), ("second", "quantized"), ("third", "plain")):
+            put_run(store, run, targets[name], labels, QUESTIONS)
+            with installed_host(hosts[name]):
+                [results[run]] = evaluate(store, run, [ZERO])
+    finally:
+        for host in hosts.values():
+            host.close()
+    # Then each server has generated its own answers, and the same server again nothing
+    assert [results[run].generated for run in ("first", "second", "third")] == [len(QUESTIONS), len(QUESTIONS), 0]
+    assert not set(results["first"].keys) & set(results["second"].keys)
+    assert results["third"].keys == results["first"].keys
+    different = sum(a != b for a, b in zip(results["first"].texts, results["second"].texts, strict=True))
+    print(f"{different} of {len(QUESTIONS)} answers differ between the servers")
+
+
+def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store, tmp_path: Path) -> None:
+    # Given a run with the lifecycle "restart", in which one individual ends every turn and one avoids numbers
+    labels = labels_of(model)
+    put_run(store, "restarted", target_of(model, "", "restart"), labels, QUESTIONS)
+    ended, wordy = [1000.0, *ZERO[1:]], [0.0, -1000.0, *ZERO[2:]]
+    host = host_in(tmp_path)
+    try:
+        with installed_host(host):
+            [short] = evaluate(store, "restarted", [ended])
+            [numberless] = evaluate(store, "restarted", [wordy])
+            # Then the last server has the folder of its file on its module path
+            server = host._server  # its process is the evidence
+            assert server is not None and server.pid is not None
+            folder = Path(psutil.Process(server.pid).environ()["PYTHONPATH"].split(":")[0])
+            assert (folder / PROCESSOR_FILE).read_bytes() == store.file("restarted", PROCESSOR_FILE)
+    finally:
+        host.close()
+    # And no request carried deltas, so the file alone has done this
+    assert {(answer["tokens"], answer["finish"]) for answer in short.answers} == {(0, "stop")}
+    tokens = {token for text in numberless.texts for token in load_tokenizer(model)(text)["input_ids"]}
+    assert tokens and not any(labels[token] == 1 for token in tokens)

@@ -1,0 +1,147 @@
+"""A server's identity: what it reports, in short; answers of servers that differ are never shared."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
+from farm_bench import Bench
+from server_target import server_target
+
+from tasks.gpu.connections import SERVER_STATS
+from tasks.gpu.host import TargetChanged, TargetUnavailable
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
+from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
+from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, differences, weights_fingerprint
+
+QUESTIONS = ("Sales were 12.", "The sky is blue.", "Two and two")
+VOCABULARY = 49152
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
+    host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "PYTHONPATH": ""})
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
+    return Store(connect(store_url(bench.url)))
+
+
+def evaluate_on(store: Store, run: str, model: Path, folder: Path, dtype: str) -> Evaluation:
+    """One individual of a run, on an embedded server that computes in `dtype` because its farm says so."""
+    put_run(store, run, embedded_target(model), np.arange(VOCABULARY) % 3, QUESTIONS)
+    with ExitStack() as stack:
+        host = LocalTargetHost(folder, "gpu", {**os.environ, DTYPE_VARIABLE: dtype})
+        stack.callback(host.close)
+        stack.enter_context(installed_host(host))
+        return evaluate(store, run, [[0.0, 0.5, -0.5]])[0]
+
+
+def test_servers_of_different_arguments_never_share_answers(store: Store, small_model: Path, tmp_path: Path) -> None:
+    # Given two runs with the same settings on one Redis, whose servers compute in different dtypes
+    first = evaluate_on(store, "first", small_model, tmp_path / "a", "float32")
+    second = evaluate_on(store, "second", small_model, tmp_path / "b", "bfloat16")
+    # Then each has generated its own answers
+    assert (first.generated, second.generated) == (len(QUESTIONS), len(QUESTIONS))
+    assert not set(first.keys) & set(second.keys)
+    # And a third server that is equal to the first one, in another folder, needs to generate nothing
+    third = evaluate_on(store, "third", small_model, tmp_path / "c", "float32")
+    assert (third.generated, third.keys) == (0, first.keys)
+
+
+def test_the_embedded_server_reports_what_changes_its_answers(host: LocalTargetHost, small_model: Path) -> None:
+    identity = host.identity(embedded_target(small_model, dtype="bfloat16", args="--rows 2"))
+    assert identity.items() >= {
+        "engine": "embedded", "dtype": "bfloat16", "model_path": str(small_model), "arguments": ["--rows", "2"],
+        "weights": weights_fingerprint(small_model), "steering": "plugin",
+    }.items()  # fmt: skip
+    assert identity["version"] and identity["torch"]
+
+
+def test_an_identity_is_read_once_for_each_start(host: LocalTargetHost) -> None:
+    # Given a server whose identity is known
+    identity = host.identity(server_target())
+    # When it is stopped, then the identity is still known, and asking for it starts nothing
+    host.stop()
+    assert host.identity(server_target()) == identity
+    assert "url" not in host.describe()
+
+
+def test_other_arguments_are_another_identity(host: LocalTargetHost) -> None:
+    plain, quantized = (host.identity(server_target(args=args)) for args in ("", "--size 2"))
+    assert differences(plain, quantized) == "arguments [] is now ['--size', '2']"
+
+
+def test_a_server_that_comes_back_as_another_one_is_refused(host: LocalTargetHost, tmp_path: Path) -> None:
+    # Given a server whose version changes while it is down
+    version = tmp_path / "version"
+    version.write_text("0.5.20")
+    target = server_target(args=f"--version-file {version}")
+    identity = host.identity(target)
+    url = host.serve(target, "", identity)
+    host.stop()
+    SERVER_STATS.mark_unhealthy(url)
+    version.write_text("0.5.21")
+    # When a task needs the server that its keys name, then the error names the difference
+    with pytest.raises(TargetChanged, match=r"version '0\.5\.20' is now '0\.5\.21'"):
+        host.serve(target, "", identity)
+    assert host.serve(target, "", host.identity(target))
+
+
+def test_an_external_server_is_described_by_its_own_report(small_model: Path, tmp_path: Path) -> None:
+    other = LocalTargetHost(tmp_path / "other", "gpu", {**os.environ, "SGLANG_API_KEY": ""})
+    try:
+        url = other.serve(embedded_target(small_model, args="--rows 1"))
+        key = {"SGLANG_API_KEY": str(other.api_key(embedded_target(small_model)))}
+        user = LocalTargetHost(tmp_path / "user", "gpu", {**os.environ, **key})
+        identity = user.identity(embedded_target(small_model, url=url))
+        assert identity["weights"] == weights_fingerprint(small_model)
+        stranger = LocalTargetHost(tmp_path / "stranger", "gpu", {**os.environ, "SGLANG_API_KEY": "wrong"})
+        with pytest.raises(TargetUnavailable, match="does not report its model: HTTP Error 401"):
+            stranger.identity(embedded_target(small_model, url=url))
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "matters"),
+    [
+        ("quantization", True), ("kv_cache_dtype", True), ("lora_paths", True), ("attention_backend", True),
+        ("tp_size", True), ("enable_deterministic_inference", True), ("json_model_override_args", True),
+        ("model_path", True), ("revision", True), ("version", True), ("weight_version", True), ("dtype", True),
+        ("random_seed", False), ("port", False), ("api_key", False), ("max_total_num_tokens", False),
+        ("internal_states", False), ("log_level", False), ("mem_fraction_static", False), ("cuda_graph_max_bs", False),
+    ],
+)  # fmt: skip
+def test_fields_of_a_report_that_change_results(field: str, matters: bool) -> None:
+    assert bool(CHANGES_RESULTS.search(field)) is matters
+
+
+def test_a_fingerprint_differs_when_weights_or_settings_differ(tmp_path: Path) -> None:
+    # Given a model with a file larger than all samples, and the same model in another folder
+    random = np.random.default_rng(1)
+    content = random.bytes(100 * SAMPLE_BYTES)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "model.safetensors").write_bytes(content)
+    (tmp_path / "second" / "README.md").write_text("text that does not count")
+    first, second = (tmp_path / "first"), (tmp_path / "second")
+    assert weights_fingerprint(first) == weights_fingerprint(second)
+    # When all numbers change, or a setting, or the last bytes, then it is another model
+    (second / "model.safetensors").write_bytes(random.bytes(100 * SAMPLE_BYTES))
+    assert weights_fingerprint(first) != weights_fingerprint(second)
+    (second / "model.safetensors").write_bytes(content[:-1] + b"x")
+    assert weights_fingerprint(first) != weights_fingerprint(second)
+    (second / "model.safetensors").write_bytes(content)
+    (second / "config.json").write_text("[]")
+    assert weights_fingerprint(first) != weights_fingerprint(second)

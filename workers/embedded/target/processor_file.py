@@ -1,0 +1,52 @@
+"""A generated processor file, loaded for real: the class that SGLang would import steers the embedded target's logits.
+
+The file imports its base class from SGLang, which is not installed here; an empty class takes its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from workers.embedded.target.protocol import FILE_PROCESSOR
+
+BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomLogitProcessor"
+
+
+@dataclass(frozen=True)
+class ProcessorFile:
+    """A loaded processor: `sha256` of its file, and `steer`, logits [rows, vocabulary] to steered logits."""
+
+    sha256: str
+    steer: Callable[[torch.Tensor], torch.Tensor]
+
+
+def load_processor(path: Path) -> ProcessorFile:
+    """Import the file at `path` and make its class.  It runs the file's code, so it must come from this worker.
+
+    Raises: OSError; ImportError or AttributeError when it is no processor file.
+    """
+    module_name, class_name = FILE_PROCESSOR
+    _provide_base_class()
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), getattr(module, class_name)())
+
+
+def _provide_base_class() -> None:
+    if importlib.util.find_spec("sglang") is not None:
+        return
+    parts = BASE_MODULE.split(".")
+    for depth in range(1, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:depth]), ModuleType(".".join(parts[:depth])))
+    setattr(sys.modules[BASE_MODULE], BASE_CLASS, object)

@@ -1,0 +1,115 @@
+"""The identity of a target server: the part of its own report that determines answers, and its weights.
+
+Two servers with equal identities give equal answers to equal requests, as far as their hardware allows.  Answers are
+shared between runs by content keys, and the identity is part of each key.  SGLang and the embedded target report the
+same routes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http
+import http.client
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
+ROUTES = (("/server_info", "/get_server_info"), ("/model_info", "/get_model_info"))  # today's name, and the older one
+# Fields of SGLang's report that change results.  Ports, paths of logs, sizes that follow from the free memory and the
+# seed that is drawn at each start do not, or would make every start another server.
+CHANGES_RESULTS = re.compile(
+    r"^(engine|version|torch|weights|revision|load_format|context_length|architectures|model_type"
+    r"|(tp|dp|pp|ep|attn_cp|moe_\w+)_size)$"
+    r"|model_path|tokenizer_path|tokenizer_mode|weight_version|dtype|quant|lora|adapter|attention|backend|sampling"
+    r"|speculative|determin|sparsity|fp4|fp8|fp32|override|torch_compile|rl_on_policy"
+)
+SAMPLES, SAMPLE_BYTES = 64, 65_536
+
+
+def read_identity(url: str, api_key: str | None) -> dict[str, Any]:
+    """The fields of a server's report that change results.  Raises: OSError or ValueError when it reports nothing."""
+    info: dict[str, Any] = {}
+    for names in ROUTES:
+        info |= _get_first(url, names, api_key)
+    return {name: value for name, value in sorted(info.items()) if value is not None and CHANGES_RESULTS.search(name)}
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The fields in which two identities differ, in one line."""
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """A hash of a model's folder: of all small files, and of samples spread over large ones, in milliseconds.
+
+    Training changes most numbers of a model, so samples are enough to tell two models apart.  Hidden files and readmes
+    do not count, nor does the folder's path.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if (
+            path.is_file()
+            and path.suffix != ".md"
+            and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+        ):
+            size = path.stat().st_size
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\n".encode())
+            with path.open("rb") as file:
+                for offset in _sample_offsets(size):
+                    file.seek(offset)
+                    digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _sample_offsets(size: int) -> list[int]:
+    """Where samples of a file begin: all of a small file, and the first and last bytes of any."""
+    if size <= SAMPLES * SAMPLE_BYTES:
+        return list(range(0, size, SAMPLE_BYTES))
+    return [sample * (size - SAMPLE_BYTES) // (SAMPLES - 1) for sample in range(SAMPLES)]
+
+
+def local_weights(model: str) -> str:
+    """The weights of `model` on this machine: a fingerprint of its folder, or the commit of a cached Hugging Face id.
+
+    "" when it is neither.
+    """
+    folder = Path(model)
+    if folder.is_dir():
+        return f"sha256:{weights_fingerprint(folder)}"
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        config = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return ""
+    return f"commit:{Path(config).parent.name}" if isinstance(config, str) else ""
+
+
+def _get_first(url: str, names: tuple[str, ...], api_key: str | None) -> dict[str, Any]:
+    for name in names[:-1]:
+        try:
+            return _get(url + name, api_key)
+        except urllib.error.HTTPError as error:
+            if error.code != http.HTTPStatus.NOT_FOUND:
+                raise
+    return _get(url + names[-1], api_key)
+
+
+def _get(url: str, api_key: str | None) -> dict[str, Any]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as reply:
+            report = json.load(reply)
+    except http.client.HTTPException as error:
+        raise OSError(f"{url}: {error!r}") from error
+    if not isinstance(report, dict):
+        raise ValueError(f"{url} does not answer with an object")
+    return report
