@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolution.individual import list_to_deltas
@@ -37,6 +37,24 @@ from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
 PLOT_DATA = "plot_data.json"
+
+
+class Export(NamedTuple):
+    """A file that a job makes of one individual's deltas: its name, its task, and its title in the report.
+
+    `of_best` is the best individual of all generations, otherwise of the last one.  No title: not in the report.
+    """
+
+    file: str
+    task: str
+    of_best: bool
+    title: str = ""
+
+
+EXPORTS = (
+    Export("processor.py", "gpu.processor", of_best=False),
+    Export("processor_best.py", "gpu.processor", of_best=True, title="the processor"),
+)
 
 
 class ArtifactRequests:
@@ -62,9 +80,9 @@ class ArtifactRequests:
         """Have the plots of a collection drawn."""
         self._request_plots(COLLECTION_PLOTS, {"v_steer": list(v_steer)})
 
-    def request_processor(self, name: str, deltas: Sequence[float]) -> None:
-        """Have a processor file made for these deltas (in canonical order)."""
-        self._request("gpu.processor", name, {"name": name, "deltas": list(deltas)})
+    def request_export(self, export: Export, deltas: Sequence[float]) -> None:
+        """Have a file made of these deltas (in canonical order)."""
+        self._request(export.task, export.file, {"name": export.file, "deltas": list(deltas)})
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -150,10 +168,12 @@ class Recorder:
         best = generation.state.best
         assert best is not None, "a generation always evaluates an individual"
         self._write_deltas("deltas_best.json", best)
-        self.artifacts.request_processor("processor.py", generation.leader.deltas)
-        if best != self._best:
-            self.artifacts.request_processor("processor_best.py", best.deltas)
-            self._best = best
+        for export in EXPORTS:
+            if not export.of_best:
+                self.artifacts.request_export(export, generation.leader.deltas)
+            elif best != self._best:
+                self.artifacts.request_export(export, best.deltas)
+        self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
         self.output.write("evolution_state.json", state_to_json(generation.state, self.cluster_ids))
 

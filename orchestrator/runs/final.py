@@ -11,7 +11,7 @@ from orchestrator.farm.connection import FarmConnection
 from orchestrator.output import OutputFolder
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
-from orchestrator.runs.artifacts import Recorder
+from orchestrator.runs.artifacts import EXPORTS, Recorder
 from orchestrator.runs.changes import judged_since, read_changes
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
@@ -86,7 +86,7 @@ def _graded(
 
 
 FILES = (
-    ("the processor", "processor_best.py"),
+    *((export.title, export.file) for export in EXPORTS if export.title),
     ("the deltas", "deltas_best.json"),
     *((plot.title, plot.file) for plot in EVOLUTION_PLOTS),
     ("prompts", "reflector_prompts"),

@@ -14,11 +14,13 @@ from simulated_run import RUN, Driver
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.producer import count_messages, drop_waiting
 from orchestrator.output import OutputFolder
-from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.artifacts import EXPORTS, ArtifactRequests
 from tasks.failure import Failure
+from tasks.queues import TASKS
 from tasks.store.store import Store
 
 NAME = "processor_best.py"
+[PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def key_of(driver: Driver) -> str:
 
 def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
     artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_processor(NAME, [0.5])
+    artifacts.request_export(PROCESSOR, [0.5])
     artifacts.save_ready()
     assert list(tmp_path.iterdir()) == []
     alone.store.put_file(RUN.id, NAME, b"made")
@@ -55,10 +57,10 @@ def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
 def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Path) -> None:
     # Given a processor that was requested, and then one of other deltas
     artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_processor(NAME, [0.5])
+    artifacts.request_export(PROCESSOR, [0.5])
     artifacts.save_ready()
     older = key_of(alone)
-    artifacts.request_processor(NAME, [0.75])
+    artifacts.request_export(PROCESSOR, [0.75])
     # When the first one is made, then it is not written
     alone.store.put_file(RUN.id, NAME, b"old")
     alone.store.put_shared(RUN.id, older, {"file": NAME})
@@ -70,7 +72,7 @@ def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
     alone: Driver, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_processor(NAME, [0.5])
+    artifacts.request_export(PROCESSOR, [0.5])
     artifacts.save_ready()
     failure = Failure(RUN.id, "jobs", key_of(alone), NAME, "processor", "ValueError: no", "t", 1, time.time(), 1)
     alone.store.put_failure(failure)
@@ -81,7 +83,7 @@ def test_a_file_that_cannot_be_made_is_a_warning_and_no_failure_of_the_run(
 
 def test_a_file_whose_message_was_lost_is_requested_once_more(alone: Driver, tmp_path: Path) -> None:
     artifacts = artifacts_of(alone, tmp_path, lost_message_timeout_s=0.5)
-    artifacts.request_processor(NAME, [0.5])
+    artifacts.request_export(PROCESSOR, [0.5])
     artifacts.save_ready()
     assert drop_waiting(alone.broker, RUN.id) == 1
     waiting = threading.Thread(target=artifacts.wait, args=(2.0,))
@@ -90,3 +92,8 @@ def test_a_file_whose_message_was_lost_is_requested_once_more(alone: Driver, tmp
     assert count_messages(alone.broker, RUN.id) == 1
     message = json.loads(alone.broker.lindex("gpu", 0))
     assert message["headers"]["argsrepr"] == f"run={RUN.id} job={NAME} attempt=1"
+
+
+def test_every_export_has_a_known_task_and_a_file_of_its_own() -> None:
+    assert {export.task for export in EXPORTS} <= TASKS.keys()
+    assert len({export.file for export in EXPORTS}) == len(EXPORTS)
