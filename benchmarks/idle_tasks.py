@@ -16,7 +16,7 @@ SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.
 
 def _define(stage: StageName, task: str) -> None:
     def nothing(at_work: Stage) -> dict[str, Any]:
-        return {**SCORE, "delta": 1.0, "scratchpad": ""}
+        return {**SCORE, "generated": 1, "delta": 1.0, "scratchpad": ""}
 
     @shared_task(name=task, base=StageTask)
     def of_the_farm(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
