@@ -21,7 +21,7 @@ from tasks.store.client import connect
 from tasks.store.keys import STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
-from workers.metrics import collector
+from workers.metrics import runs
 from workers.metrics.collector import FarmCollector, TaskEvents
 
 ROOT = Path(__file__).parents[3]
@@ -87,7 +87,7 @@ def test_queues_workers_and_gpus(farm: FarmCollector) -> None:
 
 def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     found = samples(farm)
-    states = {state: found["run_state", "demo-1", state] for state in collector.RUN_STATES}
+    states = {state: found["run_state", "demo-1", state] for state in runs.RUN_STATES}
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
     assert [found[name, "demo-1", "generations"] for name in ("run_done", "run_planned")] == [3, 8]
     assert found["run_failed_tasks", "demo-1"] == 0
@@ -107,7 +107,7 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
 
 
 def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector, "RUNS", 3)
+    monkeypatch.setattr(runs, "RUNS", 3)
     for number in (0, *range(2, 10)):
         store.set_requirements(f"demo-{number}", "", "")
         told = {"state": "finished", "updated": 2000.0 + number}
