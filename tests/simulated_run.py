@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from farm_bench import until
-from simulated_signals import told
+from simulated_signals import signal_key
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator
@@ -38,20 +38,20 @@ def request(label: str, task: str = "openai.compress", **arguments: Any) -> Requ
 
 
 class Driver:
-    """Whoever waits for a plan, in a thread of its own."""
+    """An orchestrator that waits for plans and jobs, each in its own thread."""
 
     def __init__(self, url: str) -> None:
         self.app = make_sender(url)
         self.store = Store(connect(store_url(url)))
         self.broker = connect(queues_url(url))
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._threads, self._closing = ThreadPoolExecutor(), threading.Event()
         self.store.put_run(RUN)
         self.store.put_examples(RUN.id, {"training": [], "validation": []})
 
     def dispatcher(self, retry_wait_s: float = 0, only: tuple[str, ...] = (), **limits: float) -> Dispatcher:
         farm = FarmConnection(self.app, self.broker, self.store, False, self._check)
-        return Dispatcher(farm, RUN.id, WaitLimits(60, retry_wait_s, **limits), self.said.append, only)
+        return Dispatcher(farm, RUN.id, WaitLimits(60, retry_wait_s, **limits), self.messages.append, only)
 
     def evaluate(self, plan: Plan = PLAN, retry_wait_s: float = 0, only: tuple[str, ...] = ()) -> Future[list[Outcome]]:
         evaluator = FarmEvaluator(self.dispatcher(retry_wait_s, only), lambda plan, records, failures: None)
@@ -65,21 +65,21 @@ class Driver:
             scheduler.submit(request)
         return self._threads.submit(lambda: list(scheduler.results()))
 
-    def tell(self, what: str, stage: str, node: str) -> None:
-        self.store.redis.set(told(what, stage, node), 1)
+    def set_signal(self, what: str, stage: str, node: str) -> None:
+        self.store.redis.set(signal_key(what, stage, node), 1)
 
-    def no_longer(self, what: str, stage: str, node: str) -> None:
-        self.store.redis.delete(told(what, stage, node))
+    def clear_signal(self, what: str, stage: str, node: str) -> None:
+        self.store.redis.delete(signal_key(what, stage, node))
 
     def began(self, stage: str, node: str) -> int:
-        return int(self.store.redis.get(told("began", stage, node)) or 0)  # type: ignore[arg-type]
+        return int(self.store.redis.get(signal_key("began", stage, node)) or 0)  # type: ignore[arg-type]
 
     def ended(self, stage: str, node: str) -> int:
-        return int(self.store.redis.get(told("ended", stage, node)) or 0)  # type: ignore[arg-type]
+        return int(self.store.redis.get(signal_key("ended", stage, node)) or 0)  # type: ignore[arg-type]
 
-    def by(self, stage: str, node: str) -> set[int]:
-        """The processes that have had this stage in hand."""
-        return {int(pid) for pid in self.store.redis.smembers(told("by", stage, node))}  # type: ignore[union-attr]
+    def pids(self, stage: str, node: str) -> set[int]:
+        """The processes that have run this stage."""
+        return {int(pid) for pid in self.store.redis.smembers(signal_key("by", stage, node))}  # type: ignore[union-attr]
 
     def until_began(self, stage: str, node: str) -> None:
         until(lambda: self.began(stage, node))

@@ -1,9 +1,9 @@
-"""How a test and a simulated stage speak of each other, in the store."""
+"""The keys in the store by which a test controls a simulated stage and observes it."""
 
 
-def told(what: str, stage: str, node: str) -> str:
-    """The key by which a test tells a stage to `hold`, to `fail` or how many `seconds` to take.
+def signal_key(what: str, stage: str, node: str) -> str:
+    """The key of a signal: a test sets `hold`, `fail` or `seconds`, which a stage obeys.
 
-    Also the key by which it knows how often the stage `began` and `ended`, and `by` which processes.
+    A stage counts how often it `began` and `ended`, and `by` which processes.
     """
     return f"test:{what}:{stage}:{node}"

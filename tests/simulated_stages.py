@@ -1,6 +1,6 @@
-"""A run's tasks with nothing behind them: stages say that they began, wait for leave, and fail when they are told to.
+"""Simulated tasks of a run: a stage records its begin, waits while `hold` is set, and fails when `fail` is set.
 
-Everything around them is real: messages, workers, claims, records.  A worker imports this module (WHETSTONE_MODULES).
+Messages, workers, locks and records are real.  A worker imports this module (WHETSTONE_MODULES).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from celery import shared_task
 from redis import Redis
-from simulated_signals import told
+from simulated_signals import signal_key
 
 from tasks import context
 from tasks.job import Job, JobSpec, JobTask, run_job
@@ -67,14 +67,14 @@ OUTCOMES: Mapping[StageName, Callable[[Stage], dict[str, Any]]] = {
 def simulate(name: str, node: str, store: Redis) -> None:
     """Begin, wait for leave, fail when told to, take the time that was told, and end."""
     pause = threading.Event()
-    store.incr(told("began", name, node))
-    store.sadd(told("by", name, node), os.getpid())
-    while store.exists(told("hold", name, node)):
+    store.incr(signal_key("began", name, node))
+    store.sadd(signal_key("by", name, node), os.getpid())
+    while store.exists(signal_key("hold", name, node)):
         pause.wait(PAUSE_S)
-    if store.exists(told("fail", name, node)):
+    if store.exists(signal_key("fail", name, node)):
         raise RuntimeError("as it was told")
-    pause.wait(float(store.get(told("seconds", name, "each")) or 0))  # type: ignore[arg-type]
-    store.incr(told("ended", name, node))
+    pause.wait(float(store.get(signal_key("seconds", name, "each")) or 0))  # type: ignore[arg-type]
+    store.incr(signal_key("ended", name, node))
 
 
 def simulate_stage(name: StageName, stage: Stage) -> dict[str, Any]:

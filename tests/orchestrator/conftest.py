@@ -1,4 +1,4 @@
-"""A farm whose stages are simulated, for all tests that do not harm it."""
+"""A farm whose stages are simulated: one for all tests that kill no process of it, and new ones for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.queues import MODULES_VARIABLE
 
 @pytest.fixture(scope="session")
 def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A Valkey and a worker for each queue, for all tests that do not harm them."""
+    """A Valkey and a worker for each queue, for all tests that kill none of them."""
     bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
     try:
         bench.start_valkey()
@@ -27,7 +27,7 @@ def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def own_farm(tmp_path: Path) -> Iterator[Bench]:
-    """One with a running Valkey and no worker yet, to be done to as a test likes."""
+    """A new farm with a running Valkey and no worker, for one test."""
     bench = simulated_bench(tmp_path)
     try:
         bench.start_valkey()

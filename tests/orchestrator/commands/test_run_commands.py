@@ -85,7 +85,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver: Driver) -> None:
     # Given a run that parked because the reflector failed for both children
     for node in CHILDREN:
-        driver.tell("fail", "reflect", node)
+        driver.set_signal("fail", "reflect", node)
     status, said = ended(terminal.evolve())
     assert status == 3, said
     failed = sorted((one["node"], one["stage"], one["tries"]) for one in terminal.failed())  # listed by time
@@ -98,7 +98,7 @@ def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver
     assert (status, "no failed task is called 'g9_child9_mut'" in said) == (1, True)
     # When one is retried, then it alone is done, and the run parks with the other one
     for node in CHILDREN:
-        driver.no_longer("fail", "reflect", node)
+        driver.clear_signal("fail", "reflect", node)
     status, said = terminal.run("retry", str(terminal.output), CHILDREN[0])
     assert status == 3, said
     assert [one["node"] for one in terminal.failed()] == [CHILDREN[1]]
@@ -113,11 +113,11 @@ def test_what_failed_is_listed_and_retried_one_by_one(terminal: Terminal, driver
 
 
 def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal: Terminal, driver: Driver) -> None:
-    driver.tell("fail", "reflect", CHILDREN[0])
+    driver.set_signal("fail", "reflect", CHILDREN[0])
     running = terminal.evolve(RETRY_WAIT_S="100")
     until((terminal.output / "run.json").exists, 60)
     until(lambda: failed_tasks(driver.store, run_id_of(terminal.output)), 60)
-    driver.no_longer("fail", "reflect", CHILDREN[0])
+    driver.clear_signal("fail", "reflect", CHILDREN[0])
     status, said = terminal.run("retry", str(terminal.output))
     assert (status, said.startswith(f"sent again: reflect of {CHILDREN[0]} (task ")) == (0, True)
     status, said = ended(running)
@@ -128,7 +128,7 @@ def test_a_run_at_work_goes_on_when_its_failures_are_retried_beside_it(terminal:
 def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: Driver) -> None:
     # Given a run with an answer in hand that takes its time
     first = "g0_pop0"
-    driver.tell("hold", "answer", first)
+    driver.set_signal("hold", "answer", first)
     running = terminal.evolve()
     until(lambda: driver.began("answer", first), 60)
     run_id = run_id_of(terminal.output)
@@ -138,7 +138,7 @@ def test_a_run_is_cancelled_goes_on_and_is_deleted(terminal: Terminal, driver: D
     assert (status, "parked: cancelled by `orchestrator cancel`" in said) == (3, True)
     # And the command waits for what is at work, and says how to go on
     assert driver.store.metadata(run_id, CANCELLED)
-    driver.no_longer("hold", "answer", first)
+    driver.clear_signal("hold", "answer", first)
     status, said = ended(cancelling)
     assert status == 0, said
     assert f"go on with: orchestrator retry {terminal.output}" in said
@@ -164,12 +164,12 @@ def history(terminal: Terminal) -> list[dict[str, Any]]:
 
 def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: Terminal, driver: Driver) -> None:
     # Given a run that parked in generation 1, after the first child was judged
-    driver.tell("fail", "reflect", "g1_child0_mut")
+    driver.set_signal("fail", "reflect", "g1_child0_mut")
     status, said = ended(terminal.evolve())
     assert status == 3, said
     assert driver.began("judge", "g1_child0_pre") == 1
     # When it goes on with another judge
-    driver.no_longer("fail", "reflect", "g1_child0_mut")
+    driver.clear_signal("fail", "reflect", "g1_child0_mut")
     status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict", "--plain")
     assert status == 0, said
     # Then the population of that generation, its children and the best individual so far are judged by the new one
@@ -193,10 +193,10 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
 def test_a_judge_that_changes_before_the_final_comparison_judges_both_sides_of_it(
     terminal: Terminal, driver: Driver
 ) -> None:
-    driver.tell("fail", "judge", "final1")
+    driver.set_signal("fail", "judge", "final1")
     status, said = ended(terminal.evolve(NGEN="1"))
     assert (status, driver.ended("judge", "final0")) == (3, 1), said
-    driver.no_longer("fail", "judge", "final1")
+    driver.clear_signal("fail", "judge", "final1")
     status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict")
     assert (status, driver.ended("judge", "final0"), driver.ended("judge", "final1")) == (0, 2, 1), said
     [comparison] = json.loads((terminal.output / "answers.json").read_text())
@@ -205,12 +205,12 @@ def test_a_judge_that_changes_before_the_final_comparison_judges_both_sides_of_i
 
 def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(terminal: Terminal, driver: Driver) -> None:
     # Given a run whose reflector's reply was cut
-    driver.tell("fail", "reflect", CHILDREN[0])
+    driver.set_signal("fail", "reflect", CHILDREN[0])
     status, said = ended(terminal.evolve())
     assert status == 3, said
     judged = {node: driver.began("judge", node) for node in ("g0_pop0", "g0_child0_pre", "g0_child1_mut")}
     # When it goes on with a longer limit and another model
-    driver.no_longer("fail", "reflect", CHILDREN[0])
+    driver.clear_signal("fail", "reflect", CHILDREN[0])
     changes = ["--set", "REFLECTOR_MAX_COMPLETION_TOKENS=8192", "--set", "REFLECTOR_MODEL=larger"]
     status, said = terminal.run("retry", str(terminal.output), *changes)
     assert status == 0, said

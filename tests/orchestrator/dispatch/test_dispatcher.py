@@ -34,7 +34,7 @@ def alone(valkey_url: str, store: Store) -> Iterator[Driver]:
 
 def dispatcher(driver: Driver, limits: WaitLimits) -> Dispatcher:
     farm = FarmConnection(driver.app, driver.broker, driver.store, False, lambda: None)
-    return Dispatcher(farm, RUN.id, limits, driver.said.append)
+    return Dispatcher(farm, RUN.id, limits, driver.messages.append)
 
 
 def failure(record: str, name: str, error: str = "E") -> Failure:

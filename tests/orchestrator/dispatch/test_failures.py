@@ -16,11 +16,11 @@ NODES = tuple(PLAN.node(i, "mut") for i in range(3))
 def fail_two(driver: Driver) -> list[Failure]:
     """A run that has parked, since the reflector failed for two of three children."""
     for node in NODES[:2]:
-        driver.tell("fail", "reflect", node)
+        driver.set_signal("fail", "reflect", node)
     with pytest.raises(Parked, match=r"reflect of .* failed: RuntimeError: as it was told \(and 1 more"):
         driver.evaluate().result(timeout=60)
     for node in NODES[:2]:
-        driver.no_longer("fail", "reflect", node)
+        driver.clear_signal("fail", "reflect", node)
     return failed_tasks(driver.store, RUN.id)
 
 
@@ -44,7 +44,7 @@ def test_what_failed_is_listed_with_who_what_why_and_how_often(driver: Driver) -
     assert first.prompt == f"gen_1_mutation_{NODES[0]}_attempt2.txt"
     assert failed[NODES[1]].prompt == ""
     # When it fails again, then it has been tried twice
-    driver.tell("fail", "reflect", NODES[0])
+    driver.set_signal("fail", "reflect", NODES[0])
     with pytest.raises(Parked):
         driver.evaluate(only=(NODES[0],)).result(timeout=60)
     assert next(one.tries for one in failed_tasks(driver.store, RUN.id) if one.node == NODES[0]) == 2
@@ -66,12 +66,12 @@ def test_a_driver_that_starts_again_does_only_the_named_ones(driver: Driver) -> 
 
 def test_a_driver_that_waits_for_a_retry_goes_on_by_itself(driver: Driver) -> None:
     # Given a driver that has said that nothing is left but a failure
-    driver.tell("fail", "reflect", NODES[1])
+    driver.set_signal("fail", "reflect", NODES[1])
     waiting = driver.evaluate(retry_wait_s=60)
-    until(lambda: driver.said)
-    assert "reflect of g1_child1_mut failed" in driver.said[0]
+    until(lambda: driver.messages)
+    assert "reflect of g1_child1_mut failed" in driver.messages[0]
     # When the failed task is retried by somebody else, then the driver has all outcomes
-    driver.no_longer("fail", "reflect", NODES[1])
+    driver.clear_signal("fail", "reflect", NODES[1])
     assert [one.node for one in retry_failed(driver.app, driver.store, RUN.id)] == [NODES[1]]
     assert [outcome.delta for outcome in waiting.result(timeout=60)] == [0.25] * 3
     assert counts(driver) == [1, 2, 1]
@@ -80,14 +80,14 @@ def test_a_driver_that_waits_for_a_retry_goes_on_by_itself(driver: Driver) -> No
 
 def test_a_task_can_be_retried_while_others_are_at_work(driver: Driver) -> None:
     # Given one child that failed and one that is held
-    driver.tell("fail", "reflect", NODES[0])
-    driver.tell("hold", "reflect", NODES[2])
+    driver.set_signal("fail", "reflect", NODES[0])
+    driver.set_signal("hold", "reflect", NODES[2])
     waiting = driver.evaluate()
     until(lambda: failed_tasks(driver.store, RUN.id))
-    driver.no_longer("fail", "reflect", NODES[0])
+    driver.clear_signal("fail", "reflect", NODES[0])
     assert len(retry_failed(driver.app, driver.store, RUN.id, [NODES[0]])) == 1
     until(lambda: driver.began("score", NODES[0]))
-    driver.no_longer("hold", "reflect", NODES[2])
+    driver.clear_signal("hold", "reflect", NODES[2])
     assert len(waiting.result(timeout=60)) == 3
     assert counts(driver) == [2, 1, 1]
 
@@ -116,11 +116,11 @@ JOBS = [request(label) for label in ("a/0", "a/1", "b/0")]
 
 def fail_two_jobs(driver: Driver) -> list[Failure]:
     for job in JOBS[:2]:
-        driver.tell("fail", "compress", job.spec.label)
+        driver.set_signal("fail", "compress", job.spec.label)
     with pytest.raises(Parked, match=r"compress of ./. failed: RuntimeError: as it was told"):
         driver.schedule(*JOBS).result(timeout=60)
     for job in JOBS[:2]:
-        driver.no_longer("fail", "compress", job.spec.label)
+        driver.clear_signal("fail", "compress", job.spec.label)
     return failed_tasks(driver.store, RUN.id)
 
 
@@ -149,11 +149,11 @@ def test_a_scheduler_that_starts_again_does_only_the_named_jobs(driver: Driver) 
 
 
 def test_a_scheduler_that_waits_for_a_retry_goes_on_by_itself(driver: Driver) -> None:
-    driver.tell("fail", "compress", "a/1")
+    driver.set_signal("fail", "compress", "a/1")
     waiting = driver.schedule(*JOBS, retry_wait_s=60)
-    until(lambda: driver.said)
-    assert "compress of a/1 failed" in driver.said[0]
-    driver.no_longer("fail", "compress", "a/1")
+    until(lambda: driver.messages)
+    assert "compress of a/1 failed" in driver.messages[0]
+    driver.clear_signal("fail", "compress", "a/1")
     assert [failure.node for failure in retry_failed(driver.app, driver.store, RUN.id)] == ["a/1"]
     assert len(waiting.result(timeout=60)) == 3
     assert job_counts(driver) == [1, 2, 1]

@@ -34,7 +34,7 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
     scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 1})
     labels = ["a/0", "a/1"]
     for label in labels:
-        driver.tell("hold", "compress", label)
+        driver.set_signal("hold", "compress", label)
         scheduler.submit(request(label))
     in_flight = []
 
@@ -42,7 +42,7 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
         in_flight.append(sum(driver.began("compress", x) - driver.ended("compress", x) for x in labels))
         for label in labels:
             if driver.began("compress", label):
-                driver.no_longer("hold", "compress", label)
+                driver.clear_signal("hold", "compress", label)
 
     assert len(list(scheduler.results(watch))) == 2
     assert max(in_flight) == 1
@@ -50,14 +50,14 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
 
 def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(driver: Driver) -> None:
     scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 2})
-    driver.tell("fail", "compress", "bad")
-    driver.tell("hold", "compress", "slow")
+    driver.set_signal("fail", "compress", "bad")
+    driver.set_signal("hold", "compress", "slow")
     for label in ("bad", "slow", "later"):
         scheduler.submit(request(label))
 
     def watch() -> None:
         if driver.store.failures(RUN.id):
-            driver.no_longer("hold", "compress", "slow")
+            driver.clear_signal("hold", "compress", "slow")
 
     results = []
     with pytest.raises(Parked, match="compress of bad failed"):
@@ -68,10 +68,10 @@ def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(dr
 
 
 def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
-    driver.tell("hold", "compress", "a/0")
+    driver.set_signal("hold", "compress", "a/0")
     waiting = driver.schedule(request("a/0"))
     until(lambda: driver.began("compress", "a/0"))
     assert read(f"run={RUN.id} job=a/0 attempt=1").individual == "a/0"
-    driver.no_longer("hold", "compress", "a/0")
+    driver.clear_signal("hold", "compress", "a/0")
     [(_, result)] = waiting.result(timeout=60)
     assert result["seconds"] >= 0

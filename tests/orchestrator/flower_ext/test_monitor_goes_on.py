@@ -17,7 +17,7 @@ def test_the_button_of_a_red_task_ends_as_if_nothing_had_failed(
     flower = Flower(simulated_farm.url, tmp_path)
     try:
         # Given a run that waits with a failed reflector, red in Flower's list
-        driver.tell("fail", "reflect", NODE)
+        driver.set_signal("fail", "reflect", NODE)
         waiting = driver.evaluate(retry_wait_s=60)
         eventually(lambda: flower.run(RUN.id)["failed"], "the reflector fails")
         [failed] = flower.run(RUN.id)["failed"]
@@ -25,7 +25,7 @@ def test_the_button_of_a_red_task_ends_as_if_nothing_had_failed(
         row = flower.row(failed["task"])
         assert (row["name"], row["state"], row["individual"]) == ("openai.reflect", "FAILURE", "child 1, mutated")
         # When what made it fail is mended and the button is pressed
-        driver.no_longer("fail", "reflect", NODE)
+        driver.clear_signal("fail", "reflect", NODE)
         pressed = flower.client.post(f"/task/retry/{failed['task']}", headers={"Origin": flower.url})
         assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
         # Then the run has what an undisturbed one has, and nothing was done twice

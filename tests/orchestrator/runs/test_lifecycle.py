@@ -29,7 +29,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
 ) -> None:
     # Given a run with two merges in hand and four that wait
     for node in FIRST:
-        driver.tell("hold", "merge", node)
+        driver.set_signal("hold", "merge", node)
     waiting = driver.evaluate(WIDE)
     until(lambda: sum(driver.began("merge", node) for node in FIRST) == 2)
     assert len(active_tasks(farm, RUN.id)) == 2
@@ -41,7 +41,7 @@ def test_a_cancelled_run_ends_what_is_at_work_and_drops_the_rest(
     ]
     # When these end, then nothing follows from them
     for node in FIRST:
-        driver.no_longer("hold", "merge", node)
+        driver.clear_signal("hold", "merge", node)
     assert cancel(farm, tmp_path, RUN.id, time.sleep).active == ()
     assert sum(driver.began("answer", node) for node in FIRST) == 0
     # And what they came to is kept: when the run goes on, they are not done again

@@ -1,4 +1,4 @@
-"""A real endpoint in a process of its own, and a client for it."""
+"""A real endpoint in its own process, and clients for it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Service:
         return [line for line in lines if line["call_id"] == call_id]
 
 
-class NotingBudget(LocalBudget):
-    """A budget that also notes each try: what it used, or None where that is not known."""
+class RecordingBudget(LocalBudget):
+    """A budget that also records each try: its usage, or None when that is unknown."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -57,7 +57,7 @@ class Caller:
     """A client, and the budget that pays for its calls."""
 
     client: OpenAIClient
-    budget: NotingBudget
+    budget: RecordingBudget
 
 
 @pytest.fixture(scope="session")
@@ -73,14 +73,14 @@ def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
 
 @pytest.fixture
 def service(running_service: Service) -> Service:
-    """The endpoint, with no fault set."""
+    """The endpoint without faults."""
     running_service.fail("")
     return running_service
 
 
 @pytest.fixture
 def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Caller]:
-    """Makes a caller; keyword arguments change the `Endpoint`."""
+    """A function that creates a caller; keyword arguments change the `Endpoint`."""
     monkeypatch.setenv("KEY_OF_THIS_TEST", KEY)
     standard = Endpoint(
         base_url=service.url,
@@ -97,7 +97,7 @@ def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def make(**changes: Any) -> Caller:
         endpoint = dataclasses.replace(standard, **changes)
-        budget = NotingBudget(endpoint)
+        budget = RecordingBudget(endpoint)
         return Caller(OpenAIClient(endpoint, NoLimit(), budget), budget)
 
     return make
