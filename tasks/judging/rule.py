@@ -17,8 +17,6 @@ from tasks.judging.final_answer import final_numbers
 from tasks.judging.numbers import SCALES, Number, read_numbers
 from tasks.judging.units import in_unit_of, named_scale
 
-VERSION = 2  # counts the rules under which verdicts were cached
-
 # Who says that the figures are missing has not answered, whatever figures follow ("for example, 10 / 40 = 25%").
 _DECLINES = re.compile(
     r"\b(?:cannot|can't|can not|unable to|not possible to|impossible to)\s+(?:\w+\s+){0,2}"

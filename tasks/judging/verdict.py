@@ -1,4 +1,4 @@
-"""The three-stage judge: numbers by rule, then a model, then the arithmetic of the model's reply."""
+"""The three-stage judge: rules, then a model, then the arithmetic of the model's reply."""
 
 from __future__ import annotations
 
@@ -15,12 +15,27 @@ from tasks.models import Judge, Verdict
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
 Category = Literal["numerical", "yes_no", "text"]
+Rule = Callable[[str, str, str, float], tuple[bool, str] | None]
+"""A rule of stage 1: (question, gold, answer, tolerance) -> (is correct, reasoning), or None where it is not sure."""
 
 _SIDE = re.compile(r"[\W_]*(yes|no)(?![\w'’])(?!\.\s*\d)", re.IGNORECASE)
 
 
 class JudgeReplyError(ValueError):
     """The judge's reply is not what its schema promises. Such a reply is an error and never a verdict."""
+
+
+def _empty_rule(_question: str, _gold: str, answer: str, _tolerance: float) -> tuple[bool, str] | None:
+    return None if answer.strip() else (False, "The answer is empty.")
+
+
+def _number_rule(question: str, gold: str, answer: str, tolerance: float) -> tuple[bool, str] | None:
+    match = rule.find_match(question, gold, answer, tolerance)
+    return None if match is None else (True, match.reasoning)
+
+
+RULES: tuple[Rule, ...] = (_empty_rule, _number_rule)  # the first that is sure decides
+RULES_VERSION = 2  # part of the key of a verdict: add 1 when the rules change
 
 
 def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> Verdict:
@@ -32,11 +47,10 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
 
     Raises: JudgeReplyError when the reply does not follow the schema or has a number that is not finite.
     """
-    if not answer.strip():
-        return Verdict(False, 1, 1.0, category_of(gold), "The answer is empty.")
-    match = rule.find_match(question, gold, answer, settings.tolerance)
-    if match is not None:
-        return Verdict(True, 1, 1.0, "numerical", match.reasoning)
+    for decide in RULES:
+        if (decision := decide(question, gold, answer, settings.tolerance)) is not None:
+            is_correct, reasoning = decision
+            return Verdict(is_correct, 1, 1.0, category_of(gold), reasoning)
     system = prompt.system_message(settings.tolerance, settings.forgiving)
     reply = ask(system, prompt.user_message(question, gold, answer), prompt.SCHEMA_NAME, prompt.SCHEMA)
     return _checked_arithmetic(_verdict(reply), reply, settings.tolerance)
@@ -46,7 +60,7 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
     """The content hash (sha256, hex) of a verdict: equal for all that the verdict is equal for.
 
     It covers the texts, every setting of the judge but how many calls are in flight, where the judge is asked
-    (`address`), the messages' wording and the rule's version, so that a verdict made by other words, another rule or
+    (`address`), the messages' wording and the rules' version, so that a verdict made by other words, another rule or
     another judge of the same name is never taken for this one.
     """
     values = dataclasses.asdict(settings)
@@ -54,7 +68,7 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
     for name in ("tolerance", "temperature", "top_p"):  # 1 and 1.0 are the same setting
         values[name] = None if values[name] is None else float(values[name])
     system = prompt.system_message(settings.tolerance, settings.forgiving)
-    parts = [question, gold, answer, values, address, system, prompt.SCHEMA, rule.VERSION]
+    parts = [question, gold, answer, values, address, system, prompt.SCHEMA, RULES_VERSION]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.judging import prompt
-from tasks.judging.verdict import JudgeReplyError, judge, polarity, verdict_key
+from tasks.judging import prompt, verdict
+from tasks.judging.verdict import RULES_VERSION, JudgeReplyError, judge, polarity, verdict_key
 from tasks.models import Judge
 
 HERE = "https://judge.example/v1"
@@ -165,6 +165,25 @@ def test_every_setting_that_can_change_a_verdict_changes_its_key(changes: dict[s
     key = verdict_key("Q", "G", "A", SETTINGS, HERE)
 
     assert verdict_key("Q", "G", "A", dataclasses.replace(SETTINGS, **changes), HERE) != key
+
+
+def test_the_key_stays_the_same_while_the_version_of_the_rules_does() -> None:
+    """Verdicts of earlier runs are found by these keys."""
+    assert (RULES_VERSION, verdict_key("Q", "G", "A", SETTINGS, HERE)) == (
+        2,
+        "48fd22b44505e0a8e0944b36f267e7bc96743717de27044e7652ce285fd5e3ce",
+    )
+
+
+def test_the_first_rule_that_is_sure_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a rule of its own, after those that are there
+    monkeypatch.setattr(verdict, "RULES", (*verdict.RULES, lambda _q, gold, answer, _t: (gold == answer, "Compared.")))
+    asked = Asked()
+
+    # when and then: it decides what they leave, without a call
+    assert judge("Q", "text", "text", SETTINGS, asked).reasoning == "Compared."
+    assert judge("Q", "text", " ", SETTINGS, asked).reasoning == "The answer is empty."
+    assert asked.calls == []
 
 
 def test_another_judge_of_the_same_name_has_another_key() -> None:
