@@ -28,6 +28,7 @@ _JOB = ("run", "job", "attempt")
 TASKS: Mapping[str, TaskEntry] = {
     "gpu.answer": TaskEntry("tasks.gpu.answer", _STAGE),
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
+    "gpu.lengths": TaskEntry("tasks.gpu.lengths", _JOB),
     "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),

@@ -29,7 +29,9 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.lengths import find_long_prompts
 from orchestrator.runs.status import StatusPublisher
+from orchestrator.settings import SettingsError
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
@@ -149,6 +151,7 @@ class _Session:
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""
+        self._check_prompts()
         jobs = Pipeline(
             self.collection, self.train, self.threshold, self.scheduler, *self.checkpoints, JOB_LIMIT_S, self._watch
         )
@@ -165,6 +168,12 @@ class _Session:
         self._draw(selection)
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return make_document(self.settings, self.collector.parts, gathered, ids, selection, created)
+
+    def _check_prompts(self) -> None:
+        """Whether all questions fit the target.  Raises: SettingsError, Parked."""
+        found = find_long_prompts(self.scheduler, self.collection.target, [EXAMPLES], truncate=False)
+        if found.lengths:
+            raise SettingsError([f"data.financebench_path: {found.reason()}; leave these questions out"])
 
     def _watch(self, gathered: Sequence[Gathered]) -> None:
         self._gathered = gathered

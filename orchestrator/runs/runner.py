@@ -7,6 +7,7 @@ Then the farm, then the clustering, then generation after generation, each recor
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
-from orchestrator.runs import setup
+from orchestrator.runs import lengths, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import FINAL, build_report, compare, final_plan
@@ -46,7 +47,8 @@ from orchestrator.settings import (
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
-from tasks.openai.provider import is_priced
+from tasks.openai.fitting import prompt_estimate
+from tasks.openai.provider import estimate_tokens, is_priced
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -89,7 +91,9 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     if not output.config.exists():
         return
     before = load_settings(output.config)
-    differing = [name for name in changed_options(before, settings) if name not in RESUMABLE]
+    # Before the first generation has ended, no result depends on what is done with long questions.
+    resumable = RESUMABLE if output.state.exists() else (*RESUMABLE, "TOO_LONG")
+    differing = [name for name in changed_options(before, settings) if name not in resumable]
     if differing:
         raise SettingsError(
             [
@@ -154,6 +158,7 @@ class _Session:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
+        self.examples = runner.examples
         about = {"kind": KIND, "unit": "generations", "total": self.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
@@ -199,12 +204,33 @@ class _Session:
         self.reporter.progress.update(self.recorder.history, judged_since(changes))
 
     def prepare(self) -> None:
-        """Cluster the vocabulary and describe the clusters, as far as that has not been done."""
+        """Check the prompts, cluster the vocabulary and describe the clusters, as far as that has not been done."""
         settings, watch = self.runner.settings, self.reporter.report_setup
+        self._check_prompts()
         log.info("clustering %s", setup.ensure_clustering(self.scheduler, watch))
         setup.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
             setup.override_descriptions(self.farm.store, self.run_id, path, len(self.params.cluster_ids))
+        self._estimate_prompt()
+
+    def _check_prompts(self) -> None:
+        """Apply CONFIG_TOO_LONG before anything is answered.  Raises: SettingsError, Parked."""
+        mode, target = self.runner.settings.too_long, self.farm.store.run(self.run_id).target
+        found = lengths.find_long_prompts(
+            self.scheduler,
+            target,
+            list(self.examples),
+            truncate=mode == "truncate",
+            watch=lambda: self.reporter.report_setup("measuring the prompts", None),
+        )
+        self.examples = lengths.apply_too_long(mode, self.examples, found, self.runner.view.notify)
+        self.farm.store.put_examples(self.run_id, self.examples)
+
+    def _estimate_prompt(self) -> None:
+        """Say how long the reflector's prompts may be, and whether their answers will have to be cut."""
+        store = self.farm.store
+        run, descriptions = store.run(self.run_id), json.dumps(store.descriptions(self.run_id), ensure_ascii=False)
+        self.runner.view.notify(prompt_estimate(run, len(self.examples["training"]), estimate_tokens(descriptions)))
 
     def generations(self, state: State) -> State:
         """Run the generations that are left; returns the state after the last."""
@@ -229,8 +255,8 @@ class _Session:
         runner, output = self.runner, self.runner.output
         if state.best is None:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        plan = final_plan(state.best, state.generation, validation=bool(runner.examples["validation"]))
-        comparisons, evaluations = compare(self.evaluate, plan, runner.examples)
+        plan = final_plan(state.best, state.generation, validation=bool(self.examples["validation"]))
+        comparisons, evaluations = compare(self.evaluate, plan, self.examples)
         output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
         self._forget([plan.name])
         deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)

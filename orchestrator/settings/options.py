@@ -65,6 +65,7 @@ class Settings:
     financebench_path: Annotated[Path, existing_file()]
     financebench_pool_indices: Annotated[str, string()]
     validation_indices: str
+    too_long: Literal["error", "drop", "truncate"]
 
     # Target
     target_model: Annotated[str, string(), AfterValidator(model_name)]

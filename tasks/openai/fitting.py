@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks.models import Run
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT
 
 SHORTEST = 80  # characters of a text that are always kept
 VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
@@ -38,10 +39,20 @@ def prompt_limit(run: Run) -> int | None:
     return max(0, min(limits) - run.reflector.max_completion_tokens) if limits else None
 
 
-def largest_prompt(run: Run, answers: int, description_tokens: int, scratchpad_tokens: int) -> int:
+def largest_prompt(run: Run, answers: int, description_tokens: int) -> int:
     """About how many tokens the reflector's prompt has at most: every answer is as long as the target may make it."""
     longest = run.target.sampling.max_new_tokens + VERDICT_TOKENS
-    return SYSTEM_TOKENS + description_tokens + scratchpad_tokens + answers * longest
+    return SYSTEM_TOKENS + description_tokens + SCRATCHPAD_LIMIT // 4 + answers * longest
+
+
+def prompt_estimate(run: Run, answers: int, description_tokens: int) -> str:
+    """One line on the length of the reflector's prompts, before the first of them is written."""
+    largest, limit = largest_prompt(run, answers, description_tokens), prompt_limit(run)
+    line = f"a prompt of the reflector has up to about {largest:,} tokens"
+    if limit is None or largest <= limit:
+        return line
+    options = "CONFIG_REFLECTOR_CONTEXT_TOKENS, CONFIG_OPENAI_TOKENS_PER_MINUTE"
+    return f"{line}; {limit:,} are allowed ({options}): the longest and the wrong answers are cut in the middle"
 
 
 def fit_responses(

@@ -10,7 +10,15 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Run
-from tasks.openai.fitting import SHORTEST, Response, cut_middle, fit_responses, largest_prompt, prompt_limit
+from tasks.openai.fitting import (
+    SHORTEST,
+    Response,
+    cut_middle,
+    fit_responses,
+    largest_prompt,
+    prompt_estimate,
+    prompt_limit,
+)
 from tasks.openai.merge import Merged, check_merge
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded
 from tasks.openai.provider import estimate_tokens
@@ -92,7 +100,10 @@ def test_the_smaller_of_context_and_minute_is_the_limit(run: Run) -> None:
 def test_the_largest_prompt_is_estimated_beforehand(run: Run) -> None:
     longest = run.target.sampling.max_new_tokens
     responses = [response(i, 4 * longest) for i in range(100)]
-    assert 0.8 < largest_prompt(run, 100, 100, 0) / tokens_of(responses) < 1.6
+    assert 0.8 < largest_prompt(run, 100, 100) / tokens_of(responses) < 1.6
+    line = prompt_estimate(run, 100, 100)
+    assert "27,952 are allowed" in line and "are cut in the middle" in line
+    assert prompt_estimate(run, 3, 100).endswith("tokens"), "nothing is cut where all fits"
 
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:

@@ -1,0 +1,93 @@
+"""Questions whose prompts are too long for the target: found on the gpu queue before anything is answered.
+
+What is done with them says CONFIG_TOO_LONG: "error" ends the command, "drop" leaves the questions out of the run, and
+"truncate" cuts the end of their contexts.  The result is the same whenever the run is resumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.settings import SettingsError
+from tasks.context import content_hash
+from tasks.job import JobSpec
+from tasks.models import Example, Target
+
+TooLong = Literal["error", "drop", "truncate"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LongPrompts:
+    """The prompts that are longer than `limit` tokens: their lengths, and contexts with which they would fit, by id."""
+
+    limit: int | None
+    lengths: Mapping[str, int]
+    contexts: Mapping[str, str]
+
+    def listed(self) -> str:
+        """The questions with their lengths, such as "q7 (9,312 tokens)"."""
+        return ", ".join(f"{name} ({length:,} tokens)" for name, length in self.lengths.items())
+
+    def reason(self) -> str:
+        return f"prompts have more than the {self.limit:,} tokens that fit the target: {self.listed()}"
+
+
+def find_long_prompts(
+    scheduler: Scheduler,
+    target: Target,
+    sets: Sequence[str],
+    *,
+    truncate: bool,
+    watch: Callable[[], None] = lambda: None,
+) -> LongPrompts:
+    """Measure the prompts of these sets of the run's examples.  Raises: Parked when the gpu queue cannot do it."""
+    dispatcher = scheduler.dispatcher
+    arguments: dict[str, Any] = {
+        "target": dataclasses.asdict(target),
+        "sets": list(sets),
+        "truncate": truncate,
+    }
+    examples = dispatcher.store.examples(dispatcher.run_id)
+    rows = [dataclasses.asdict(example) for which in sets for example in examples[which]]
+    key = "lengths:" + content_hash(dispatcher.run_id, arguments, rows)
+    scheduler.submit(Request(key, JobSpec("gpu.lengths", "prompts", arguments)))
+    [(_, result)] = scheduler.results(watch)
+    return LongPrompts(result["limit"], result["lengths"], result["contexts"])
+
+
+def apply_too_long(
+    mode: TooLong, examples: Mapping[str, Sequence[Example]], found: LongPrompts, notify: Callable[[str], None]
+) -> dict[str, list[Example]]:
+    """The examples without those that are too long, or with shorter contexts; `notify` says which.
+
+    Raises: SettingsError in the mode "error", for a question that is too long even without its context, and when no
+    question of the training set is left.
+    """
+    if not found.lengths:
+        return {which: list(rows) for which, rows in examples.items()}
+    if mode == "error":
+        raise SettingsError([f"CONFIG_TOO_LONG: {found.reason()}", _advice()])
+    if mode == "truncate":
+        if hopeless := [name for name in found.lengths if name not in found.contexts]:
+            names = ", ".join(hopeless)
+            raise SettingsError([f"CONFIG_TOO_LONG: {names}: too long even without a context", _advice()])
+        notify(f"contexts were cut, because their prompts are longer than {found.limit:,} tokens: {found.listed()}")
+        return {which: [_shortened(row, found.contexts) for row in rows] for which, rows in examples.items()}
+    kept = {which: [row for row in rows if row.id not in found.lengths] for which, rows in examples.items()}
+    if not kept.get("training", True):
+        raise SettingsError(
+            [f"CONFIG_TOO_LONG: {found.reason()}", "CONFIG_TOO_LONG: dropping them leaves no question to learn from"]
+        )
+    notify(f"questions were dropped, because their prompts are longer than {found.limit:,} tokens: {found.listed()}")
+    return kept
+
+
+def _advice() -> str:
+    return 'CONFIG_TOO_LONG: leave these questions out of the indices, or set it to "drop" or "truncate"'
+
+
+def _shortened(example: Example, contexts: Mapping[str, str]) -> Example:
+    return dataclasses.replace(example, context=contexts.get(example.id, example.context))

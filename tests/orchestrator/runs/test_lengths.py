@@ -1,0 +1,47 @@
+"""What is done with questions that are too long for the target."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.runs.lengths import LongPrompts, apply_too_long
+from orchestrator.settings import SettingsError
+from tasks.models import Example
+
+SETS = ("training", "validation")
+ROWS = {which: [Example(f"{which}{i}", "a long context", "why?", "so") for i in range(2)] for which in SETS}
+FOUND = LongPrompts(8_127, {"training1": 9_312, "validation0": 10_000}, {"training1": "a long", "validation0": "a"})
+
+
+def test_an_error_names_each_with_its_length_and_says_what_to_do() -> None:
+    with pytest.raises(SettingsError) as raised:
+        apply_too_long("error", ROWS, FOUND, lambda line: None)
+    text = str(raised.value)
+    assert "8,127 tokens" in text and "training1 (9,312 tokens), validation0 (10,000 tokens)" in text
+    assert "CONFIG_TOO_LONG" in text and '"drop" or "truncate"' in text
+
+
+def test_what_is_dropped_is_said() -> None:
+    said: list[str] = []
+    kept = apply_too_long("drop", ROWS, FOUND, said.append)
+    assert {which: [row.id for row in rows] for which, rows in kept.items()} == {
+        "training": ["training0"], "validation": ["validation1"],
+    }  # fmt: skip
+    assert len(said) == 1 and "training1 (9,312 tokens)" in said[0]
+    with pytest.raises(SettingsError, match="no question to learn from"):
+        apply_too_long("drop", ROWS, LongPrompts(1, {"training0": 2, "training1": 2}, {}), said.append)
+
+
+def test_what_is_cut_keeps_its_place() -> None:
+    said: list[str] = []
+    shorter = apply_too_long("truncate", ROWS, FOUND, said.append)
+    assert [row.context for row in shorter["training"]] == ["a long context", "a long"]
+    assert [row.id for row in shorter["validation"]] == ["validation0", "validation1"]
+    assert "validation0 (10,000 tokens)" in said[0]
+    with pytest.raises(SettingsError, match="training1: too long even without a context"):
+        apply_too_long("truncate", ROWS, LongPrompts(1, {"training1": 2}, {}), said.append)
+
+
+@pytest.mark.parametrize("mode", ["error", "drop", "truncate"])
+def test_nothing_is_said_when_all_fit(mode: str) -> None:
+    assert apply_too_long(mode, ROWS, LongPrompts(8_127, {}, {}), pytest.fail) == ROWS  # type: ignore[arg-type]
