@@ -35,6 +35,27 @@ class LongPrompts:
         return f"prompts have more than the {self.limit:,} tokens that fit the target: {self.listed()}"
 
 
+def check_prompts(
+    scheduler: Scheduler,
+    mode: TooLong,
+    examples: Mapping[str, list[Example]],
+    watch: Callable[[str, tuple[int, int] | None], None],
+    notify: Callable[[str], None],
+) -> dict[str, list[Example]]:
+    """Apply CONFIG_TOO_LONG to the examples of an evolution, also in the store.  Raises: SettingsError, Parked."""
+    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
+    found = find_long_prompts(
+        scheduler,
+        store.run(run_id).target,
+        list(examples),
+        truncate=mode == "truncate",
+        watch=lambda: watch("measuring the prompts", None),
+    )
+    fitting = apply_too_long(mode, examples, found, notify)
+    store.put_examples(run_id, fitting)
+    return fitting
+
+
 def find_long_prompts(
     scheduler: Scheduler,
     target: Target,

@@ -7,7 +7,6 @@ Then the farm, then the clustering, then generation after generation, each recor
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -28,10 +27,11 @@ from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
-from orchestrator.runs import lengths, setup
+from orchestrator.runs import setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import FINAL, build_report, compare, final_plan
+from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import (
@@ -47,8 +47,7 @@ from orchestrator.settings import (
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
-from tasks.openai.fitting import prompt_estimate
-from tasks.openai.provider import estimate_tokens, is_priced
+from tasks.openai.provider import is_priced
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -206,31 +205,13 @@ class _Session:
     def prepare(self) -> None:
         """Check the prompts, cluster the vocabulary and describe the clusters, as far as that has not been done."""
         settings, watch = self.runner.settings, self.reporter.report_setup
-        self._check_prompts()
+        too_long, notify = settings.too_long, self.runner.view.notify
+        self.examples = check_prompts(self.scheduler, too_long, self.examples, watch, notify)
         log.info("clustering %s", setup.ensure_clustering(self.scheduler, watch))
         setup.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
             setup.override_descriptions(self.farm.store, self.run_id, path, len(self.params.cluster_ids))
-        self._estimate_prompt()
-
-    def _check_prompts(self) -> None:
-        """Apply CONFIG_TOO_LONG before anything is answered.  Raises: SettingsError, Parked."""
-        mode, target = self.runner.settings.too_long, self.farm.store.run(self.run_id).target
-        found = lengths.find_long_prompts(
-            self.scheduler,
-            target,
-            list(self.examples),
-            truncate=mode == "truncate",
-            watch=lambda: self.reporter.report_setup("measuring the prompts", None),
-        )
-        self.examples = lengths.apply_too_long(mode, self.examples, found, self.runner.view.notify)
-        self.farm.store.put_examples(self.run_id, self.examples)
-
-    def _estimate_prompt(self) -> None:
-        """Say how long the reflector's prompts may be, and whether their answers will have to be cut."""
-        store = self.farm.store
-        run, descriptions = store.run(self.run_id), json.dumps(store.descriptions(self.run_id), ensure_ascii=False)
-        self.runner.view.notify(prompt_estimate(run, len(self.examples["training"]), estimate_tokens(descriptions)))
+        notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
     def generations(self, state: State) -> State:
         """Run the generations that are left; returns the state after the last."""

@@ -23,6 +23,8 @@ from tasks.dataset import DatasetError, load_examples
 from tasks.job import JobSpec
 from tasks.message import Hash
 from tasks.models import Example
+from tasks.openai.fitting import prompt_estimate
+from tasks.openai.provider import estimate_tokens
 from tasks.store.keys import PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
@@ -166,3 +168,9 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)
+
+
+def reflector_prompt_estimate(store: Store, run_id: str, answers: int) -> str:
+    """How long the prompts of the reflector may be, and whether their answers have to be cut."""
+    descriptions = json.dumps(store.descriptions(run_id), ensure_ascii=False)
+    return prompt_estimate(store.run(run_id), answers, estimate_tokens(descriptions))
