@@ -16,7 +16,7 @@ from tasks import context
 from tasks.gpu import host
 from tasks.gpu.ask import ask_target
 from tasks.gpu.cluster import write_labels
-from tasks.gpu.processor import PROCESSOR_FILE, generate, processor_reference
+from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
@@ -169,7 +169,7 @@ def _processor_file(stage: Stage) -> Iterator[str]:
         return
     with EXCLUSIVE_LOCK:
         host.current().stop()
-        yield generate(stage.store, stage.run.id, PROCESSOR_FILE, stage.deltas())
+        yield generate(stage.store, stage.run.id, stage.deltas())
 
 
 @shared_task(name="gpu.answer", base=StageTask)

@@ -195,20 +195,20 @@ def processor_reference() -> str:
     return json.dumps({"callable": pickled.hex()})
 
 
-def generate(store: Store, run_id: str, name: str, deltas: Sequence[float]) -> str:
-    """Write the processor's text to the store as the run's file `name`, and return it; `deltas` in canonical order."""
+def generate(store: Store, run_id: str, deltas: Sequence[float]) -> str:
+    """The text of a processor for a run; `deltas` in canonical order.  Raises: LookupError without a clustering."""
     clustering = store.metadata(run_id, "clustering")
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.descriptions(run_id)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    text = render_processor(by_id, unpack_labels(store.labels(clustering)), clustering, descriptions)
-    store.put_file(run_id, name, text.encode())
-    return text
+    return render_processor(by_id, unpack_labels(store.labels(clustering)), clustering, descriptions)
 
 
 def generate_job(job: Job) -> dict[str, Any]:
-    generate(job.store, job.run, job.arguments["name"], job.arguments["deltas"])
+    """Write the processor to the store as the run's file of this name."""
+    text = generate(job.store, job.run, job.arguments["deltas"])
+    job.store.put_file(job.run, job.arguments["name"], text.encode())
     return {"file": job.arguments["name"]}
 
 

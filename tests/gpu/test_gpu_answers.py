@@ -11,7 +11,7 @@ from answer_runs import evaluate, installed_host, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 
 from tasks.dataset import load_examples
-from tasks.gpu.processor import PROCESSOR_FILE
+from tasks.gpu.processor import PROCESSOR_FILE, generate
 from tasks.gpu.prompt import load_tokenizer
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
@@ -67,7 +67,7 @@ def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store,
             server = host._server  # its process is the evidence
             assert server is not None and server.pid is not None
             folder = Path(psutil.Process(server.pid).environ()["PYTHONPATH"].split(":")[0])
-            assert (folder / PROCESSOR_FILE).read_bytes() == store.file("restarted", PROCESSOR_FILE)
+            assert (folder / PROCESSOR_FILE).read_text() == generate(store, "restarted", wordy)
     finally:
         host.close()
     # And no request carried deltas, so the file alone has done this

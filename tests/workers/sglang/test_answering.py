@@ -70,14 +70,17 @@ def test_a_resident_server_answers_for_all_individuals(store: Store) -> None:
     assert servers_of(first) == servers_of(second) and len(servers_of(first)) == 1
 
 
-def test_with_restart_each_individual_has_its_own_server(store: Store) -> None:
+def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path: Path) -> None:
     # Given tasks that run at the same time with the lifecycle "restart"
     put_run(store, lifecycle="restart")
     first, second, third = evaluate(store, 3)
-    # Then each has a server of its own, and the processor of the last one is in the store
+    # Then each has a server of its own, and the processor of the last one is in the worker's folder
     assert [len(servers_of(one)) for one in (first, second, third)] == [1, 1, 1]
     assert len(servers_of(first) | servers_of(second) | servers_of(third)) == 3
-    assert b"class DeltaProcessor" in (store.file("run", "processor.py") or b"")
+    [file] = (tmp_path / "host" / "processors-gpu").rglob("processor.py")
+    assert "class DeltaProcessor" in file.read_text()
+    # And the run's own file of that name, which the driver requests, is left alone
+    assert store.file("run", "processor.py") is None
 
 
 @pytest.mark.parametrize(("cache", "generated"), [(True, 0), (False, QUESTIONS)])
