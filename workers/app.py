@@ -45,7 +45,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     threads.limit_shutdown()
     app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
-        from workers.sglang.host import TargetHostStep
+        from workers.sglang.step import TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
     return app

@@ -1,6 +1,6 @@
 """The interface between a task of the gpu queue and its worker: a server for its target, and where models are stored.
 
-The worker installs its host when it starts (`workers/sglang/host.py`); tasks use only this interface.
+The worker installs its host when it starts (`workers/sglang/step.py`); tasks use only this interface.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who takes messages from the queues of a worker: only those that one of its tasks can be run with.
+"""The consumer of a worker: it accepts only messages with which one of its tasks can run.
 
-Whatever is wrong with a message, it is refused with one line in the log and acknowledged: it is not run, leaves no
-record, and does not come back.
+Any other message is refused with one line in the log and acknowledged: it is not run, leaves no record, and does not
+return.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tasks.message import MESSAGE, Refused, check_arguments, check_part
 
 logger = get_logger(__name__)
 
-PUT_OFF_S = 3600.0  # the longest that a message may put a task off
-LONGEST_RUN_S = 7 * 24 * 3600.0  # and the longest that it may let it run
-Seconds = Annotated[float, Field(ge=0, le=LONGEST_RUN_S)] | None
+MAX_DELAY_S = 3600.0  # of a task by its message
+MAX_TIME_LIMIT_S = 7 * 24 * 3600.0  # that a message may set
+Seconds = Annotated[float, Field(ge=0, le=MAX_TIME_LIMIT_S)] | None
 Id = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_.:-]{1,200}$")]
 
 HEADERS: Mapping[str, Any] = {
@@ -48,7 +48,7 @@ SIGNATURE = {"task": str, "args": list | tuple, "kwargs": dict, "options": dict}
 
 
 class Consumer(CeleryConsumer):
-    """Celery's, with a look at each message before it is taken."""
+    """Celery's consumer, with a check of each message."""
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
         take = super().create_task_handler(*args, **kwargs)
@@ -68,7 +68,7 @@ class Consumer(CeleryConsumer):
 
 
 def refuse(message: Any, reason: str) -> None:
-    """Say why, and be done with the message."""
+    """Log the reason and acknowledge the message."""
     logger.error("refused a message: %s", reason)
     message.ack_log_error(logger, message.channel.connection_errors)
 
@@ -128,5 +128,5 @@ def _check_eta(eta: Any) -> None:
         at = datetime.fromisoformat(eta)
     except (TypeError, ValueError):
         raise Refused(f"its eta is {quote(eta)}, which is no time") from None
-    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=PUT_OFF_S):
+    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=MAX_DELAY_S):
         raise Refused(f"its eta is {quote(eta)}, which is too far away")

@@ -7,11 +7,8 @@ ends.  So the host has a thread of its own, which lives as long as the worker an
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
-import resource
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Mapping
@@ -19,21 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from celery import bootsteps
-
-from tasks.files import write_atomic
-from tasks.gpu import host as installed
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.processor import PROCESSOR_FILE
 from tasks.models import Target
 from tasks.secret import secret
-from workers.celery_ext import heartbeat
 from workers.embedded import models
-from workers.embedded.farm import FARM_VARIABLE
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
-from workers.sglang.identity import differences, read_identity
+from workers.sglang.identity import ExternalServers, differences
 from workers.sglang.server import (
     STOP_GRACE_S,
     ServerPaths,
@@ -42,6 +33,7 @@ from workers.sglang.server import (
     is_server_healthy,
     make_spec,
     make_steering_path,
+    write_processor,
 )
 
 EMBEDDED = "embedded"
@@ -49,10 +41,8 @@ DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
 EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
-EXTERNAL_IDENTITY_S = 5.0  # how long its report is used before it is read again
 PAUSE_S = 0.2
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
-OPEN_FILES = 65_536  # a connection for each request in flight
 
 
 class LocalTargetHost:
@@ -75,7 +65,7 @@ class LocalTargetHost:
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
-        self._external: dict[str, tuple[float, Mapping[str, Any]]] = {}  # by URL: when it was read, and the identity
+        self._external = ExternalServers()
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -90,7 +80,10 @@ class LocalTargetHost:
         return url
 
     def identity(self, target: Target) -> Mapping[str, Any]:
-        report = self._external_identity(target) if target.url else self._own_identity(target)
+        if target.url:
+            report = self._external.identity(self._check_external(target), self.api_key(target))
+        else:
+            report = self._own_identity(target)
         if not report:
             where = target.url or target.model
             raise TargetUnavailable(f"the target server of {where} does not answer /server_info, which names its model")
@@ -153,7 +146,8 @@ class LocalTargetHost:
     def _serve_own(self, target: Target, processor: str) -> str:
         spec = self._spec(target)
         if processor:
-            spec = dataclasses.replace(spec, processor=self._write_processor(processor))
+            file = write_processor(self._folder / f"processors-{self._name}", processor)
+            spec = dataclasses.replace(spec, processor=file)
         with self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
@@ -173,27 +167,6 @@ class LocalTargetHost:
         if spec not in self._identities:
             self._serve_own(target, "")
         return self._identities[spec]
-
-    def _external_identity(self, target: Target) -> Mapping[str, Any]:
-        """As reported a few seconds ago at most: another process may restart the server."""
-        url = self._check_external(target)
-        at, report = self._external.get(url, (float("-inf"), {}))
-        if time.monotonic() - at > EXTERNAL_IDENTITY_S:
-            try:
-                report = read_identity(url, self.api_key(target))
-            except (OSError, ValueError) as error:
-                raise TargetUnavailable(f"the target server at {url} does not report its model: {error}") from error
-            self._external[url] = (time.monotonic(), report)
-        return report
-
-    def _write_processor(self, text: str) -> Path:
-        """The file, in a folder named by its content, because Python caches compiled code by a file's path."""
-        root = self._folder / f"processors-{self._name}"
-        path = root / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
-        if not path.exists():
-            shutil.rmtree(root, ignore_errors=True)
-            write_atomic(path, text)
-        return path
 
     def _check_external(self, target: Target) -> str:
         url, deadline = target.url.rstrip("/"), time.monotonic() + EXTERNAL_SERVER_S
@@ -255,41 +228,3 @@ class LocalTargetHost:
             except gpus.GpuUnavailable as error:
                 raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
         return self._claim
-
-
-class TargetHostStep(bootsteps.StartStopStep):
-    """Gives a worker of the gpu queue its target host, and stops the server when the worker stops."""
-
-    requires = ("celery.worker.components:Pool",)
-
-    def __init__(self, worker: Any, **options: Any) -> None:
-        self.host: LocalTargetHost | None = None
-        super().__init__(worker, **options)
-
-    def start(self, worker: Any) -> None:
-        raise_open_files_limit()
-        farm = os.environ.get(FARM_VARIABLE)
-        folder = Path(farm) if farm else models.cache_folder() / "workers"
-        name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
-        self.host = LocalTargetHost(folder, name, dict(os.environ))
-        self.host.clear_leftovers()
-        installed.install(self.host)
-        heartbeat.register_field("target", self.host.describe)
-
-    def stop(self, worker: Any) -> None:
-        heartbeat.register_field("target", None)
-        installed.install(None)
-        if self.host is not None:
-            self.host.close()
-            self.host = None
-
-    def terminate(self, worker: Any) -> None:
-        self.stop(worker)
-
-
-def raise_open_files_limit() -> None:
-    """Allow as many open files as the machine permits: eight individuals at once are a thousand connections."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

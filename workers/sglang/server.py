@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -17,6 +19,7 @@ from typing import Any
 from tasks.files import write_atomic
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.processor import PROCESSOR_FILE
 from tasks.models import Target
 from workers import steering
 from workers.processes.pid_records import PidRecords
@@ -93,6 +96,18 @@ def make_steering_path(folder: Path) -> Path:
         temporary.symlink_to(package, target_is_directory=True)
         temporary.replace(link)
     return folder
+
+
+def write_processor(folder: Path, text: str) -> Path:
+    """The processor file in a folder named by its content, because Python caches compiled code by a file's path.
+
+    Files of earlier servers in `folder` are removed.
+    """
+    path = folder / hashlib.sha256(text.encode()).hexdigest()[:16] / PROCESSOR_FILE
+    if not path.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        write_atomic(path, text)
+    return path
 
 
 class TargetServer:
