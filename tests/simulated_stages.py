@@ -9,16 +9,17 @@ import dataclasses
 import json
 import os
 import threading
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 from celery import shared_task
 from redis import Redis
 from simulated_signals import signal_key
 
 from tasks import context
+from tasks.gpu.cluster import pack_labels
 from tasks.job import Job, JobSpec, JobTask, run_job
 from tasks.models import Answer, Score, Verdict
 from tasks.plan import Phase, StageName
@@ -50,8 +51,9 @@ def verdicts(stage: Stage) -> dict[str, Any]:
 
 
 def score(stage: Stage) -> dict[str, Any]:
-    """0.5, and half of that by a judge that is called strict."""
-    fitness = 0.25 if stage.need("judge")["judge"] == "strict" else 0.5
+    """0.5 or what the test has set, and half of that by a judge that is called strict."""
+    fitness = float(stage.store.redis.get(signal_key("fitness", "score", stage.node)) or 0.5)  # type: ignore[arg-type]
+    fitness *= 0.5 if stage.need("judge")["judge"] == "strict" else 1.0
     return dataclasses.asdict(Score(fitness, 0.5, 0.5, 10.0))
 
 
@@ -101,7 +103,7 @@ def labelled(name: str, job: Job) -> dict[str, Any]:
 
 def cluster(job: Job) -> dict[str, Any]:
     store, run, clustering = job.store, job.run, context.content_hash("simulated")
-    labels = zlib.compress(bytes(CLUSTERS))
+    labels = pack_labels(np.arange(CLUSTERS))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
     store.put_clustering(run, clustering, labels, json.dumps(descriptions))
     store.put_metadata(run, "clustering", clustering)

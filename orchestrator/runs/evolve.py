@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
+from orchestrator.runs.interruption import read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress
 from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import Settings, SettingsError, load_settings
@@ -60,6 +61,7 @@ class EvolveKind:
     def progress(self, folder: Path) -> RunProgress:
         output = OutputFolder(folder)
         history = output.read_history()
+        stopped = read_in_progress(folder)
         last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
         return RunProgress(
             unit="generations",
@@ -71,15 +73,21 @@ class EvolveKind:
                 "best_fitness": history[-1]["best_ever"] if history else None,
                 "mean_tokens": last and last["mean_tokens"],
                 "correctness": last and last["correctness"],
+                "in_progress_evaluations": stopped and stopped["evaluations"],
+                "in_progress_best_fitness": stopped and stopped["best_fitness"],
                 **{name: float(sum(g["evaluations"][name] for g in history)) for name in COUNTS},
             },
         )
 
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        stopped, best = figures["in_progress_evaluations"], figures["in_progress_best_fitness"]
+        so_far = "" if best is None else f", best so far {best:.4f}"
+        lines = [] if stopped is None else [("stopped", f"in a generation with {stopped:.0f} evaluations done{so_far}")]
         if figures["best_fitness"] is None:
-            return ()
+            return tuple(lines)
         counts = Evaluations(*(int(figures[name] or 0) for name in COUNTS))
         return (
+            *lines,
             ("evaluated", format_evaluations(counts)),
             ("best ever", f"{figures['best_fitness']:.4f} (generation 0 began with {figures['first_fitness']:.4f})"),
             ("length", f"{figures['mean_tokens']:.1f} tokens an answer in the best of the last population"),

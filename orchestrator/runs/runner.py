@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.evaluator import FarmEvaluator
+from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.evolution.individual import canonical_order, list_to_deltas
 from orchestrator.evolution.loop import evolve
@@ -31,6 +31,7 @@ from orchestrator.runs import setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import FINAL, build_report, compare, final_plan
+from orchestrator.runs.interruption import InProgress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.status import StatusPublisher
@@ -47,7 +48,9 @@ from orchestrator.settings import (
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
+from tasks.failure import Failure
 from tasks.openai.provider import is_priced
+from tasks.plan import Plan
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -137,9 +140,9 @@ class Runner:
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
         with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
-            session = _Session(self, farm, run_id, params)
+            session = _Session(self, farm, run_id, params, state)
             session.begin(state)
-            with session.publisher.publish_final_state():
+            with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.prepare()
                 return session.finish(session.generations(state))
 
@@ -152,8 +155,9 @@ class _Session:
     farm: FarmConnection
     run_id: str
     params: Params
+    state: dataclasses.InitVar[State]  # at the start of the session
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, state: State) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
@@ -161,6 +165,7 @@ class _Session:
         about = {"kind": KIND, "unit": "generations", "total": self.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
+        self.in_progress = InProgress(runner.output, store, self.run_id, self.params, state)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -183,7 +188,11 @@ class _Session:
 
     @cached_property
     def evaluate(self) -> FarmEvaluator:
-        return FarmEvaluator(self.dispatcher, self.reporter)
+        return FarmEvaluator(self.dispatcher, self._watch)
+
+    def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
+        self.in_progress.plans[plan.name] = (plan, records)
+        self.reporter(plan, records, failures)
 
     def begin(self, state: State) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
@@ -223,6 +232,7 @@ class _Session:
             self._forget(plan_names(generation.generation))
             self.reporter.recorded = evaluations_of(self.recorder.history)
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
+            self.in_progress.next(generation)
             started, state = time.monotonic(), generation.state
         return state
 
@@ -243,6 +253,7 @@ class _Session:
         deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
+        self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
         evaluations += evaluations_of(self.recorder.history)
         return build_report(

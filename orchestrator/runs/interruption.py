@@ -1,0 +1,165 @@
+"""A run that stops in the middle of a generation: what is known then is written, marked as of a generation in progress.
+
+`evolution_state.json` describes the start of a generation, and a run goes on from there.  So where it exists it is
+left as it is; before the end of the first generation it is that of the start.  The best deltas and the processors are
+those of all evaluations so far, and `in_progress.json` says so until the generation is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+from typing_extensions import TypedDict
+
+from orchestrator.dispatch.evaluator import Records
+from orchestrator.evolution.individual import list_to_deltas
+from orchestrator.evolution.loop import Generation
+from orchestrator.evolution.params import Params
+from orchestrator.evolution.state import Genome, State, state_to_json
+from orchestrator.farm.connection import FarmUnavailable
+from orchestrator.output import OutputFolder, OutputNotWritable, read_json
+from tasks.plan import Candidate, Phase, Plan
+from tasks.store.store import Store
+
+log = logging.getLogger(__name__)
+IN_PROGRESS = "in_progress.json"
+
+
+class InProgressFile(TypedDict):
+    """in_progress.json: the generation, its evaluations so far, and the best individual of the run until then."""
+
+    generation: int
+    evaluations: int
+    best_node: str | None
+    best_fitness: float | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One evaluated individual; `index` is its position in its plan."""
+
+    index: int
+    node: str
+    genome: Genome
+    fitness: float
+
+
+def scored(plan: Plan, records: Records) -> Iterator[Scored]:
+    """The evaluations of a plan that are done, in its order."""
+    for candidate in plan.candidates:
+        genomes: dict[Phase, Genome | None] = {"pre": _before(candidate, records), "mut": _mutated(candidate, records)}
+        for phase, genome in genomes.items():
+            score = records.get(f"{candidate.index}:{phase}:score")
+            if genome is not None and score is not None and not score.get("skipped"):
+                yield Scored(candidate.index, plan.node(candidate.index, phase), genome, score["fitness"])
+
+
+def _before(candidate: Candidate, records: Records) -> Genome:
+    merged = records.get(f"{candidate.index}:pre:merge", {}).get("scratchpad", candidate.scratchpad)
+    return Genome(candidate.deltas, merged)
+
+
+def _mutated(candidate: Candidate, records: Records) -> Genome | None:
+    proposal = records.get(f"{candidate.index}:mut:reflect", {})
+    if candidate.target is None or proposal.get("delta") is None:
+        return None
+    deltas = list(candidate.deltas)
+    deltas[candidate.target] = proposal["delta"]
+    return Genome(tuple(deltas), proposal["scratchpad"])
+
+
+@dataclass
+class InProgress:
+    """The generation in progress: `state` at its start, its `plans` with their records so far, and the `leader`, the
+    best of the last population that was recorded.
+    """
+
+    output: OutputFolder
+    store: Store
+    run_id: str
+    params: Params
+    state: State
+    leader: Genome | None = None
+    plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
+
+    def next(self, generation: Generation) -> None:
+        """A generation is recorded: all files are those of its end."""
+        self.state, self.leader = generation.state, generation.leader
+        self.plans.clear()
+        self.clear()
+
+    def clear(self) -> None:
+        (self.output.path / IN_PROGRESS).unlink(missing_ok=True)
+
+    @contextmanager
+    def written_if_interrupted(self) -> Iterator[None]:
+        """Whatever ends the block early, what is known then is written into the output folder."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(OutputNotWritable):  # it is reported by what ended the block
+                self.write(is_farm_up=not isinstance(error, FarmUnavailable | redis.RedisError))
+            raise
+
+    def write(self, *, is_farm_up: bool) -> None:
+        """Where the farm is down, what it has finished last is not known, and no processor is written; nor before there
+        is a clustering.  Raises: OutputNotWritable.
+        """
+        if is_farm_up:
+            self._refresh()
+        done = [found for plan, records in self.plans.values() for found in scored(plan, records)]
+        best, node, fitness = self.state.best, None, self.state.best_fitness
+        for found in done:
+            if fitness is None or found.fitness > fitness:
+                best, node, fitness = found.genome, found.node, found.fitness
+        leader = self._leader()
+        if not self.output.state.exists():
+            self.output.write("evolution_state.json", state_to_json(self.state, self.params.cluster_ids))
+        for what, genome in (("best", best), ("current", leader)):
+            if genome is not None:
+                deltas = list_to_deltas(genome.deltas, self.params.cluster_ids)
+                self.output.write_json(f"deltas_{what}.json", deltas)
+        if is_farm_up:
+            self._write_processors(best, leader)
+        generation = self.state.generation
+        if generation < self.params.generations:
+            marker = InProgressFile(generation=generation, evaluations=len(done), best_node=node, best_fitness=fitness)
+            self.output.write_json(IN_PROGRESS, marker)
+            log.info("stopped in generation %d: %d evaluations of it are done", generation, len(done))
+
+    def _leader(self) -> Genome | None:
+        """The best of the population in progress, as far as it is evaluated, else of the last one."""
+        size = self.params.population_size
+        members = [
+            found for plan, records in self.plans.values() if plan.name.endswith("_pop")
+            for found in scored(plan, records) if found.index < size
+        ]  # fmt: skip
+        return max(members, key=lambda found: found.fitness).genome if members else self.leader
+
+    def _refresh(self) -> None:
+        """Take up what has been finished since the driver looked last."""
+        with suppress(redis.RedisError):
+            for name, (plan, records) in self.plans.items():
+                self.plans[name] = (plan, {**records, **self.store.stages(self.run_id, name)})
+
+    def _write_processors(self, best: Genome | None, leader: Genome | None) -> None:
+        # Imported here: only an interruption needs it.
+        from tasks.gpu.processor import generate
+
+        with suppress(LookupError, ValueError, redis.RedisError):  # no clustering yet, or the store is gone
+            for name, genome in (("processor_best.py", best), ("processor.py", leader)):
+                if genome is not None:
+                    self.output.write(name, generate(self.store, self.run_id, genome.deltas))
+
+
+def read_in_progress(folder: Path) -> InProgressFile | None:
+    """None for a run that did not stop in the middle of a generation.  Raises: OutputError."""
+    try:
+        return read_json(folder / IN_PROGRESS, InProgressFile)
+    except FileNotFoundError:
+        return None
