@@ -1,4 +1,4 @@
-"""What a task finds around it in a worker: the store named by WHETSTONE_REDIS_URL, and through it its run."""
+"""The surroundings of a task in a worker: the store named by WHETSTONE_REDIS_URL, and the examples of its run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def store() -> Store:
 
 
 def store_of(run_id: str) -> Store:
-    """The store, for a task of this run.  Raises: Ignore when the store does not know the run, or does no more."""
+    """The store, for a task of this run.  Raises: Ignore when the store has no such run, or no longer."""
     if not store().has_run(run_id):
         raise discard(f"no run {run_id!r} in the store")
     return store()
@@ -35,6 +35,6 @@ def examples(run_id: str, which: str) -> tuple[Example, ...]:
 
 
 def content_hash(*parts: Any) -> str:
-    """The sha256 of the canonical JSON of all parts: equal content has an equal hash, whoever computes it."""
+    """The sha256 of the canonical JSON of all parts: equal content has an equal hash in every process."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Questions in FinanceBench's format: one JSON object a line (phase0_collect.md sections 4.2, 4.3 and 9)."""
+"""Questions in FinanceBench's format: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.models import Example
 
-PAGE_LIMIT_BYTES = 1_000_000  # the longest page of FinanceBench has 14 kB: more than this is a mistake, not a page
+PAGE_LIMIT_BYTES = 1_000_000  # the longest page of FinanceBench has 14 kB
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -18,7 +18,7 @@ class DatasetError(ValueError):
 
 
 def load_examples(path: str | Path) -> list[Example]:
-    """Every question of a JSONL file, in the order of its lines; blank lines are passed over.
+    """Every question of a JSONL file, in the order of its lines; blank lines are skipped.
 
     The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
     empty line.  The document is `doc_name` or `evidence_doc_name`.

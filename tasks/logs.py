@@ -1,10 +1,10 @@
-"""What a line of a log says beside its message: the run, generation, child, stage and task it is about, and the worker.
+"""The fields that a line of the log has beside its message: run, generation, child, stage, task and worker.
 
     with logs.about(run="demo-1a2b", generation=2):
         log.info("sent")          # ... sent  run=demo-1a2b generation=2
 
-WHETSTONE_LOG_FORMAT=json writes a JSON object a line; without it a line is text that a person reads.  Secrets of the
-environment are blotted out of both, wherever they come from.
+WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.  Secrets of the environment are redacted
+in both formats.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _everywhere: dict[str, str] = {}
 
 @contextmanager
 def about(**fields: object) -> Iterator[None]:
-    """Lines logged within are about these `FIELDS`, and about those around."""
-    token = _about.set({**_about.get(), **_told(fields)})
+    """Lines logged inside the block have these `FIELDS` and those of the blocks around it."""
+    token = _about.set({**_about.get(), **_as_text(fields)})
     try:
         yield
     finally:
@@ -40,26 +40,26 @@ def about(**fields: object) -> Iterator[None]:
 
 
 def now_about(fields: Mapping[str, object]) -> None:
-    """From here on lines of this thread are about these fields and no others."""
-    _about.set(_told(fields))
+    """From here on lines of this thread have these fields and no others."""
+    _about.set(_as_text(fields))
 
 
 def always(**fields: object) -> None:
     """All lines of this process have these fields."""
-    _everywhere.update(_told(fields))
+    _everywhere.update(_as_text(fields))
 
 
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
-    """Have all that is logged in this process go to `handlers`.  Raises: ValueError for an unknown format or level."""
+    """Send all log lines of this process to `handlers`.  Raises: ValueError for an unknown format or level."""
     for handler in handlers:
-        dress(handler)
+        set_format(handler)
     logging.basicConfig(level=level, handlers=list(handlers), force=True)
     for chatty in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def dress(handler: logging.Handler) -> None:
-    """Have a handler write its lines as the environment says.  Raises: ValueError for an unknown format."""
+def set_format(handler: logging.Handler) -> None:
+    """Give a handler the format that the environment names.  Raises: ValueError for an unknown format."""
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
             register_secret(_secret(found[1]))
@@ -69,7 +69,7 @@ def dress(handler: logging.Handler) -> None:
 
 
 def are_json() -> bool:
-    """Whether logs are JSON lines.  Raises: ValueError for a format that we do not know."""
+    """Whether logs are JSON lines.  Raises: ValueError for an unknown format."""
     chosen = os.environ.get(FORMAT_VARIABLE) or "text"
     if chosen not in ("text", "json"):
         raise ValueError(f"{FORMAT_VARIABLE} is {chosen!r}, and can be text or json")
@@ -77,7 +77,7 @@ def are_json() -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, str]:
-    """What a line is about, in the order of `FIELDS`; whoever logs may say more in the record's own `about`."""
+    """The fields of a line, in the order of `FIELDS`; a record's attribute `about` adds to them."""
     found = {**_everywhere, **_about.get(), **getattr(record, "about", {})}
     return {name: found[name] for name in FIELDS if name in found}
 
@@ -89,28 +89,28 @@ class Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
-        told = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
-        return super().formatMessage(record) + (f"  {told}" if told else "")
+        fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        return super().formatMessage(record) + (f"  {fields}" if fields else "")
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (UTC), level, logger, message, what it is about, and the exception where there is one."""
+    """One object a line: time (UTC), level, logger, message, fields, and the exception where there is one."""
 
     converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         moment = self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z"
-        told = {"time": moment, "level": record.levelname, "logger": record.name}
-        told |= {"message": redact(record.getMessage()), **fields_of(record)}
+        line = {"time": moment, "level": record.levelname, "logger": record.name}
+        line |= {"message": redact(record.getMessage()), **fields_of(record)}
         if record.exc_info:
-            told["exception"] = redact(self.formatException(record.exc_info))
-        return json.dumps(told)
+            line["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(line)
 
 
-def _told(fields: Mapping[str, object]) -> dict[str, str]:
+def _as_text(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: str(value) for name, value in fields.items() if value not in (None, "")}
 
 

@@ -1,6 +1,6 @@
 """What the arguments of a task may be: its annotations say so, and a message is checked before its task runs.
 
-A message is JSON, and whoever reaches the broker can write one.  The types below are for the signatures of tasks.
+A message is JSON, and every client of the broker can write one.  The types below are for the signatures of tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 def discard(reason: str) -> Ignore:
-    """For a task to raise, whose message only the store could tell to be wrong: it ends, and leaves nothing behind."""
+    """For a task to raise when the store shows that its message is wrong: the task ends without result or failure."""
     log.warning("dropped a message: %s", reason)
     return Ignore(reason)
 

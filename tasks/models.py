@@ -1,9 +1,7 @@
-"""The records that stages leave behind and read: plain, frozen, and small enough to be read by a person.
+"""What tasks read and write: examples, answers, verdicts, scores, and the `Run` with all settings that a task needs.
 
-One run, as the workers see it: everything that a task must know, and nothing of where the settings came from.
-
-The orchestrator makes a `Run` from its settings and puts it into the store once; a task finds it there by the
-run's id.  All parts are frozen; `to_json` and `from_json` are exact inverses.
+The orchestrator makes a `Run` from its settings and puts it into the store once; tasks read it there by its id.  All
+parts are frozen; `to_json` and `from_json` are exact inverses.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the target said. `tokens` counts the generated tokens without the end-of-turn token."""
+    """A reply of the target. `tokens` counts the generated tokens without the end-of-turn token."""
 
     example: str
     text: str
@@ -94,7 +92,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Judge:
-    """The three-stage correctness check (phase0_collect.md section 6). `tolerance` is a relative error."""
+    """The three-stage correctness check: numbers by rule, then a model, then the model's arithmetic by rule.
+
+    `tolerance` is a relative error.
+    """
 
     model: str
     tolerance: float

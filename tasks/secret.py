@@ -4,8 +4,8 @@
 file is read each time, so a key can be changed under a running worker, and its text never enters the environment,
 which child processes inherit.
 
-A secret that was read in a process is known there, and `redact` takes it out of whatever is told: of what is logged
-(tasks/logs.py), and of the failures that tasks leave.
+A process keeps the secrets that it has read, and `redact` removes them from log lines (tasks/logs.py) and from the
+recorded failures of tasks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-SHORTEST = 9  # characters; what is shorter is a word that a message may have for itself, or no secret
-_known: set[str] = set()
+SHORTEST = 9  # characters; a shorter text may be an ordinary word of a message
+_registered: set[str] = set()
 
 
 class SecretError(ValueError):
-    """The file of a secret cannot be read; says in one line which one, and never what it holds."""
+    """The file of a secret cannot be read.  The message names it in one line and never shows what it holds."""
 
 
 def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
@@ -39,14 +39,14 @@ def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def register_secret(text: str) -> str:
-    """`text`, from now on known to this process as a secret."""
+    """Have `redact` remove `text` from now on; returns `text`."""
     if len(text) >= SHORTEST:
-        _known.add(text)
+        _registered.add(text)
     return text
 
 
 def redact(text: str) -> str:
-    """`text` without the secrets that this process knows."""
-    for one in sorted(_known, key=len, reverse=True):  # a copy: threads may add, and one may hold another
+    """`text` without the registered secrets."""
+    for one in sorted(_registered, key=len, reverse=True):  # a copy: threads may add, and one may hold another
         text = text.replace(one, "[secret]")
     return text

@@ -25,7 +25,7 @@ from tasks.message import Hash
 from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
-from tasks.store.keys import PROGRESS
+from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
@@ -64,7 +64,7 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:
     `watch` is called with the step and with (done, total).  Raises: Parked when the gpu queue cannot do it.
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    clustering = store.metadata(run_id, "clustering")
+    clustering = store.metadata(run_id, CLUSTERING)
     if clustering is not None and store.has_clustering(clustering):
         return clustering
 
@@ -96,7 +96,7 @@ def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) 
     if ids != list(range(clusters)):
         wanted = f"one description for each of 0..{clusters - 1}"
         raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path} holds {ids}, not {wanted}"])
-    store.put_metadata(run_id, "descriptions", json.dumps(values))
+    store.put_metadata(run_id, DESCRIPTIONS, json.dumps(values))
 
 
 def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, notify: Callable[[str], None]) -> None:
@@ -107,7 +107,7 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
     `notify` says why.  Raises: Parked when the openai queue cannot do it.
     """
     farm, run_id = scheduler.dispatcher.farm, scheduler.dispatcher.run_id
-    clustering = farm.store.metadata(run_id, "clustering")
+    clustering = farm.store.metadata(run_id, CLUSTERING)
     if settings.clusters_from is None or clustering is None:
         return
     try:
@@ -127,7 +127,7 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
         descriptions = reply["descriptions"]
         cached = {"model": settings.reflector_model, "descriptions": descriptions}
         write_output(path, json.dumps(cached, indent=2, ensure_ascii=False) + "\n")
-    farm.store.put_metadata(run_id, "descriptions", json.dumps(descriptions))
+    farm.store.put_metadata(run_id, DESCRIPTIONS, json.dumps(descriptions))
 
 
 def _cached_descriptions(path: Path, model: str) -> list[dict[str, Any]] | None:

@@ -23,6 +23,7 @@ from tasks.message import Count, PlanName, RunId
 from tasks.models import Answer, Run, Target
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
+from tasks.store.keys import CLUSTERING
 from tasks.store.lock import hold_lock
 from tasks.task import raise_if_cancelled
 
@@ -126,7 +127,7 @@ def answer_missing(
 
 
 def answer_stage(stage: Stage) -> dict[str, Any]:
-    clustering = stage.store.metadata(stage.run.id, "clustering")
+    clustering = stage.store.metadata(stage.run.id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {stage.run.id} has no clustering")
     write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())

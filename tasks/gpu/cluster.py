@@ -17,7 +17,7 @@ from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, Hash, RunId
-from tasks.store.keys import PROGRESS
+from tasks.store.keys import CLUSTERING, PROGRESS
 from tasks.task import raise_if_cancelled
 from tasks.validation import check_value
 
@@ -79,7 +79,7 @@ def cluster(job: Job) -> dict[str, Any]:
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
     store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions)
-    store.put_metadata(run, "clustering", clustering.hash)
+    store.put_metadata(run, CLUSTERING, clustering.hash)
     return {"clustering": clustering.hash}
 
 

@@ -22,6 +22,7 @@ from tasks.escape import shorten
 from tasks.gpu.cluster import unpack_labels
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
+from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def processor_reference() -> str:
 
 def generate(store: Store, run_id: str, deltas: Sequence[float]) -> str:
     """The text of a processor for a run; `deltas` in canonical order.  Raises: LookupError without a clustering."""
-    clustering = store.metadata(run_id, "clustering")
+    clustering = store.metadata(run_id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.descriptions(run_id)

@@ -10,7 +10,7 @@ from celery import shared_task
 
 from tasks.message import Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, plain, quote
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, plain, quote_lines
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
@@ -67,9 +67,9 @@ def merge_messages(first: Parent, second: Parent) -> tuple[str, str]:
     """The system and the user message for one merge. Fitness has all its digits."""
     values = {
         "fitness_a": repr(float(first.fitness)),
-        "scratchpad_a": quote(first.scratchpad),
+        "scratchpad_a": quote_lines(first.scratchpad),
         "fitness_b": repr(float(second.fitness)),
-        "scratchpad_b": quote(second.scratchpad),
+        "scratchpad_b": quote_lines(second.scratchpad),
     }
     return SYSTEM, fill(USER, values)
 

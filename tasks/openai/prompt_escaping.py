@@ -34,14 +34,14 @@ def bounded(scratchpad: str) -> str:
     return end if begins_with_a_line or "\n" not in end else end.partition("\n")[2]
 
 
-def quote(text: str) -> str:
+def quote_lines(text: str) -> str:
     """`text` as a quotation, "> " before each line; `EMPTY` for nothing."""
     if not text.strip():
         return EMPTY
     return "\n".join(f"> {line}" for line in plain(text).split("\n"))
 
 
-def unquote(quoted: str) -> str:
+def unquote_lines(quoted: str) -> str:
     """The inverse of `quote` for text that is `plain`."""
     if quoted.strip() == EMPTY:
         return ""

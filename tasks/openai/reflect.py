@@ -14,7 +14,7 @@ from tasks import context
 from tasks.message import Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.fitting import Response, fit_responses, prompt_limit
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, one_line, plain, quote, records
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, one_line, plain, quote_lines, records
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
@@ -107,7 +107,7 @@ def mutation_messages(
     values = {
         "cluster_descriptions_json": records(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
-        "current_scratchpad": quote(scratchpad),
+        "current_scratchpad": quote_lines(scratchpad),
         "target_cluster_id": target,
         "all_responses_with_correctness": records(_record_of(response) for response in responses),
     }

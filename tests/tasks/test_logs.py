@@ -32,7 +32,7 @@ def lines_of(log: logging.Logger) -> Written:
     """Have the log written as the environment says; gives what was written."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    logs.dress(handler)
+    logs.set_format(handler)
     log.addHandler(handler)
     return lambda: stream.getvalue().splitlines()
 
@@ -105,4 +105,4 @@ def test_no_secret_comes_through(
 def test_a_format_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "xml")
     with pytest.raises(ValueError, match="WHETSTONE_LOG_FORMAT is 'xml', and can be text or json"):
-        logs.dress(logging.NullHandler())
+        logs.set_format(logging.NullHandler())

@@ -85,7 +85,7 @@ def format_worker_logs() -> None:
     def format_handlers(logger: logging.Logger, **_: Any) -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for each question of each individual
         for handler in logger.handlers:
-            logs.dress(handler)
+            logs.set_format(handler)
             handler.addFilter(context)
 
     @signals.task_prerun.connect(weak=False)

@@ -12,7 +12,7 @@ from tasks.openai import merge, reflect
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
-from tasks.openai.prompt_escaping import one_line, plain, quote, unquote
+from tasks.openai.prompt_escaping import one_line, plain, quote_lines, unquote_lines
 from tasks.openai.reflect import SCHEMA, mutation_messages
 
 DESCRIPTIONS = [
@@ -151,11 +151,11 @@ def test_a_plain_text_survives_quoting(text):
     scratchpad = plain(text)
     assert plain(scratchpad) == scratchpad
     if scratchpad.strip():
-        assert unquote(quote(scratchpad)) == scratchpad
+        assert unquote_lines(quote_lines(scratchpad)) == scratchpad
     else:
-        assert quote(scratchpad) == "(empty)" and unquote("(empty)") == ""
+        assert quote_lines(scratchpad) == "(empty)" and unquote_lines("(empty)") == ""
 
 
 def test_lone_surrogates_do_not_reach_the_wire():
     assert plain("a\ud800b").encode() and one_line("a\ud800b").encode()
-    assert quote("(empty)") == "> (empty)", "a scratchpad that says so is not an empty one"
+    assert quote_lines("(empty)") == "> (empty)", "a scratchpad that says so is not an empty one"

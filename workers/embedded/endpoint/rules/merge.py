@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tasks.openai import merge
-from tasks.openai.prompt_escaping import unquote
+from tasks.openai.prompt_escaping import unquote_lines
 from workers.embedded.endpoint.chat import sections
 from workers.embedded.endpoint.rules.mutation import MAX_LINES
 
@@ -19,7 +19,9 @@ def answer(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.merge.merge_messages`. Raises: ValueError for a prompt of another form."""
     del system
     parents = [
-        (float(found[1]), unquote(text)) for heading, text in sections(user) if (found := _PARENT.fullmatch(heading))
+        (float(found[1]), unquote_lines(text))
+        for heading, text in sections(user)
+        if (found := _PARENT.fullmatch(heading))
     ]
     if len(parents) != 2:
         raise ValueError("a merge has two parents")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.openai import reflect
-from tasks.openai.prompt_escaping import unquote
+from tasks.openai.prompt_escaping import unquote_lines
 from workers.embedded.endpoint.chat import json_section, section
 
 SCHEMA_NAME = reflect.SCHEMA_NAME
@@ -98,7 +98,7 @@ def answer(system: str, user: str) -> dict[str, Any]:
     """The reply to `tasks.openai.reflect.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
     del system
     prompt = parse_prompt(user)
-    scratchpad = complete_steps(unquote(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
+    scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
     new = choose_delta(prompt, read_steps(scratchpad))
     line = DeltaStep(prompt.target, prompt.current, new, prompt.now).line()
     return {"delta": new, "scratchpad": newest([*scratchpad.split("\n"), line] if scratchpad else [line])}
