@@ -66,11 +66,14 @@ def test_with_restart_the_generated_file_steers_sglang(model: str, store: Store,
             # Then the last server has the folder of its file on its module path
             server = host._server  # its process is the evidence
             assert server is not None and server.pid is not None
-            folder = Path(psutil.Process(server.pid).environ()["PYTHONPATH"].split(":")[0])
+            folders = map(Path, psutil.Process(server.pid).environ()["PYTHONPATH"].split(":"))
+            folder = next(folder for folder in folders if (folder / PROCESSOR_FILE).exists())
             assert (folder / PROCESSOR_FILE).read_text() == generate(store, "restarted", wordy)
     finally:
         host.close()
     # And no request carried deltas, so the file alone has done this
-    assert {(answer["tokens"], answer["finish"]) for answer in short.answers} == {(0, "stop")}
+    # (cluster 0 holds more tokens than a request stops at, so some may come before the end; none of them is text)
+    assert set(short.texts) == {""}
+    assert {answer["finish"] for answer in short.answers} <= {"stop", "length"}
     tokens = {token for text in numberless.texts for token in load_tokenizer(model)(text)["input_ids"]}
     assert tokens and not any(labels[token] == 1 for token in tokens)
