@@ -31,6 +31,7 @@ TASKS: Mapping[str, TaskEntry] = {
     "gpu.lengths": TaskEntry("tasks.gpu.lengths", _JOB),
     "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
+    "gpu.identity": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
     "openai.merge": TaskEntry("tasks.openai.merge", _STAGE),
     "openai.judge": TaskEntry("tasks.openai.judge", _STAGE),

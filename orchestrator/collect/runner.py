@@ -25,7 +25,7 @@ from orchestrator.collect.document import make_document, validate
 from orchestrator.collect.pipeline import Gathered, Pipeline, seed_store
 from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.scheduler import Scheduler
+from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
@@ -36,6 +36,8 @@ from tasks import logs
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
+from tasks.context import content_hash
+from tasks.job import JobSpec
 from tasks.openai.provider import Role, is_priced, listed
 from tasks.store.keys import LIMIT
 
@@ -137,7 +139,7 @@ class _Session:
         return Scheduler(dispatcher, in_flight)
 
     def begin(self) -> None:
-        """Put the run, and what the checkpoints hold, into the store.  Raises: FarmUnavailable."""
+        """Put the run into the store.  Raises: FarmUnavailable."""
         store = self.farm.store
         if self.settings.reflector.api_base == EMBEDDED and not self.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
@@ -146,12 +148,11 @@ class _Session:
         store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
         store.put_examples(self.run_id, {EXAMPLES: self.train})
         self.publisher.restore([])
-        judged = seed_store(store, self.run_id, self.collection, self.train, *self.checkpoints)
-        log.info("%d of %d examples are in the checkpoints", judged, len(self.train))
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""
         self._check_prompts()
+        self._identify_server()
         jobs = Pipeline(
             self.collection, self.train, self.threshold, self.scheduler, *self.checkpoints, JOB_LIMIT_S, self._watch
         )
@@ -168,6 +169,18 @@ class _Session:
         self._draw(selection)
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return make_document(self.settings, self.collector.parts, gathered, ids, selection, created)
+
+    def _identify_server(self) -> None:
+        """Learn which server answers, because all keys cover it, and take up the checkpoints.  Raises: Parked."""
+        # With the attempt in its key: at each start the server may be another one.
+        key = "server:" + content_hash(self.run_id, self.scheduler.attempt)
+        arguments = {"example": 0, "sample": 0, "inputs": []}
+        self.scheduler.submit(Request(key, JobSpec("gpu.identity", "server", arguments, JOB_LIMIT_S)))
+        [(_, result)] = self.scheduler.results()
+        self.collection = dataclasses.replace(self.collection, server=result["server"])
+        self.farm.store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
+        judged = seed_store(self.farm.store, self.run_id, self.collection, self.train, *self.checkpoints)
+        log.info("%d of %d examples are in the checkpoints", judged, len(self.train))
 
     def _check_prompts(self) -> None:
         """Whether all questions fit the target.  Raises: SettingsError, Parked."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -38,6 +38,7 @@ class Collection:
     reflector_endpoint: Endpoint
     judge: Judge
     judge_endpoint: Endpoint
+    server: Mapping[str, Any] = field(default_factory=dict)  # the identity of the target's server (tasks/gpu/host.py)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
@@ -54,10 +55,9 @@ class Collection:
     # The content keys: a result that is in the store under one is not computed again.
 
     def sample_key(self, example: Example, sample: int) -> str:
-        """Of one verbose answer.  The tokenizer belongs to the model, so the texts stand for the prompt's ids."""
-        target = self.target
+        """Of one verbose answer.  The server's identity covers the model, and with its tokenizer the prompt's ids."""
         return "sample:" + content_hash(
-            [target.model, target.engine, target.dtype, target.system_prompt, target.prompt_template],
+            [self.server, self.target.system_prompt, self.target.prompt_template],
             dataclasses.asdict(self.sampling(sample)),
             [example.context, example.question],
         )
@@ -72,15 +72,15 @@ class Collection:
         return "verdict:" + verdict_key(example.question, example.gold, compressed, self.judge, address)
 
     def tokenizer_key(self) -> str:
-        return "tokenizer:" + content_hash(self.target.model)
+        return "tokenizer:" + content_hash(self.target.model, self.server)
 
     def tokens_key(self, text: str) -> str:
         """Of the token ids of one text."""
-        return "tokens:" + content_hash(self.target.model, text)
+        return "tokens:" + content_hash(self.target.model, self.server, text)
 
     def tokenized_key(self, texts: Sequence[str]) -> str:
         """Of the list of such keys, one for each of an example's texts."""
-        return "tokenized:" + content_hash(self.target.model, list(texts))
+        return "tokenized:" + content_hash(self.target.model, self.server, list(texts))
 
     # -- what a line of a checkpoint was made with -------------------------------------------------------------------
 

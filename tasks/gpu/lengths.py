@@ -1,7 +1,7 @@
 """Find the questions whose prompts are too long for the target, before it is asked anything.
 
-A prompt and the longest answer must be shorter than the model's context.  The context is what `--context-length` among
-the server's arguments says, or else what the model's configuration says.
+A prompt and the longest answer must be shorter than the model's context.  A server that is already running reports its
+context; that of a server to be started is in its arguments (`--context-length`), or else in the model's configuration.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def check_lengths(job: Job) -> dict[str, Any]:
     model = worker.model_folder(target)
     examples = [e for which in job.arguments["sets"] for e in context.examples(job.run, which)]
     with TOKENIZER_LOCK:
-        total, tokenizer = context_length(target, model), load_tokenizer(model)
+        reported = worker.identity(target).get("context_length") if target.url else None
+        total, tokenizer = reported or context_length(target, model), load_tokenizer(model)
         if total is None:
             return {"limit": None, "lengths": {}, "contexts": {}}
 

@@ -33,14 +33,25 @@ def request_for(job: SampleJob, tokenizer: Any) -> GenerateRequest:
 
 def draw_sample(job: SampleJob) -> dict[str, Any]:
     """One answer.  Raises: what `ask_target` raises, after `target.sglang.max_retries` retries."""
-    target = job.collection.target
+    collection, target = job.collection, job.collection.target
     with TOKENIZER_LOCK:
         request = request_for(job, load_tokenizer(host.current().model_folder(target)))
     answers: list[Generated] = []
-    ask_target(target, {0: request}, lambda _, answer: answers.append(answer), job.collection.target_retries)
+    ask_target(
+        target,
+        {0: request},
+        lambda _, answer: answers.append(answer),
+        collection.target_retries,
+        identity=collection.server,
+    )
     [answer] = answers
     job.job.store.add_usage(job.job.run, {"target": answer.completion_tokens})
     return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
+
+
+def identify_server(job: SampleJob) -> dict[str, Any]:
+    """The identity of the target's server, which the keys of all answers cover."""
+    return {"server": dict(host.current().identity(job.collection.target))}
 
 
 def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
@@ -71,6 +82,11 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 @shared_task(name="gpu.sample", base=JobTask)
 def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)))
+
+
+@shared_task(name="gpu.identity", base=JobTask)
+def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: identify_server(sample_job(job)))
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)
