@@ -15,8 +15,8 @@ ENDPOINT = Endpoint("https://api.example.com/v1", "K", 1, 1, 0, 0, 0, 0, 0, 0)
 SERVER = {"engine": "sglang", "version": "0.5.20", "model_path": "some/model", "dtype": "bfloat16", "quantization": ""}
 COLLECTION = Collection(
     samples=2,
-    target=Target("some/model", "sglang", "resident", "http://a:30000", "", "", "cuda", "auto", 1, 1, 1, "s", "{context}",
-                  Sampling(8, 0.7, 1.0, 5)),
+    target=Target("some/model", "sglang", "resident", "http://a:30000", "", "", "cuda", "auto", 1, 1, 1, "s",
+                  "{context}{query}", Sampling(8, 0.7, 1.0, 5)),
     target_retries=1,
     reflector=Reflector("r", 0, 1, 16, 1),
     compress_template="{query}{prev_answer}",
