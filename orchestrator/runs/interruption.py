@@ -23,6 +23,7 @@ from orchestrator.evolution.params import Params
 from orchestrator.evolution.state import Genome, State, state_to_json
 from orchestrator.farm.connection import FarmUnavailable
 from orchestrator.output import OutputFolder, OutputNotWritable, read_json
+from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
 from tasks.store.store import Store
 
@@ -98,9 +99,14 @@ class InProgress:
 
     @contextmanager
     def written_if_interrupted(self) -> Iterator[None]:
-        """Whatever ends the block early, what is known then is written into the output folder."""
+        """Whatever ends the block early, what is known then is written into the output folder.
+
+        A run that its settings refuse has asked nothing, and leaves no state: they may still be changed.
+        """
         try:
             yield
+        except SettingsError:
+            raise
         except BaseException as error:
             with suppress(OutputNotWritable):  # it is reported by what ended the block
                 self.write(is_farm_up=not isinstance(error, FarmUnavailable | redis.RedisError))
