@@ -56,13 +56,13 @@ def kill_own_process() -> None:
 
 
 class Recorded(RecordedTask):
-    """Its failure belongs under its only argument in the record "plan" of the run "run"."""
+    """Its failure is recorded under its only argument in the record "plan" of the run "run"."""
 
     abstract = True
     max_retries = 1
 
-    def place(self, name: str) -> FailureLocation:
-        return FailureLocation("run", "plan", name, {})
+    def location(self, name: str) -> FailureLocation:
+        return FailureLocation("run", "plan", name, node=name, stage=self.name, attempt=1)
 
 
 @shared_task(name="cpu.kill_recorded", base=Recorded)

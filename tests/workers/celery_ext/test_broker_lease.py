@@ -117,10 +117,10 @@ def test_a_task_that_always_kills_its_process_is_recorded_as_failed(bench: Bench
     store = Store(connect(store_url(bench.url)))
     bench.app.send_task("cpu.kill_recorded", ("0",))
     # When it has been tried again as often as it may, then the failure is on record with its reason
-    until(lambda: store.stages("run", "plan"))
-    failure = store.stages("run", "plan")["0:failed"]
-    assert failure["error"].startswith("WorkerLostError: ")
-    assert failure["tries"] == 2
+    until(lambda: store.failures("run", "plan"))
+    [failure] = store.failures("run", "plan")
+    assert failure.error.startswith("WorkerLostError: ")
+    assert failure.tries == 2
 
 
 def test_a_sender_outlives_a_restart_of_the_broker(bench: Bench) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from farm_bench import Bench, until
 
+from tasks.failure import Failure
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 
 
-def failure(bench: Bench, name: str) -> dict[str, object]:
+def failure(bench: Bench, name: str) -> Failure:
     store = Store(connect(store_url(bench.url)))
-    until(lambda: f"{name}:failed" in store.stages("run", "plan"))
-    return store.stages("run", "plan")[f"{name}:failed"]
+    until(lambda: store.failures("run", "plan"))
+    [found] = store.failures("run", "plan")
+    assert found.name == name
+    return found
 
 
 @pytest.mark.parametrize("queue", ["openai", "cpu"])
@@ -26,7 +29,7 @@ def test_a_task_over_its_hard_limit_fails_and_its_slot_is_free(bench: Bench, que
     waiting = bench.app.send_task(f"{queue}.hold", ("next",))
     # When its time limit of a second is over, then it has failed, and the other task runs
     failed = failure(bench, "hung")
-    assert (failed["error"], failed["tries"]) == ("TimeLimitExceeded: TimeLimitExceeded(1,)", 1)
+    assert (failed.error, failed.tries) == ("TimeLimitExceeded: TimeLimitExceeded(1,)", 1)
     assert waiting.get(timeout=20) == "next"
     # And it does not return, and its late result is discarded
     until(lambda: bench.broker.hlen("unacked") == 0)
@@ -42,11 +45,11 @@ def test_a_task_that_always_kills_its_worker_fails_in_the_end(bench: Bench) -> N
     store = Store(connect(store_url(bench.url)))
     for _ in range(4):
         worker = bench.launch_worker("openai", 1)
-        until(lambda w=worker: not w.alive or store.stages("run", "plan"))
+        until(lambda w=worker: not w.alive or store.failures("run", "plan"))
         if worker.alive:
             break
     # Then it has been tried as often as it may be (once more than it is retried), and has failed
-    assert "the worker died or was lost" in str(failure(bench, "poison")["error"])
+    assert "the worker died or was lost" in failure(bench, "poison").error
     assert bench.began("poison") == 2
     until(lambda: bench.broker.hlen("unacked") == 0)
     assert bench.broker.llen("openai") == 0
@@ -66,4 +69,4 @@ def test_a_regular_shutdown_is_not_counted_as_a_lost_worker(bench: Bench) -> Non
     bench.start_worker("openai", 1)
     bench.let_end("patient")
     until(lambda: bench.ended("patient") == 1)
-    assert Store(connect(store_url(bench.url))).stages("run", "plan") == {}
+    assert Store(connect(store_url(bench.url))).failures("run", "plan") == []
