@@ -124,6 +124,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.cluster": cluster,
     "gpu.processor": processor,
     "cpu.plot": plot,
+    "gpu.lengths": lambda job: {"limit": None, "lengths": {}, "contexts": {}},
     "openai.compress": partial(labelled, "compress"),
     "openai.verdict": partial(labelled, "verdict"),
 }

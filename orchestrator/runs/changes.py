@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.output import OutputFolder, read_json
-from orchestrator.settings import Settings, changed_options
+from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
 
@@ -80,3 +80,21 @@ def judged_since(changes: list[SettingsChange]) -> int:
 
 def _write(output: OutputFolder, changes: list[SettingsChange]) -> None:
     output.write_json(FILE, [dataclasses.asdict(change) for change in changes])
+
+
+def check_resumable(output: OutputFolder, settings: Settings) -> None:
+    """Refuse to go on with a run under settings that would make it another one.  Raises: SettingsError."""
+    if not output.config.exists():
+        return
+    before = load_settings(output.config)
+    # Before the first generation has ended, no result depends on what is done with long questions.
+    resumable = RESUMABLE if output.state.exists() else (*RESUMABLE, "TOO_LONG")
+    differing = [name for name in changed_options(before, settings) if name not in resumable]
+    if differing:
+        raise SettingsError(
+            [
+                f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
+                f"the run in {output.path}; give another --output, or --fresh to set that run aside"
+                for name in differing
+            ]
+        )

@@ -27,8 +27,9 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     # Imported here: DEAP and what reports need are not for whoever only looks at a run.
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
+    from orchestrator.runs.changes import check_resumable
     from orchestrator.runs.drive import drive, log_to
-    from orchestrator.runs.runner import Runner, check_resumable
+    from orchestrator.runs.runner import Runner
     from orchestrator.runs.setup import choose_examples
 
     examples = choose_examples(settings)

@@ -36,10 +36,7 @@ from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import (
-    RESUMABLE,
     Settings,
-    SettingsError,
-    changed_options,
     load_settings,
     make_run,
     read_deltas,
@@ -86,24 +83,6 @@ def first_line(settings: Settings) -> str:
         provider_at(settings.judge_model, endpoint, rules=rules, external=external),
         highest_cost(endpoint, rules=rules),
     )
-
-
-def check_resumable(output: OutputFolder, settings: Settings) -> None:
-    """Refuse to go on with a run under settings that would make it another one.  Raises: SettingsError."""
-    if not output.config.exists():
-        return
-    before = load_settings(output.config)
-    # Before the first generation has ended, no result depends on what is done with long questions.
-    resumable = RESUMABLE if output.state.exists() else (*RESUMABLE, "TOO_LONG")
-    differing = [name for name in changed_options(before, settings) if name not in resumable]
-    if differing:
-        raise SettingsError(
-            [
-                f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
-                f"the run in {output.path}; give another --output, or --fresh to set that run aside"
-                for name in differing
-            ]
-        )
 
 
 def load_state(output: OutputFolder, params: Params) -> State:
