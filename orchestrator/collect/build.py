@@ -25,8 +25,8 @@ ENDPOINT_TRIES = 6
 TARGET_READY_S = 600.0
 
 
-def make_collection(settings: CollectSettings, options: FarmOptions) -> Collection:
-    """What the jobs must know."""
+def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str) -> Collection:
+    """What the jobs must know; a fresh collection has content keys of its own."""
     reflector, correctness = settings.reflector, settings.phase0.correctness
     return Collection(
         samples=settings.phase0.verbose_num_samples,
@@ -52,6 +52,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions) -> Collecti
             concurrency=1,
         ),
         judge_endpoint=_endpoint(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
+        salt=run_id if options.is_fresh else "",
     )
 
 
@@ -92,7 +93,7 @@ def _target(settings: CollectSettings) -> models.Target:
 
 def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
     embedded = base == EMBEDDED
-    price = 0.0 if embedded else None  # the file has no keys for prices
+    prompt, cached, completion = (0.0 if price is None and embedded else price for price in options.prices)
     return models.Endpoint(
         base_url="" if embedded else base,
         api_key_env=EMBEDDED_KEY_ENV if embedded else key_env,
@@ -100,10 +101,10 @@ def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
         max_tries=ENDPOINT_TRIES,
         requests_per_minute=options.requests_per_minute,
         tokens_per_minute=options.tokens_per_minute,
-        price_prompt=price,
-        price_cached=price,
-        price_completion=price,
-        budget_usd=0.0,
+        price_prompt=prompt,
+        price_cached=cached,
+        price_completion=completion,
+        budget_usd=options.budget_usd,
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -27,6 +27,8 @@ class Pair(TypedDict):
     verbose_answer: str
     compressed_answer: str
     correctness: Correctness
+    compressed_by: NotRequired[str]
+    judged_by: NotRequired[str]
 
 
 class CheckpointLine(TypedDict):

@@ -9,9 +9,10 @@ from importlib import resources
 from typing import Any
 
 from orchestrator.collect.build import Split
-from orchestrator.collect.pipeline import Gathered, Pair
+from orchestrator.collect.pipeline import Gathered, Pair, providers
 from orchestrator.collect.settings import CollectSettings
 from tasks.models import Example
+from tasks.openai.provider import listed
 
 SCHEMA_FILE = "phase0_data.schema.json"
 Ids = Mapping[str, Sequence[int]]  # token ids by their key
@@ -36,8 +37,9 @@ def make_document(
         "created_at": created_at,
         "seed": settings.seed,
         "target_model_id": settings.target.model_id,
-        "reflector_model": settings.reflector.model_id,
-        "evaluator_model": settings.phase0.correctness.evaluator_model,
+        # Who answered, and not whom the settings name; those are in the snapshot below.
+        "reflector_model": listed(providers(found.compressed_by for found in gathered)),
+        "evaluator_model": listed(providers(found.judged_by for found in gathered)),
         "verbose_num_samples": settings.phase0.verbose_num_samples,
         "k": settings.phase0.k,
         "correctness_tolerance": settings.phase0.correctness.tolerance,

@@ -7,7 +7,7 @@ example is a line of the first checkpoint when all its samples have arrived, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 SAMPLE, TOKENIZER, COMPRESS, VERDICT, TOKENIZE = (
     "gpu.sample", "gpu.tokenizer", "openai.compress", "openai.verdict", "cpu.tokenize"
 )  # fmt: skip
+UNKNOWN = "unknown: it was not kept who answered"
 CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
 
 
@@ -49,6 +50,8 @@ class Gathered:
     verbose: dict[int, str] = field(default_factory=dict)
     compressed: dict[int, str] = field(default_factory=dict)
     correctness: dict[int, dict[str, Any]] = field(default_factory=dict)
+    compressed_by: dict[int, str] = field(default_factory=dict)  # who wrote it; UNKNOWN where that was not kept
+    judged_by: dict[int, str] = field(default_factory=dict)  # likewise; "" for the judge's own rules
     token_keys: list[str] = field(default_factory=list)
 
     def pairs(self) -> list[Pair]:
@@ -124,10 +127,12 @@ class Pipeline:
                 self._checkpoint_verbose(example, gathered)
         elif task == COMPRESS:
             gathered.compressed[sample] = value["text"]
+            gathered.compressed_by[sample] = value.get("by", UNKNOWN)
             key = collection.verdict_key(example, value["text"])
             self._submit(VERDICT, key, index, sample, [self._compression_key(example, gathered, sample)])
         elif task == VERDICT:
             gathered.correctness[sample] = {name: value[name] for name in CORRECTNESS}
+            gathered.judged_by[sample] = value.get("by", UNKNOWN)
             if len(gathered.correctness) == collection.samples:
                 self._judged(index, example, gathered)
         else:
@@ -147,10 +152,7 @@ class Pipeline:
         self._tokenize(index, example, gathered)
         fingerprint = self.collection.pairs_fingerprint(example)
         if not self.pairs.holds(example.id, fingerprint):
-            lines = [
-                {"verbose_answer": p.verbose, "compressed_answer": p.compressed, "correctness": dict(p.correctness)}
-                for p in gathered.pairs()
-            ]
+            lines = [_line(gathered, sample) for sample in sorted(gathered.correctness)]
             self.pairs.append({"example_id": example.id, "key": fingerprint, "pairs": lines})
 
     def _tokenize(self, index: int, example: Example, gathered: Gathered) -> None:
@@ -168,6 +170,22 @@ class Pipeline:
             self.scheduler.submit(request)
         else:
             self._until_tokenizer.append(request)
+
+
+def providers(by_sample: Iterable[Mapping[int, str]]) -> set[str]:
+    """Who answered, over all samples."""
+    return {name for names in by_sample for name in names.values() if name}
+
+
+def _line(gathered: Gathered, sample: int) -> dict[str, Any]:
+    """A pair as the second checkpoint has it."""
+    return {
+        "verbose_answer": gathered.verbose[sample],
+        "compressed_answer": gathered.compressed[sample],
+        "correctness": dict(gathered.correctness[sample]),
+        "compressed_by": gathered.compressed_by[sample],
+        "judged_by": gathered.judged_by[sample],
+    }
 
 
 def log_example(example: Example, gathered: Gathered, threshold: float) -> None:
@@ -204,8 +222,11 @@ def seed_store(
             for sample, line in enumerate(pairs.lines[example.id]["pairs"]):
                 verbose_text, short = line["verbose_answer"], line["compressed_answer"]
                 store.put_shared(run_id, collection.sample_key(example, sample), {"text": verbose_text})
-                store.put_shared(run_id, collection.compression_key(example, verbose_text), {"text": short})
-                store.put_shared(run_id, collection.verdict_key(example, short), line["correctness"])
+                by, judged_by = line.get("compressed_by", UNKNOWN), line.get("judged_by", UNKNOWN)
+                compression = {"text": short, "by": by}
+                store.put_shared(run_id, collection.compression_key(example, verbose_text), compression)
+                verdict = {**line["correctness"], "by": judged_by}
+                store.put_shared(run_id, collection.verdict_key(example, short), verdict)
     return judged
 
 

@@ -41,7 +41,7 @@ RESUMABLE = (
     "phase0.reflector_concurrency",
     "phase0.judge_concurrency",
     "phase0.output_path",
-    *(f"farm.{field.name}" for field in dataclasses.fields(FarmOptions)),
+    *(f"farm.{field.name}" for field in dataclasses.fields(FarmOptions) if field.name != "is_fresh"),
 )
 """The settings that do not alter results, by dotted name; those of the farm begin with "farm."."""
 
@@ -58,6 +58,7 @@ class ProgressFile(TypedDict):
 def start_collection(settings: CollectSettings, options: FarmOptions, *, resume: bool, only: Sequence[str] = ()) -> int:
     """Collect, and return the exit status.  Of what has failed, `only` names what is to be retried.
 
+    A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: what these need is not for whoever only looks at a collection.
@@ -68,6 +69,10 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
 
     parts = choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
+    if resume and (output.path / SETTINGS_FILE).exists():
+        options = dataclasses.replace(options, is_fresh=_load_settings(output.path)[1].is_fresh)
+    elif options.is_fresh and (aside := output.rotate()):
+        print(f"the earlier collection is now in {aside}", file=sys.stderr)
     output.open()
     check_output_path(Path(settings.phase0.output_path))
     _save_settings(output, settings, options)
@@ -79,10 +84,11 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     print(first_line(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
-        print(Collector(settings, options, parts, output, tuple(only)).run(resume=resume))
+        print(Collector(settings, options, parts, output, resume, tuple(only)).run())
 
     try:
-        return drive(output, work, again="the same command with --resume")
+        budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
+        return drive(output, work, again="the same command with --resume", raise_budget=budget)
     except DocumentError as error:
         return common.fail(common.BROKEN, f"the output does not fit its schema: {error}")
 
@@ -148,7 +154,10 @@ def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[Collect
     for override in overrides:
         _set(values, override)
     farm = values.pop("farm", {})
-    return settings_from(values), make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    if options.budget_usd and None in options.prices:
+        raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
+    return settings_from(values), options
 
 
 def _set(values: dict[str, Any], override: str) -> None:

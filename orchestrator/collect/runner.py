@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from orchestrator.collect import pipeline
 from orchestrator.collect.build import Split, farm_spec, make_collection
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.document import make_document, validate
-from orchestrator.collect.pipeline import Gathered, Pipeline, seed_store
+from orchestrator.collect.pipeline import Gathered, Pipeline, providers, seed_store
 from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
@@ -38,7 +38,7 @@ from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
 from tasks.context import content_hash
 from tasks.job import JobSpec
-from tasks.openai.provider import Role, is_priced, listed
+from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
@@ -76,14 +76,15 @@ class Collector:
     options: FarmOptions
     parts: Split
     output: OutputFolder
+    is_resumed: bool
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
-    def run(self, *, resume: bool) -> Path:
+    def run(self) -> Path:
         """Raises: OutputError, FarmUnavailable, Parked, DocumentError."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
-        checkpoints = load_checkpoints(self.output.path, resume=resume)
+        checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
         run_id = self.output.run_id(KIND)
         logs.now_about({"run": run_id})
         with open_farm(self.settings, self.options) as farm:
@@ -118,11 +119,12 @@ class _Session:
     def __post_init__(self) -> None:
         self.settings, self.train = self.collector.settings, self.collector.parts.train
         self.threshold = self.settings.phase0.correctness.threshold
-        self.collection = make_collection(self.settings, self.collector.options)
+        self.options = self.collector.options
+        self.collection = make_collection(self.settings, self.options, self.run_id)
         about = {"kind": KIND, "unit": "examples"}
-        self.publisher = StatusPublisher(
-            self.run_id, self.farm.store, self.collector.output, about, 0.0, is_priced(self.collection.judge_endpoint)
-        )
+        priced = is_priced(self.collection.judge_endpoint) and is_priced(self.collection.reflector_endpoint)
+        output, budget = self.collector.output, self.options.budget_usd
+        self.publisher = StatusPublisher(self.run_id, self.farm.store, output, about, budget, priced)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -228,8 +230,18 @@ class _Session:
         retained = [len(found.retained(self.threshold)) for found in gathered]
         log.info("%d of %d examples retained, %d of %d pairs", sum(m > 0 for m in retained), len(retained),
                  sum(retained), self.collection.samples * len(retained))  # fmt: skip
-        by = {role: listed(self.farm.store.providers(self.run_id, role)) for role in get_args(Role)}
-        log.info("compressed by %(reflector)s; judged by %(judge)s", by)
+        by = [listed(providers(g.compressed_by for g in gathered)), listed(providers(g.judged_by for g in gathered))]
+        log.info("compressed by %s; judged by %s", *by)
+        self._log_cached()
+
+    def _log_cached(self) -> None:
+        """Say plainly what was not computed by this command."""
+        tasks = (pipeline.SAMPLE, pipeline.COMPRESS, pipeline.VERDICT)
+        samples, compressions, verdicts = (self.scheduler.cached[task] for task in tasks)
+        hint = "" if self.collector.is_resumed else "; --fresh computes everything anew"
+        if samples or compressions or verdicts:
+            what = f"{samples} verbose answers, {compressions} compressions, {verdicts} verdicts"
+            log.warning("not computed by this command, but taken from the store or the checkpoints: %s%s", what, hint)
 
 
 def _log_top(order: Sequence[int], delta: Any, tokenizer: StoredTokenizer) -> None:

@@ -146,12 +146,17 @@ class CollectSettings(Document):
     phase0: Phase0
 
 
+Price = Annotated[StrictFloat, Field(ge=0)] | None
+
+
 @dataclass(frozen=True)
 class FarmOptions(Document):
-    """The options of the command line that describe the farm.
+    """The options of the command line, for which the file has no keys.
 
     `requests_per_minute` and `tokens_per_minute` hold for each endpoint, over all workers together.  `retry_wait_s`
-    is how long a collection with nothing left but failures waits for a retry before it parks.
+    is how long a collection with nothing left but failures waits for a retry before it parks.  Prices are US dollars
+    for a million tokens, at both endpoints; None is unknown.  `budget_usd` is for all calls; 0 is no limit.  With
+    `is_fresh` no result is taken from an earlier collection.
     """
 
     farm: Literal["embedded", "external"]
@@ -160,6 +165,15 @@ class FarmOptions(Document):
     requests_per_minute: Count
     tokens_per_minute: Count
     retry_wait_s: Annotated[StrictFloat, Field(ge=0)] = 0.0
+    price_prompt: Price = None
+    price_cached: Price = None
+    price_completion: Price = None
+    budget_usd: Annotated[StrictFloat, Field(ge=0)] = 0.0
+    is_fresh: StrictBool = False
+
+    @property
+    def prices(self) -> tuple[float | None, ...]:
+        return (self.price_prompt, self.price_cached, self.price_completion)
 
 
 def read_settings(path: Path) -> CollectSettings:

@@ -28,7 +28,11 @@ NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("collect", DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the YAML file")
-    parser.add_argument("--resume", action="store_true", help="skip what the checkpoint files hold")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--resume", action="store_true", help="skip what the checkpoint files hold")
+    start.add_argument("--fresh", action="store_true",
+                       help="compute everything anew: set the collection in the output folder aside, and take nothing "
+                            "from the store (without: results of equal settings are taken from it)")  # fmt: skip
     farm = parser.add_argument_group("the farm")
     farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
                       help="start one for this command, or use the workers at --redis-url")  # fmt: skip
@@ -43,6 +47,12 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most tokens a minute, likewise")  # fmt: skip
     farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
                       help="with nothing left but failures, wait so long for a retry before parking (0)")  # fmt: skip
+    cost = parser.add_argument_group("cost, of the calls to both endpoints")
+    for kind in ("prompt", "cached", "completion"):
+        cost.add_argument(f"--price-{kind}", type=_dollars, metavar="USD",
+                          help=f"price of a million {kind} tokens (default: unknown)")  # fmt: skip
+    cost.add_argument("--budget", type=_dollars, default=0.0, metavar="USD",
+                      help="park before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
     return parser
 
 
@@ -61,6 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
             requests_per_minute=arguments.requests_per_minute,
             tokens_per_minute=arguments.tokens_per_minute,
             retry_wait_s=arguments.retry_wait,
+            price_prompt=arguments.price_prompt,
+            price_cached=arguments.price_cached,
+            price_completion=arguments.price_completion,
+            budget_usd=arguments.budget,
+            is_fresh=arguments.fresh,
         )
         check_surroundings(settings, options)
         return start_collection(settings, options, resume=arguments.resume)
@@ -77,6 +92,8 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
     problems = []
     if options.redis_url and options.farm != "external":
         problems.append("--redis-url: goes with --farm external, and only with that")
+    if options.budget_usd and None in options.prices:
+        problems.append("--budget: needs --price-prompt, --price-cached and --price-completion")
     correctness = settings.phase0.correctness
     named = {"reflector.api_key_env": settings.reflector.api_key_env}
     named["phase0.correctness.evaluator_api_key_env"] = correctness.evaluator_api_key_env
@@ -89,6 +106,13 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
                      for key, name in named.items() if not secret(name)]  # fmt: skip
     if problems:
         raise SettingsError(problems)
+
+
+def _dollars(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of US dollars")
+    return value
 
 
 def _count(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +47,8 @@ class Scheduler:
         self.attempt = self.dispatcher.begin(JOBS)
         self._unselected = {failure.name for failure in self._store.failures(self._run_id, JOBS)}
         self._failed: dict[str, Failure] = {}
+        self.cached: Counter[str] = Counter()  # by task: results that were in the store before this session
+        self._computed: set[str] = set()  # keys that were sent in this session
 
     def submit(self, request: Request) -> None:
         self._queued.setdefault(request.spec.task, deque()).append(request)
@@ -129,8 +131,12 @@ class Scheduler:
             self._sent[request.key].append(request)
             return False
         self._sent[request.key] = [request]
-        if request.key in self._unselected or self._store.shared(self._run_id, [request.key]):
+        if request.key in self._unselected:
             return False
+        if self._store.shared(self._run_id, [request.key]):
+            self.cached[request.spec.task] += request.key not in self._computed
+            return False
+        self._computed.add(request.key)
         self._store.put_job(self._run_id, request.key, request.spec.to_json())
         send_job(self._app, self._run_id, request.key, request.spec, self.attempt)
         return True

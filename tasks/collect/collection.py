@@ -39,6 +39,7 @@ class Collection:
     judge: Judge
     judge_endpoint: Endpoint
     server: Mapping[str, Any] = field(default_factory=dict)  # the identity of the target's server (tasks/gpu/host.py)
+    salt: str = ""  # of a collection that takes no result of another
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
@@ -60,16 +61,21 @@ class Collection:
             [self.server, self.target.system_prompt, self.target.prompt_template],
             dataclasses.asdict(self.sampling(sample)),
             [example.context, example.question],
+            *self._salt(),
         )
 
     def compression_key(self, example: Example, verbose: str) -> str:
         messages = compression.messages(self.compress_template, example.question, verbose)
         asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, compression.SCHEMA]
-        return "compression:" + content_hash(asked, messages)
+        return "compression:" + content_hash(asked, messages, *self._salt())
 
     def verdict_key(self, example: Example, compressed: str) -> str:
         address = self.judge_endpoint.base_url or EMBEDDED
-        return "verdict:" + verdict_key(example.question, example.gold, compressed, self.judge, address)
+        key = verdict_key(example.question, example.gold, compressed, self.judge, address)
+        return "verdict:" + (content_hash(key, self.salt) if self.salt else key)
+
+    def _salt(self) -> list[str]:
+        return [self.salt] if self.salt else []
 
     def tokenizer_key(self) -> str:
         return "tokenizer:" + content_hash(self.target.model, self.server)

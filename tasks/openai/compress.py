@@ -42,7 +42,7 @@ def compress(job: SampleJob) -> dict[str, Any]:
 
     reply = repeat_unusable(ask, counter)
     store.add_providers(run, "reflector", [reply.provider])
-    return {"text": compression.rewritten(reply.data)}
+    return {"text": compression.rewritten(reply.data), "by": reply.provider}
 
 
 @shared_task(name="openai.compress", base=JobTask)

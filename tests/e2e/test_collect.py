@@ -14,6 +14,7 @@ from run_folder import ROOT, finish, start
 
 from orchestrator.collect.document import validate
 from tasks.dataset import load_examples
+from tasks.openai.provider import RULES
 from workers.embedded.models import embedded_model
 
 pytestmark = pytest.mark.long
@@ -21,6 +22,9 @@ pytestmark = pytest.mark.long
 
 def test_the_output_fits_its_schema_and_leaves_nothing_running(reference_collection: CollectionFolder) -> None:
     validate(reference_collection.document())
+    metadata = reference_collection.document()["metadata"]
+    assert metadata["reflector_model"] == RULES, "the settings name a language model, and rules answered"
+    assert metadata["evaluator_model"] == RULES
     assert reference_collection.processes() == []
     assert reference_collection.repeated() == []
 

@@ -42,6 +42,15 @@ def test_a_farm_that_stays_up_is_used_and_makes_no_call_twice(
         assert again.returncode == 0, again.stdout
         assert collection.answers() == answers
         assert collection.comparable() == reference_collection.comparable()
+        assert "not computed by this command, but taken from the store or the checkpoints: 12 verbose" in again.stdout
+        assert "--fresh computes everything anew" in again.stdout
+        # and a fresh start makes every call again, beside the collection that it has set aside
+        fresh = collection.run("--fresh")
+        assert fresh.returncode == 0, fresh.stdout
+        assert f"the earlier collection is now in {collection.output}.1" in fresh.stdout
+        assert "not computed by this command" not in fresh.stdout
+        assert collection.answers() == 2 * answers
+        assert collection.comparable() == reference_collection.comparable()
         assert json.loads(orchestrator("farm", "status", *farm, "--json").stdout)["up"]
     finally:
         assert orchestrator("farm", "down", *farm).returncode == 0

@@ -103,3 +103,26 @@ def test_a_collection_is_cancelled_deleted_and_started_again(
     refused = orchestrator("retry", str(collection.output), "--set", "seed=7")
     assert refused.returncode == 1
     assert "--set seed: it alters results" in refused.stdout
+
+
+def test_a_budget_parks_a_collection_and_a_larger_one_lets_it_go_on(
+    reference_collection: CollectionFolder, collection: CollectionFolder
+) -> None:
+    # Given a collection whose calls cost money, and a budget for some of them
+    prices = ["--price-prompt", "1000", "--price-cached", "1000", "--price-completion", "0"]
+    refused = collection.run("--budget", "1")
+    assert (refused.returncode, "--budget: needs --price-prompt" in refused.stdout) == (1, True)
+    parked = collection.run(*prices, "--budget", "1")
+    # Then it parks before they cost more, and says what they have cost
+    assert parked.returncode == 3, parked.stdout
+    assert "cost: at most $1.00" in parked.stdout
+    assert f"orchestrator retry {collection.output} --set farm.budget_usd=2" in parked.stdout
+    status = json.loads(orchestrator("status", str(collection.output), "--json").stdout)
+    assert 0 < status["cost_usd"] + status["unconfirmed_usd"] <= status["budget_usd"] == 1
+    # When the budget is larger, then it ends, and no call was paid twice
+    done = orchestrator("retry", str(collection.output), "--set", "farm.budget_usd=1000")
+    assert done.returncode == 0, done.stdout
+    assert collection.comparable() == reference_collection.comparable()
+    assert collection.repeated() == []
+    ended = json.loads(orchestrator("status", str(collection.output), "--json").stdout)
+    assert status["cost_usd"] < ended["cost_usd"] <= 1000

@@ -75,3 +75,15 @@ def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
     driver.clear_signal("hold", "compress", "a/0")
     [(_, result)] = waiting.result(timeout=60)
     assert result["seconds"] >= 0
+
+
+def test_results_of_earlier_sessions_are_counted_and_those_of_this_one_are_not(driver: Driver) -> None:
+    driver.store.put_shared(RUN.id, request("known").key, {"label": "known"})
+    scheduler = Scheduler(driver.dispatcher())
+    for label in ("known", "a/0"):
+        scheduler.submit(request(label))
+    assert len(list(scheduler.results())) == 2
+    # When an equal job is requested after the first one has ended, then this session has computed it
+    scheduler.submit(request("a/0"))
+    assert len(list(scheduler.results())) == 1
+    assert dict(scheduler.cached) == {"openai.compress": 1}
