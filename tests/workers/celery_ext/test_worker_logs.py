@@ -10,8 +10,10 @@ import pytest
 from farm_bench import Bench, until
 
 from orchestrator.settings import load_settings, make_run
+from tasks.job import JobSpec
 from tasks.store.address import store_url
 from tasks.store.client import connect
+from tasks.store.keys import JOBS
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -34,8 +36,11 @@ def farm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def test_a_worker_of_processes_writes_json_lines_with_their_context(farm: Bench) -> None:
     # given a worker of processes, when one task fails and another one succeeds
     worker = farm.start_worker("cpu", 1, WHETSTONE_LOG_FORMAT="json")
-    farm.app.send_task("cpu.plot", ("demo-1", SECRET))
-    failed = farm.app.send_task("cpu.plot", ("demo-1", "fitness.png")).id
+    farm.app.send_task("cpu.plot", ("demo-1", SECRET, 1))
+    store, key = Store(connect(store_url(farm.url))), f"plot:{'0' * 64}"
+    spec = JobSpec("cpu.plot", "fitness.png", {"name": "fitness.png", "data": "plot_data"})
+    store.put_job("demo-1", key, spec.to_json())
+    failed = farm.app.send_task("cpu.plot", ("demo-1", key, store.next_attempt("demo-1", JOBS))).id
     done = farm.app.send_task("cpu.gather", ("demo-1", "g2_child", 1)).id
     until(lambda: farm.log("cpu").read_text().count('"task": "' + done) >= 2)
     worker.ask_to_stop()
@@ -49,7 +54,7 @@ def test_a_worker_of_processes_writes_json_lines_with_their_context(farm: Bench)
     of_failed = [line for line in lines if line.get("task") == failed]
     assert [line["logger"] for line in of_failed] == ["celery.worker.strategy", "celery.app.trace"]
     assert {(line["run"], line["stage"]) for line in of_failed} == {("demo-1", "plot")}
-    assert "has no plot data" in of_failed[-1]["exception"]
+    assert "has no file plot_data" in of_failed[-1]["exception"]
     of_done = [line for line in lines if line.get("task") == done]
     assert {(line["run"], line.get("stage")) for line in of_done} == {("demo-1", "gather")}
     assert len(of_done) == 2
