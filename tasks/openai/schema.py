@@ -73,7 +73,7 @@ def _type_of(schema: Schema) -> Any:
         return Union[tuple(_type_of({**schema, "type": one}) for one in kind)]  # noqa: UP007
     if kind == "object":
         return _object_type(schema)
-    return list[_type_of(schema["items"])] if kind == "array" else SCALARS[kind]  # type: ignore[misc, index]
+    return list[_type_of(schema["items"])] if kind == "array" else SCALARS[kind]  # type: ignore[misc, index]  # a type made at run time
 
 
 def _object_type(schema: Schema) -> Any:
