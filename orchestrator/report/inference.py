@@ -1,0 +1,268 @@
+"""What paired measurements of two systems on the same questions can show, and how surely.
+
+Each question is its own control.  The ratio of tokens has a percentile bootstrap interval (Efron 1979) over questions.
+The difference of correctness has the score interval for paired proportions (Tango 1998, Statistics in Medicine 17),
+which stays valid where few answers or none change sides.  Non-inferiority is that interval's one-sided lower bound
+against a margin.  Several comparisons share one error rate by Holm's procedure (1979).
+
+Correctness is a share from 0 to 1 throughout; "0.03" is three points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, stdev
+
+import numpy as np
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+POWER = 0.8
+_CHUNK = 500  # resamples drawn at once: bounds the memory
+_NORMAL = NormalDist()
+_STEPS = 60  # of a bisection: far below the precision of what is measured
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured value and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class TokenRatio:
+    """Mean tokens after, divided by mean tokens before.
+
+    `p` is the one-sided bootstrap probability of a ratio of 1 or more: small where the answers became shorter.
+    """
+
+    before: float
+    after: float
+    ratio: Estimate
+    p: float
+
+
+@dataclass(frozen=True)
+class CorrectnessChange:
+    """Right answers before and after, of `count`; `gained` and `lost` count the answers that changed sides.
+
+    `difference` is after minus before as a share of all questions, with its two-sided interval.
+    """
+
+    count: int
+    before: int
+    after: int
+    gained: int
+    lost: int
+    difference: Estimate
+
+
+@dataclass(frozen=True)
+class NonInferiority:
+    """Whether a loss of `margin` or more is excluded.
+
+    `bound` is the one-sided lower bound of the difference; `p` the probability of a result as good as this one where
+    the true loss is just `margin`.
+    """
+
+    margin: float
+    bound: float
+    p: float
+    is_shown: bool
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """By how much two measurements of the same system differ, from repeated measurements.
+
+    `tokens` (of the mean, in tokens), `tokens_share` (of the mean) and `correctness` are repeatability limits: in 95 of
+    100 pairs of runs the difference is smaller.  `changed` is the mean share of verdicts that differ between two runs.
+    """
+
+    repeats: int
+    tokens: float
+    tokens_share: float
+    correctness: float
+    changed: float
+
+
+def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resamples: int = RESAMPLES) -> TokenRatio:
+    """The paired ratio of tokens; before and after: [n] tokens of the answers to the same questions, in one order.
+
+    The same seed gives the same interval.
+    Raises: ValueError when the two differ in length, are empty, or `before` has no tokens at all.
+    """
+    _check_pairs(before, after)
+    pairs = np.array([before, after], dtype=np.float64)
+    sums = pairs.sum(axis=1)
+    if sums[0] <= 0:
+        raise ValueError("the answers before have no tokens")
+    ratio = float(sums[1] / sums[0])
+    resampled = _resampled_ratios(pairs, np.random.default_rng(seed), resamples)
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    p = (1 + int(np.count_nonzero(resampled >= 1.0))) / (1 + len(resampled))
+    estimate = Estimate(ratio, min(ratio, float(low)), max(ratio, float(high)))
+    return TokenRatio(float(sums[0]) / len(before), float(sums[1]) / len(after), estimate, p)
+
+
+def _resampled_ratios(
+    pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rng: np.random.Generator, resamples: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The ratio in each of the resamples of questions; pairs: [2, n].  A resample without tokens before is left out."""
+    count = pairs.shape[1]
+    parts = []
+    for start in range(0, resamples, _CHUNK):
+        picked = rng.integers(0, count, size=(min(_CHUNK, resamples - start), count))
+        sums = pairs[:, picked].sum(axis=2)
+        usable = sums[0] > 0
+        parts.append(sums[1][usable] / sums[0][usable])
+    return np.concatenate(parts)
+
+
+def correctness_change(before: Sequence[bool], after: Sequence[bool]) -> CorrectnessChange:
+    """The paired change of correctness; before and after: [n] verdicts on the same questions, in one order.
+
+    Raises: ValueError when the two differ in length or are empty.
+    """
+    _check_pairs(before, after)
+    count = len(before)
+    gained = sum(b < a for b, a in zip(before, after, strict=True))
+    lost = sum(b > a for b, a in zip(before, after, strict=True))
+    z = _NORMAL.inv_cdf((1 + LEVEL) / 2)
+    difference = Estimate(
+        (gained - lost) / count, lower_bound(count, gained, lost, z), -lower_bound(count, lost, gained, z)
+    )
+    return CorrectnessChange(count, sum(before), sum(after), gained, lost, difference)
+
+
+def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
+    """The one-sided test at 95 % that less than `margin` of all answers were lost.
+
+    Raises: ValueError for a margin that is not between 0 and 1.
+    """
+    if not 0 < margin < 1:
+        raise ValueError(f"a margin of {margin} is not between 0 and 1")
+    count, gained, lost = change.count, change.gained, change.lost
+    bound = lower_bound(count, gained, lost, _NORMAL.inv_cdf(LEVEL))
+    p = 1 - _NORMAL.cdf(_score_statistic(count, gained, lost, -margin))
+    return NonInferiority(margin, bound, p, bound > -margin)
+
+
+def lower_bound(count: int, gained: int, lost: int, z: float) -> float:
+    """The lowest difference of paired proportions whose score statistic does not exceed `z`."""
+    low, high = -1.0, (gained - lost) / count
+    if low == high:
+        return low
+    return _bisect(lambda share: _score_statistic(count, gained, lost, share) - z, low, high)
+
+
+def _score_statistic(count: int, gained: int, lost: int, difference: float) -> float:
+    """Tango's z of the observed counts where the true difference is `difference`.
+
+    The share of lost answers is at its most likely value under that difference: the larger root of a quadratic.
+    """
+    a = 2.0 * count
+    b = -gained - lost + (2.0 * count - gained + lost) * difference
+    c = -lost * difference * (1 - difference)
+    share_lost = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
+    variance = count * (2 * share_lost + difference * (1 - difference))
+    numerator = gained - lost - count * difference
+    if variance <= 0:
+        return math.inf if numerator > 0 else 0.0
+    return numerator / math.sqrt(variance)
+
+
+def smallest_visible_loss(count: int, discordant: float) -> float:
+    """The smallest true loss of correctness that `count` paired questions show with a chance of 80 %.
+
+    "Show" is a one-sided test at 95 %.  `discordant` is the share of answers that change sides, either way; at least
+    the loss itself must.  Where all changes are losses, an exact sign test still needs five of them.
+    Raises: ValueError for no questions.
+    """
+    if count < 1:
+        raise ValueError("no questions show nothing")
+    least = math.ceil(math.log(1 - LEVEL) / math.log(0.5)) / count
+    if least >= 1:
+        return 1.0
+    z, power = _NORMAL.inv_cdf(LEVEL), _NORMAL.inv_cdf(POWER)
+
+    def excess(loss: float) -> float:
+        changing = max(discordant, loss)
+        spread = z * math.sqrt(changing) + power * math.sqrt(max(0.0, changing - loss * loss))
+        return loss - spread / math.sqrt(count)
+
+    return max(least, _bisect(excess, 0.0, 1.0))
+
+
+def questions_needed(loss: float, discordant: float) -> int:
+    """How many paired questions show a loss this large with a chance of 80 % (see `smallest_visible_loss`)."""
+    if not 0 < loss < 1:
+        raise ValueError(f"a loss of {loss} is not between 0 and 1")
+    low, high = 1, 2
+    while smallest_visible_loss(high, discordant) > loss:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if smallest_visible_loss(middle, discordant) > loss:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p values adjusted for their number by Holm's step-down procedure, in the order given."""
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = largest
+    return adjusted
+
+
+def noise_floor(tokens: Sequence[Sequence[int]], correct: Sequence[Sequence[bool]]) -> NoiseFloor:
+    """How much repeated measurements of one system differ; tokens and correct: [r][n], r runs of the same n questions.
+
+    A repeatability limit is 1.96 * sqrt(2) standard deviations between runs.
+    Raises: ValueError for fewer than two runs, or runs of different lengths.
+    """
+    if len(tokens) < 2 or len(tokens) != len(correct):
+        raise ValueError(f"{len(tokens)} and {len(correct)} runs: a noise floor needs two or more of each")
+    for row in (*tokens, *correct):
+        _check_pairs(tokens[0], row)
+    count = len(tokens[0])
+    means = [sum(row) / count for row in tokens]
+    factor = _NORMAL.inv_cdf((1 + LEVEL) / 2) * math.sqrt(2)
+    limit = factor * stdev(means)
+    overall = sum(means) / len(means)
+    pairs = [(a, b) for i, a in enumerate(correct) for b in correct[i + 1 :]]
+    differing = [sum(x != y for x, y in zip(a, b, strict=True)) / count for a, b in pairs]
+    return NoiseFloor(
+        repeats=len(tokens),
+        tokens=limit,
+        tokens_share=limit / overall if overall else 0.0,
+        correctness=factor * stdev([sum(row) / count for row in correct]),
+        changed=sum(differing) / len(differing),
+    )
+
+
+def _check_pairs(before: Sequence[object], after: Sequence[object]) -> None:
+    if not before or len(before) != len(after):
+        raise ValueError(f"{len(before)} and {len(after)} answers are no pairs")
+
+
+def _bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a monotone function crosses zero between `low` and `high`; the nearer end where it does not."""
+    rising = function(high) > function(low)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if (function(middle) > 0) == rising:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2

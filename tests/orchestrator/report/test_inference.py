@@ -1,0 +1,173 @@
+"""Paired measurements: what they show, against published values, simulation and simple cases."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.report.inference import (
+    correctness_change,
+    holm,
+    lower_bound,
+    noise_floor,
+    non_inferiority,
+    questions_needed,
+    smallest_visible_loss,
+    token_ratio,
+)
+
+
+def verdicts(count: int, gained: int, lost: int, both: int) -> tuple[list[bool], list[bool]]:
+    """`both` right before and after, `gained` only after, `lost` only before, the rest never."""
+    neither = count - gained - lost - both
+    before = [True] * both + [False] * gained + [True] * lost + [False] * neither
+    after = [True] * both + [True] * gained + [False] * lost + [False] * neither
+    return before, after
+
+
+def test_the_ratio_is_that_of_the_means_and_lies_in_its_interval() -> None:
+    rng = random.Random(3)
+    before = [rng.randint(50, 400) for _ in range(100)]
+    after = [round(tokens * rng.uniform(0.5, 0.9)) for tokens in before]
+
+    measured = token_ratio(before, after, seed=1)
+
+    assert measured.ratio.value == pytest.approx(sum(after) / sum(before))
+    assert measured.ratio.low < measured.ratio.value < measured.ratio.high
+    assert measured.ratio.high - measured.ratio.low < 0.1
+    assert measured.p == pytest.approx(1 / 10_001)
+    assert measured == token_ratio(before, after, seed=1)
+
+
+def test_pairing_makes_the_interval_narrower_than_the_spread_of_the_questions() -> None:
+    before = [10, 20, 400, 800, 30, 50, 70, 600] * 10
+    halved = token_ratio(before, [tokens // 2 for tokens in before], seed=1)
+    unpaired = token_ratio(before, [tokens // 2 for tokens in reversed(before)], seed=1)
+    assert (halved.ratio.low, halved.ratio.high) == (0.5, 0.5)
+    assert unpaired.ratio.high - unpaired.ratio.low > 0.1
+
+
+def test_equal_answers_are_not_shorter() -> None:
+    measured = token_ratio([10, 20, 30], [10, 20, 30], seed=1, resamples=99)
+    assert (measured.ratio.value, measured.p) == (1.0, 1.0)
+
+
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
+    rng = random.Random(5)
+    covered = 0
+    for trial in range(200):
+        before = [round(rng.lognormvariate(4, 0.8)) + 1 for _ in range(60)]
+        after = [round(0.7 * tokens * rng.uniform(0.6, 1.4)) for tokens in before]
+        interval = token_ratio(before, after, seed=trial, resamples=500).ratio
+        covered += interval.low <= 0.7 <= interval.high
+    assert covered / 200 > 0.88  # nominal 0.95; bootstrap intervals of 60 skewed values fall a little short
+
+
+def test_the_interval_of_the_difference_is_the_published_one() -> None:
+    # Tango (1998), 50 pairs: 36 right in both, 12 and 2 in one alone.
+    change = correctness_change(*verdicts(50, gained=12, lost=2, both=36))
+    assert change.difference.value == pytest.approx(0.2)
+    assert change.difference.low == pytest.approx(0.0611, abs=5e-5)
+    assert change.difference.high == pytest.approx(0.3447, abs=5e-5)
+
+
+def test_no_change_at_all_still_leaves_an_interval() -> None:
+    change = correctness_change(*verdicts(100, gained=0, lost=0, both=60))
+    z2 = 1.959964**2
+    assert change.difference.low == pytest.approx(-z2 / (100 + z2), rel=1e-4)
+    assert change.difference.high == pytest.approx(z2 / (100 + z2), rel=1e-4)
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(30, 0), (0, 30), (3, 7), (0, 1)])
+def test_swapping_the_sides_mirrors_the_interval(gained: int, lost: int) -> None:
+    forth = correctness_change(*verdicts(100, gained, lost, both=50)).difference
+    back = correctness_change(*verdicts(100, lost, gained, both=50)).difference
+    assert (forth.low, forth.high) == pytest.approx((-back.high, -back.low))
+
+
+def test_everything_lost_is_the_lowest_difference() -> None:
+    assert correctness_change([True] * 5, [False] * 5).difference.low == -1.0
+
+
+@pytest.mark.parametrize(
+    ("count", "gained", "lost", "is_shown"),
+    [(600, 30, 30, True), (600, 20, 38, False), (100, 0, 0, True), (100, 5, 5, False), (50, 0, 0, False)],
+)
+def test_non_inferiority_needs_enough_questions_as_well_as_no_loss(
+    count: int, gained: int, lost: int, is_shown: bool
+) -> None:
+    test = non_inferiority(correctness_change(*verdicts(count, gained, lost, both=count // 2 - lost)), 0.03)
+    assert test.is_shown is is_shown
+    assert (test.p < 0.05) is is_shown
+    assert test.bound < 0
+
+
+def test_a_true_loss_of_the_margin_is_called_non_inferior_in_one_case_of_twenty() -> None:
+    rng = random.Random(9)
+    shown = 0
+    for _ in range(1000):
+        changes = [rng.random() for _ in range(300)]
+        gained, lost = sum(u < 0.05 for u in changes), sum(0.05 <= u < 0.13 for u in changes)
+        shown += lower_bound(300, gained, lost, 1.645) > -0.03
+    assert 0.03 < shown / 1000 < 0.075
+
+
+def test_fifty_questions_cannot_show_a_loss_under_a_tenth() -> None:
+    assert smallest_visible_loss(50, discordant=0.0) >= 0.1
+    assert smallest_visible_loss(3, discordant=0.0) == 1.0
+    assert smallest_visible_loss(600, 0.1) < smallest_visible_loss(600, 0.2) < smallest_visible_loss(100, 0.2)
+
+
+def test_the_smallest_visible_loss_is_seen_four_times_of_five() -> None:
+    rng = random.Random(2)
+    loss = smallest_visible_loss(300, discordant=0.12)
+    seen = 0
+    for _ in range(1000):
+        changes = [rng.random() for _ in range(300)]
+        gained, lost = (0.12 - loss) / 2, (0.12 + loss) / 2
+        ups, downs = sum(u < gained for u in changes), sum(gained <= u < gained + lost for u in changes)
+        seen += -lower_bound(300, downs, ups, 1.645) < 0
+    assert 0.72 < seen / 1000 < 0.88
+
+
+def test_questions_needed_is_where_the_loss_becomes_visible() -> None:
+    count = questions_needed(0.03, discordant=0.1)
+    assert smallest_visible_loss(count, 0.1) <= 0.03 < smallest_visible_loss(count - 1, 0.1)
+
+
+def test_holm_multiplies_the_smallest_most_and_keeps_the_order() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_noise_floor_comes_from_the_spread_between_runs() -> None:
+    same = noise_floor([[10, 20]] * 3, [[True, False]] * 3)
+    assert (same.tokens, same.correctness, same.changed, same.repeats) == (0.0, 0.0, 0.0, 3)
+    noisy = noise_floor([[10, 20], [12, 22]], [[True, False], [True, True]])
+    assert noisy.tokens == pytest.approx(1.96 * 2**0.5 * 2**0.5, rel=1e-3)
+    assert noisy.tokens_share == pytest.approx(noisy.tokens / 16)
+    assert noisy.changed == 0.5
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        token_ratio([], [], seed=1)
+    with pytest.raises(ValueError, match="2 and 1"):
+        correctness_change([True, False], [True])
+    with pytest.raises(ValueError, match="no tokens"):
+        token_ratio([0, 0], [1, 2], seed=1)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        non_inferiority(correctness_change([True], [True]), 0.0)
+    with pytest.raises(ValueError, match="two or more"):
+        noise_floor([[1]], [[True]])
+
+
+def test_the_light_processes_can_afford_it() -> None:
+    """scipy would double what the orchestrator's process holds."""
+    heavy = "import sys, orchestrator.report.conclusion; print('scipy' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
