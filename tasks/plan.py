@@ -43,15 +43,19 @@ STAGES = (
 """All stages, in their order within a phase."""
 
 
-def stages_of(*, merges: bool, mutates: bool) -> tuple[tuple[Phase, StageName], ...]:
-    """The stages of a candidate, in order: [merge] answer judge score [reflect answer judge score]."""
+def stages_of(*, merges: bool, mutates: bool, rewrites: bool = False) -> tuple[tuple[Phase, StageName], ...]:
+    """The stages of a candidate, in order: [merge] answer judge score [reflect [answer judge score]].
+
+    With `rewrites`, the reflection is the last one, since its proposal is not evaluated with this candidate.
+    """
     phases: tuple[Phase, ...] = ("pre", "mut") if mutates else ("pre",)
-    return tuple(
+    stages = tuple(
         (phase, entry.name)
         for phase in phases
         for entry in STAGES
         if phase in entry.phases and (merges or not entry.only_merged)
     )
+    return (*stages, ("mut", "reflect")) if rewrites else stages
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ class Candidate:
     `deltas` has one float a cluster, in canonical order.  `merge` is None for a clone, whose `scratchpad` is its
     parent's.  `target` is the position of the cluster that the reflector must change, or None when the
     individual is not mutated.  `parents` are positions in the population.
+
+    With `rewrite`, the reflector proposes a new delta for every cluster instead; the proposal is not evaluated with
+    this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
+    reflector is to propose something else for each.
     """
 
     index: int
@@ -80,6 +88,8 @@ class Candidate:
     target: int | None = None
     parents: tuple[int, ...] = ()
     examples: Literal["training", "validation"] = "training"
+    rewrite: bool = False
+    variant: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,9 @@ def node_id(plan: str, index: int, phase: Phase) -> str:
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:
     """The stages of a candidate, in order."""
-    stages = stages_of(merges=candidate.merge is not None, mutates=candidate.target is not None)
+    stages = stages_of(
+        merges=candidate.merge is not None, mutates=candidate.target is not None, rewrites=candidate.rewrite
+    )
     return [StageRef(candidate.index, stage, phase) for phase, stage in stages]
 
 
@@ -155,9 +167,10 @@ class Outcome:
     """What became of a candidate: its scores, the scratchpads on its way, and the seconds each stage took.
 
     `delta` is the reflector's new value for the target cluster; None when the candidate was not mutated, or when
-    no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `merge_fallback`
-    says why no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those
-    of both phases.
+    no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `deltas` is the
+    reflector's proposal for a candidate with `rewrite`, None likewise; `mut` is then None.  `merge_fallback` says why
+    no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those of both
+    phases.
     """
 
     index: int
@@ -167,6 +180,7 @@ class Outcome:
     mutated_scratchpad: str
     mut: Score | None
     seconds: Mapping[str, float]
+    deltas: tuple[float, ...] | None = None
     merge_fallback: str = ""
     skip_reason: str = ""
     evaluations: Evaluations = Evaluations()
@@ -183,15 +197,16 @@ def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> O
         seconds[ref.stage] = seconds.get(ref.stage, 0.0) + records[ref.field].get("seconds", 0.0)
     scratchpad = found["pre", "merge"]["scratchpad"] if candidate.merge else candidate.scratchpad
     reflected = found.get(("mut", "reflect"), {})
-    delta = reflected.get("delta")
+    delta, deltas = reflected.get("delta"), reflected.get("deltas")
     return Outcome(
         index=candidate.index,
         scratchpad=scratchpad,
         pre=_score(found["pre", "score"]),
         delta=delta,
-        mutated_scratchpad=scratchpad if delta is None else reflected["scratchpad"],
+        mutated_scratchpad=scratchpad if delta is None and deltas is None else reflected["scratchpad"],
         mut=None if delta is None else _score(found["mut", "score"]),
         seconds=seconds,
+        deltas=None if deltas is None else tuple(deltas),
         merge_fallback=found["pre", "merge"].get("fallback", "") if candidate.merge else "",
         skip_reason=reflected.get("reason", ""),
         evaluations=evaluations(records[ref.field] for ref in wanted if ref.stage == "answer"),
