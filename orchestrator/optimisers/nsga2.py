@@ -1,0 +1,160 @@
+"""NSGA-II: fewer tokens and more right answers as two objectives, and the whole front between them as the result.
+
+K. Deb, A. Pratap, S. Agarwal and T. Meyarivan, "A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II", IEEE
+Transactions on Evolutionary Computation 6(2) (2002), 182-197, with DEAP's tools: tournament by dominance and crowding,
+simulated binary crossover, polynomial mutation, and survival by front and crowding.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from deap import base, creator, tools
+
+from orchestrator.evolution.operators import use_rng
+from orchestrator.evolution.planning import plan_names
+from orchestrator.optimisers.base import (
+    Evaluated,
+    Optimiser,
+    SearchParams,
+    SearchState,
+    better,
+    clip,
+    distinct,
+    expand,
+    generator,
+    known_outcome,
+)
+from tasks.models import Score
+from tasks.plan import Candidate, Outcome, Plan
+
+creator.create("FitnessTokensCorrect", base.Fitness, weights=(-1.0, 1.0))
+creator.create("TwoObjectives", list, fitness=creator.FitnessTokensCorrect)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nsga2Params(SearchParams):
+    """`sigma` spreads the first population around the start; `eta` crowds children near their parents (DEAP's term)."""
+
+    sigma: float = 1.0
+    crossover_probability: float = 0.9
+    eta: float = 15.0
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError as `SearchParams`, and when the population cannot be paired by fours."""
+        super().__post_init__()
+        if self.population_size % 4 or self.population_size < 4:
+            raise ValueError(f"a population of {self.population_size}: the tournament takes multiples of 4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nsga2State(SearchState):
+    """The survivors in the order of the last selection; empty before the first generation."""
+
+    population: tuple[Evaluated, ...] = ()
+
+
+class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
+    """Parents and children compete for the `population_size` places.  `best` is the one of the highest fitness."""
+
+    name: ClassVar[str] = "nsga2"
+    params_type = Nsga2Params
+    state_type = Nsga2State
+
+    def init(self, params: Nsga2Params) -> Nsga2State:
+        return Nsga2State()
+
+    def ask(self, state: Nsga2State, params: Nsga2Params) -> Plan:
+        known = _known(state)
+        plan = distinct(_children(state, params))
+        return replace(plan, candidates=tuple(c for c in plan.candidates if c.deltas not in known))
+
+    def tell(self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]) -> Nsga2State:
+        whole, known = _children(state, params), _known(state)
+        again = {c.index: known_outcome(c, known[c.deltas]) for c in whole.candidates if c.deltas in known}
+        results = expand(whole, outcomes, again)
+        best = state.best
+        children = []
+        for candidate, outcome in zip(whole.candidates, results, strict=True):
+            best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
+            children.append(Evaluated(candidate.deltas, "", outcome.pre))
+        competing = list({member.deltas: member for member in (*state.population, *children)}.values())
+        survivors = tools.selNSGA2([_individual(member) for member in competing], params.population_size)
+        by_deltas = {member.deltas: member for member in competing}
+        # Equal children count once, so fewer than population_size may be left: the first fill the gap.
+        kept = [by_deltas[tuple(survivor)] for survivor in survivors]
+        filled = (kept * params.population_size)[: params.population_size]
+        return replace(state, generation=state.generation + 1, best=best, population=tuple(filled))
+
+    def problem(self, state: Nsga2State, params: Nsga2Params) -> str:
+        if state.population and len(state.population) != params.population_size:
+            return f"it holds {len(state.population)} individuals, the population is {params.population_size}"
+        if any(member.score is None for member in state.population):
+            return "an individual has no score"
+        return ""
+
+
+def front(state: Nsga2State) -> tuple[Evaluated, ...]:
+    """The members that no other beats in both objectives, by ascending tokens, each pair of values once."""
+    if not state.population:
+        return ()
+    individuals = [_individual(member) for member in state.population]
+    first = tools.sortNondominated(individuals, len(individuals), first_front_only=True)[0]
+    members = {tuple(i.fitness.values): i for i in reversed(first)}
+    by_deltas = {member.deltas: member for member in state.population}
+    return tuple(by_deltas[tuple(members[values])] for values in sorted(members))
+
+
+def _children(state: Nsga2State, params: Nsga2Params) -> Plan:
+    """All children of a generation, also those that have been evaluated before; every draw is made here."""
+    with use_rng(generator(params.seed, state.generation)):
+        vectors = _bred(state, params) if state.population else _spread(params)
+    candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
+    return Plan(plan_names(state.generation)[0], state.generation, candidates)
+
+
+def _spread(params: Nsga2Params) -> list[tuple[float, ...]]:
+    """The start and draws around it, from the module's generator."""
+    start = [params.initial_deltas[position] for position in params.free]
+    others = [
+        _whole([clip(random.gauss(value, params.sigma), params.bound) for value in start], params)
+        for _ in range(params.population_size - 1)
+    ]
+    return [params.initial_deltas, *others]
+
+
+def _bred(state: Nsga2State, params: Nsga2Params) -> list[tuple[float, ...]]:
+    """Children of the survivors, drawn from the module's generator as DEAP's operators are."""
+    # Selection assigns the crowding distances that the tournament reads.
+    ranked = tools.selNSGA2([_individual(member) for member in state.population], params.population_size)
+    parents = tools.selTournamentDCD(ranked, params.population_size)
+    vectors = []
+    for a, b in zip(parents[::2], parents[1::2], strict=True):
+        pair = [[parent[position] for position in params.free] for parent in (a, b)]
+        if random.random() < params.crossover_probability:
+            tools.cxSimulatedBinaryBounded(*pair, params.eta, -params.bound, params.bound)
+        for child in pair:
+            tools.mutPolynomialBounded(child, params.eta, -params.bound, params.bound, 1 / len(child))
+            vectors.append(_whole(child, params))
+    return vectors
+
+
+def _known(state: Nsga2State) -> dict[tuple[float, ...], Score]:
+    return {member.deltas: member.score for member in state.population if member.score is not None}
+
+
+def _individual(member: Evaluated) -> Any:
+    individual = creator.TwoObjectives(member.deltas)
+    if member.score is not None:
+        individual.fitness.values = (member.score.mean_tokens, member.score.correctness)
+    return individual
+
+
+def _whole(free: Sequence[float], params: Nsga2Params) -> tuple[float, ...]:
+    deltas = list(params.initial_deltas)
+    for position, value in zip(params.free, free, strict=True):
+        deltas[position] = float(value)
+    return tuple(deltas)

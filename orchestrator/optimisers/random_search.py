@@ -1,0 +1,50 @@
+"""Random search: independent draws around the start, the best is kept.
+
+J. Bergstra and Y. Bengio, "Random Search for Hyper-Parameter Optimization", Journal of Machine Learning Research 13
+(2012), 281-305.  It is here as the yardstick: what another optimiser finds on the same budget must be better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from orchestrator.evolution.planning import plan_names
+from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip, expand, generator
+from tasks.plan import Candidate, Outcome, Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomParams(SearchParams):
+    """`sigma` is the standard deviation of a free delta around its start."""
+
+    sigma: float = 1.5
+
+
+class RandomSearch(Optimiser[RandomParams, SearchState]):
+    """`population_size` draws a generation.  The first candidate of the first generation is the start itself."""
+
+    name: ClassVar[str] = "random"
+    params_type = RandomParams
+    state_type = SearchState
+
+    def init(self, params: RandomParams) -> SearchState:
+        return SearchState()
+
+    def ask(self, state: SearchState, params: RandomParams) -> Plan:
+        rng = generator(params.seed, state.generation)
+        candidates = []
+        for index in range(params.population_size):
+            deltas = list(params.initial_deltas)
+            for position in params.free:
+                deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
+            is_start = state.generation == 0 and index == 0
+            candidates.append(Candidate(index, params.initial_deltas if is_start else tuple(deltas)))
+        return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+
+    def tell(self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> SearchState:
+        best = state.best
+        for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):
+            best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
+        return replace(state, generation=state.generation + 1, best=best)

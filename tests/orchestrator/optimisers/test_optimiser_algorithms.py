@@ -1,0 +1,169 @@
+"""What each optimiser does that the others do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from deap import cma as deap_cma
+from formula import CLUSTERS, IDS, OPTIMUM, START, Formula, score
+
+from orchestrator.optimisers.base import Best, search
+from orchestrator.optimisers.cma import Cma, CmaParams, update
+from orchestrator.optimisers.hybrid import Hybrid, HybridParams, injected
+from orchestrator.optimisers.lineage import LineageParams, SingleLineage
+from orchestrator.optimisers.nsga2 import Nsga2, Nsga2Params, Nsga2State, front
+from orchestrator.optimisers.random_search import RandomParams, RandomSearch
+from tasks.models import Score
+
+COMMON: dict[str, Any] = {
+    "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 30, "population_size": 12,
+}  # fmt: skip
+
+
+def final(optimiser: Any, params: Any, formula: Formula | None = None) -> Any:
+    return list(search(optimiser, optimiser.init(params), params, formula or Formula()))[-1].state
+
+
+def test_cma_finds_the_optimum_that_random_search_misses_on_the_same_budget() -> None:
+    found = final(Cma(), CmaParams(**COMMON)).best
+    by_chance = final(RandomSearch(), RandomParams(**COMMON)).best
+    assert found.deltas == pytest.approx(OPTIMUM, abs=0.15)
+    assert found.fitness > 0.95 > by_chance.fitness
+
+
+def test_cma_updates_as_deap_does() -> None:
+    params = CmaParams(**COMMON)
+    state = Cma().init(params)
+    rng = np.random.default_rng(1)
+    vectors = [tuple(float(x) for x in rng.normal(size=CLUSTERS)) for _ in range(12)]
+    moved = update(state, params, [(v, score(v)) for v in vectors])
+    strategy = deap_cma.Strategy([0.0] * CLUSTERS, 0.8, lambda_=12)
+    best = sorted(vectors, key=lambda v: -score(v).fitness)[: strategy.mu]
+    assert moved.centroid == pytest.approx(np.dot(strategy.weights, best))
+    assert moved.updates == 1
+    assert moved.sigma != state.sigma
+
+
+def test_cma_samples_follow_the_distribution() -> None:
+    params = dataclasses.replace(CmaParams(**COMMON), population_size=4000, bound=100.0)
+    covariance = np.diag([1.0, 4.0, 1.0, 1.0, 1.0, 0.25])
+    covariance[0, 1] = covariance[1, 0] = 1.5
+    rows = tuple(tuple(float(x) for x in row) for row in covariance)
+    state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, sigma=0.5, covariance=rows, generation=1)
+    drawn = np.array([c.deltas for c in Cma().ask(state, params).candidates])
+    assert drawn.mean(axis=0) == pytest.approx(OPTIMUM, abs=0.08)
+    assert np.cov(drawn.T) / 0.25 == pytest.approx(covariance, abs=0.3)
+
+
+def test_a_degenerate_distribution_starts_again_where_it_is() -> None:
+    params = CmaParams(**COMMON)
+    flat = tuple(tuple(1.0 if i == j == 0 else 1e-20 * (i == j) for j in range(CLUSTERS)) for i in range(CLUSTERS))
+    state = dataclasses.replace(Cma().init(params), centroid=OPTIMUM, covariance=flat)
+    results = [(tuple(OPTIMUM), Score(0.5, 0, 0, 1.0))] * 12
+    after = update(state, params, results)
+    assert (after.centroid, after.sigma, after.updates) == (OPTIMUM, params.sigma, 0)
+    assert after.covariance[1][1] == 1.0
+
+
+def test_cma_with_equal_scores_goes_on() -> None:
+    class Flat(Formula):
+        def __call__(self, plan: Any) -> Any:
+            same = Score(0.5, 0.5, 0.5, 10.0)
+            return [dataclasses.replace(o, pre=same) for o in super().__call__(plan)]
+
+    state = final(Cma(), CmaParams(**COMMON), Flat())
+    assert np.isfinite(state.sigma)
+    assert state.best == Best(state.best.deltas, "", 0.5)
+
+
+def test_the_hybrid_finds_more_than_either_alone_with_few_evaluations() -> None:
+    short = {**COMMON, "generations": 6}
+    alone = final(Cma(), CmaParams(**short)).best.fitness
+    helped = final(Hybrid(), HybridParams(**short, proposals=4)).best
+    assert helped.fitness > alone
+    assert len(helped.scratchpad) >= 3  # what the reflector noted travels with the best
+
+
+def test_the_hybrid_asks_for_mutations_of_the_best_in_turn() -> None:
+    formula = Formula()
+    params = HybridParams(**{**COMMON, "generations": 3}, proposals=4)
+    turns = list(search(Hybrid(), Hybrid().init(params), params, formula))
+    targets = [[c.target for c in plan.candidates if c.target is not None] for plan in formula.plans]
+    assert targets == [[0, 1, 2, 3], [4, 5, 0, 1], [2, 3, 4, 5]]
+    assert [len(plan.candidates) for plan in formula.plans] == [12, 12, 12]
+    for turn, plan in zip(turns, formula.plans[1:], strict=False):
+        assert turn.state.best is not None
+        assert {c.deltas for c in plan.candidates if c.target is not None} == {turn.state.best.deltas}
+
+
+def test_a_far_proposal_is_evaluated_as_it_is_but_moves_the_mean_no_further_than_a_sample_could() -> None:
+    params = HybridParams(**COMMON)
+    state = Hybrid().init(params)
+    near = (0.1, *START[1:])
+    assert injected(state, params, near) == pytest.approx(near)
+    far = injected(state, params, (100.0, *START[1:]))
+    longest = CLUSTERS**0.5 + 2 * CLUSTERS / (CLUSTERS + 2)
+    assert far == pytest.approx((0.8 * longest, *START[1:]))
+
+
+def test_proposals_that_the_reflector_could_not_make_are_left_out() -> None:
+    state = final(Hybrid(), HybridParams(**COMMON), Formula(refused=frozenset({0, 1})))
+    assert state.best.fitness > 0.9
+
+
+@pytest.mark.parametrize(("population", "proposals"), [(8, 5), (8, 0), (3, 2)])
+def test_a_hybrid_without_enough_samples_is_refused(population: int, proposals: int) -> None:
+    with pytest.raises(ValueError, match="1 to half of it"):
+        HybridParams(**{**COMMON, "population_size": population}, proposals=proposals)
+
+
+def test_nsga2_keeps_a_front_that_no_member_of_it_beats() -> None:
+    formula = Formula()
+    state: Nsga2State = final(Nsga2(), Nsga2Params(**COMMON), formula)
+    members = front(state)
+    points = [(m.score.mean_tokens, m.score.correctness) for m in members if m.score]
+    assert len(points) >= 5
+    assert points == sorted(points)
+    assert [c for _, c in points] == sorted(c for _, c in points)
+    seen = [score(c.deltas) for c in formula.candidates]
+    assert min(tokens for tokens, _ in points) == min(s.mean_tokens for s in seen)
+    assert max(correct for _, correct in points) == max(s.correctness for s in seen)
+
+
+def test_nsga2_needs_a_population_in_fours() -> None:
+    with pytest.raises(ValueError, match="multiples of 4"):
+        Nsga2Params(**{**COMMON, "population_size": 10})
+
+
+def test_an_empty_front_before_the_first_generation() -> None:
+    assert front(Nsga2State()) == ()
+
+
+def test_the_lineage_sends_each_vector_once_and_gathers_its_summary() -> None:
+    formula = Formula()
+    params = LineageParams(**{**COMMON, "generations": 5, "population_size": 1})
+    state = final(SingleLineage(), params, formula)
+    assert [c.rewrite for c in formula.candidates] == [True, True, True, True, False]
+    assert [c.scratchpad.count("learnt") for c in formula.candidates] == [0, 1, 2, 3, 4]
+    expected = tuple(best * (1 - 0.5**4) for best in OPTIMUM)
+    assert state.best.deltas == pytest.approx(expected)
+    assert state.best.scratchpad == state.summary
+
+
+def test_an_unusable_rewrite_is_asked_again_in_other_words() -> None:
+    formula = Formula(refused=frozenset({0}))
+    params = LineageParams(**{**COMMON, "generations": 4, "population_size": 1})
+    state = final(SingleLineage(), params, formula)
+    assert [c.variant for c in formula.candidates] == [0, 1, 2, 3]
+    assert (state.deltas, state.summary) == (START, "")
+
+
+def test_random_search_draws_with_its_standard_deviation() -> None:
+    params = RandomParams(**{**COMMON, "population_size": 2000, "generations": 1}, sigma=0.5)
+    optimiser = RandomSearch()
+    drawn = np.array([c.deltas for c in optimiser.ask(optimiser.init(params), params).candidates])
+    assert tuple(drawn[0]) == START
+    assert drawn[1:].std(axis=0) == pytest.approx([0.5] * CLUSTERS, abs=0.05)

@@ -1,0 +1,199 @@
+"""What holds for every optimiser: same seed, same search, whatever interrupts it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from formula import CLUSTERS, IDS, START, Formula, score
+
+from orchestrator.evolution.state import StateError
+from orchestrator.optimisers import OPTIMISERS, make_optimiser
+from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, distinct, expand, search
+from tasks.plan import Candidate, Merge, Plan
+
+NAMES = sorted(OPTIMISERS)
+EXTRA: dict[str, dict[str, Any]] = {
+    "reflective": {
+        "crossover_probability": 0.5, "mutation_probability": 0.7, "elitism_size": 2, "selection": "tournament",
+        "tournament_size": 3, "top_k": 3,
+    },
+    "lineage": {"population_size": 1},
+}  # fmt: skip
+
+
+def made(name: str, **changes: Any) -> tuple[Optimiser[Any, Any], Any]:
+    optimiser = make_optimiser(name)
+    values = {
+        "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "generations": 6, "population_size": 8,
+    }  # fmt: skip
+    return optimiser, optimiser.params_type(**{**values, **EXTRA.get(name, {}), **changes})
+
+
+def states(optimiser: Any, params: Any, formula: Formula, start: SearchState | None = None) -> list[SearchState]:
+    first = optimiser.init(params) if start is None else start
+    return [turn.state for turn in search(optimiser, first, params, formula)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_best_is_never_worse_than_the_start_and_never_falls(name: str) -> None:
+    optimiser, params = made(name, generations=12)
+    bests = [state.best.fitness for state in states(optimiser, params, Formula()) if state.best]
+    assert bests == sorted(bests)
+    assert bests[0] >= score(START).fitness
+    assert bests[-1] > 1.5 * score(START).fitness
+    assert optimiser.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_states_in_whatever_order_outcomes_arrive(name: str) -> None:
+    optimiser, params = made(name)
+    calm = states(optimiser, params, Formula())
+    assert calm == states(optimiser, params, Formula(shuffle=random.Random(1)))
+    if name != "lineage":  # nothing in it is drawn
+        assert calm != states(*made(name, seed=8), Formula())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_search_resumed_from_json_after_any_plan_ends_in_the_same_state(name: str) -> None:
+    optimiser, params = made(name)
+    whole_formula = Formula()
+    whole = states(optimiser, params, whole_formula)
+    for done, state in enumerate(whole, start=1):
+        text = optimiser.to_json(state, params)
+        read = make_optimiser(name).from_json(text, params)
+        assert read == state
+        assert optimiser.to_json(read, params) == text
+        formula = Formula()
+        assert states(optimiser, params, formula, read) == whole[done:]
+        assert formula.candidates == [c for plan in whole_formula.plans[done:] for c in plan.candidates]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_asking_twice_gives_the_same_plan_and_leaves_the_module_generators_alone(name: str) -> None:
+    import numpy as np
+
+    optimiser, params = made(name)
+    state = states(optimiser, params, Formula())[2]
+    random.seed(3)
+    np.random.seed(3)
+    expected = random.random(), np.random.random()
+    random.seed(3)
+    np.random.seed(3)
+    assert optimiser.ask(state, params) == optimiser.ask(state, params)
+    optimiser.tell(state, params, optimiser.ask(state, params), Formula()(optimiser.ask(state, params)))
+    assert (random.random(), np.random.random()) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_distinct_candidate_is_evaluated_once(name: str) -> None:
+    formula = Formula()
+    states(*made(name, generations=10), formula)
+    plain = [c.deltas for c in formula.candidates if c.target is None and c.merge is None]
+    assert len(plain) == len(set(plain))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pinned_cluster_never_moves_and_the_others_stay_within_the_bound(name: str) -> None:
+    start = (0.0, 0.0, 0.0, 0.25, 0.0, 0.0)
+    formula = Formula()
+    options = {} if name in ("lineage", "reflective", "nsga2") else {"sigma": 3.0}
+    optimiser, params = made(name, pinned=(3, 5), initial_deltas=start, bound=1.0, **options)
+    final = states(optimiser, params, formula)[-1]
+    assert all(c.deltas[3] == 0.25 and c.deltas[5] == 0.0 for c in formula.candidates)
+    assert all(c.target not in (3, 5) for c in formula.candidates)
+    assert final.best is not None
+    assert (final.best.deltas[3], final.best.deltas[5]) == (0.25, 0.0)
+    drawn = [c.deltas for c in formula.candidates if name not in ("reflective", "hybrid")]
+    assert all(abs(delta) <= 1.0 for deltas in drawn for delta in deltas)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_and_generations_of_plans_count_up(name: str) -> None:
+    formula = Formula()
+    states(*made(name, generations=3), formula)
+    assert {plan.generation for plan in formula.plans} == {0, 1, 2}
+    assert len({plan.name for plan in formula.plans}) == len(formula.plans)
+    assert all(plan.name in (f"g{plan.generation}_pop", f"g{plan.generation}_child") for plan in formula.plans)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plans_survive_the_store(name: str) -> None:
+    formula = Formula()
+    states(*made(name, generations=3), formula)
+    assert all(Plan.from_json(plan.to_json()) == plan for plan in formula.plans)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_outcome_is_an_error(name: str) -> None:
+    optimiser, params = made(name)
+    state = optimiser.init(params)
+    plan = optimiser.ask(state, params)
+    with pytest.raises(LookupError, match=plan.name):
+        optimiser.tell(state, params, plan, Formula()(plan)[1:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda v: v.update(optimiser="other"), "of the optimiser 'other'"),
+        (lambda v: v.update(clusters=["0", "1"]), "its clusters are"),
+        (lambda v: v["state"].update(generation=-1), "its generation is -1"),
+        (lambda v: v["state"].update(generation="soon"), "generation"),
+        (lambda v: v["state"].update(strange=1), "strange"),
+        (lambda v: v.pop("state"), "not an evolution state"),
+        (lambda v: v["state"]["best"].update(deltas=[0.0]), "1 deltas for 6 clusters"),
+        (lambda v: v["state"]["best"].update(fitness=None), "fitness"),
+    ],
+)
+def test_a_state_of_another_search_is_refused(name: str, damage: Any, says: str) -> None:
+    optimiser, params = made(name)
+    values = json.loads(optimiser.to_json(states(optimiser, params, Formula())[1], params))
+    damage(values)
+    with pytest.raises(StateError, match=says):
+        optimiser.from_json(json.dumps(values), params)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"optimiser": NaN}'])
+def test_what_is_no_state_is_refused(text: str) -> None:
+    optimiser, params = made("cma")
+    with pytest.raises(StateError, match=r"not an evolution state|of the optimiser"):
+        optimiser.from_json(text, params)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"initial_deltas": (0.0,)}, "1 deltas for 6 clusters"),
+        ({"pinned": (9,)}, "position 9"),
+        ({"pinned": tuple(range(CLUSTERS))}, "nothing to search"),
+    ],
+)
+def test_parameters_that_cannot_be_searched_are_refused(change: dict[str, Any], says: str) -> None:
+    values = {"seed": 1, "cluster_ids": IDS, "initial_deltas": START, "generations": 1, "population_size": 4}
+    with pytest.raises(ValueError, match=says):
+        SearchParams(**{**values, **change})
+
+
+def test_equal_candidates_are_sent_once_unless_a_proposal_is_asked_of_each() -> None:
+    merge = Merge("a", 0.5, "b", 0.5)
+    plan = Plan(
+        "g0_child",
+        0,
+        (
+            Candidate(0, START),
+            Candidate(1, START, parents=(1,)),
+            Candidate(2, START, merge=merge),
+            Candidate(3, START, target=1),
+            Candidate(4, START, target=1),
+        ),
+    )
+    sent = distinct(plan)
+    assert [candidate.index for candidate in sent.candidates] == [0, 2, 3, 4]
+    outcomes = Formula()(sent)
+    assert [o.index for o in expand(plan, outcomes)] == [0, 1, 2, 3, 4]
+    with pytest.raises(LookupError, match="candidate 3"):
+        expand(plan, [o for o in outcomes if o.index != 3])
