@@ -1,0 +1,82 @@
+"""What a candidate is worth, under either objective."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+from tasks.cpu.score import score
+from tasks.models import Fitness
+from tasks.objective import Constrained, cost_of, fitness_of, score_answers
+
+SPECIFICATION = Fitness(0.4, 0.6, 50.0)
+BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)
+
+
+def test_the_specified_fitness_is_that_of_the_score_stage() -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        tokens = [rng.randint(0, 500) for _ in range(20)]
+        correct = [rng.random() < 0.5 for _ in range(20)]
+        assert score_answers(tokens, correct, SPECIFICATION) == score(tokens, correct, SPECIFICATION)
+
+
+def test_the_baseline_is_worth_one_and_half_its_length_two() -> None:
+    assert score_answers([100] * 10, [True] * 6 + [False] * 4, BASELINE).fitness == pytest.approx(1.0)
+    assert score_answers([50] * 10, [True] * 6 + [False] * 4, BASELINE).fitness == pytest.approx(2.0)
+
+
+def test_a_lost_point_costs_six_percent_of_the_tokens_and_a_gained_one_is_worth_two() -> None:
+    assert cost_of(100.0, 0.59, BASELINE) == pytest.approx(0.06)
+    assert cost_of(100.0, 0.61, BASELINE) == pytest.approx(-0.02)
+    assert cost_of(100.0 * math.exp(-0.06), 0.59, BASELINE) == pytest.approx(0.0)
+    assert cost_of(100.0, 0.57, BASELINE) == pytest.approx(0.24)
+    assert cost_of(25.0, 0.50, BASELINE) > 0 > cost_of(20.0, 0.50, BASELINE)
+
+
+def test_within_the_margin_a_loss_costs_nothing_and_beyond_it_only_the_excess() -> None:
+    forgiving = Constrained(100.0, 0.6, margin=0.03)
+    assert cost_of(100.0, 0.575, forgiving) == pytest.approx(0.0)
+    assert cost_of(100.0, 0.55, forgiving) == pytest.approx(0.14)
+    assert cost_of(100.0, 0.65, forgiving) == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
+def test_fewer_tokens_and_more_right_answers_are_better(objective: Any) -> None:
+    assert fitness_of(50, 0.6, objective) > fitness_of(51, 0.6, objective) > 0
+    assert fitness_of(50, 0.6, objective) > fitness_of(50, 0.59, objective) > fitness_of(50, 0.0, objective) > 0
+
+
+def test_empty_answers_are_worth_nothing() -> None:
+    silent = score_answers([0] * 10, [False] * 10, BASELINE)
+    assert 0 < silent.fitness < 1e-12
+    assert silent.shortness == 1.0
+
+
+def test_a_prompt_that_gives_up_half_of_the_right_answers_for_a_twentieth_of_the_length_is_worse_than_nothing() -> None:
+    plain = Constrained(baseline_tokens=124.0, baseline_correctness=0.41)
+    assert fitness_of(5.7, 0.23, plain) < 1 < fitness_of(37.6, 0.44, plain) < fitness_of(21.3, 0.45, plain)
+
+
+@pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1, 2], [True])])
+def test_answers_without_verdicts_have_no_score(tokens: list[int], correct: list[bool]) -> None:
+    with pytest.raises(ValueError, match="cannot be scored"):
+        score_answers(tokens, correct, BASELINE)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"baseline_tokens": 0.0}, "0.0 tokens"),
+        ({"baseline_tokens": math.nan}, "nan tokens"),
+        ({"baseline_correctness": 1.5}, "baseline_correctness is 1.5"),
+        ({"margin": -0.1}, "margin is -0.1"),
+        ({"loss_penalty": -1.0}, "negative"),
+    ],
+)
+def test_an_objective_that_makes_no_sense_is_refused(change: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Constrained(**{"baseline_tokens": 100.0, "baseline_correctness": 0.6, **change})
