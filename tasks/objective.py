@@ -37,8 +37,8 @@ class Constrained:
     """Fewer tokens without losing right answers.
 
     baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of right answers; margin:
-    the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is 0.05
-    a point; loss_scale: the lost share beyond the margin at which the penalty is twice as high as without its square.
+    the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is
+    0.05 a point; loss_scale: the lost share beyond the margin at which the square doubles the penalty.
     """
 
     baseline_tokens: float
@@ -86,6 +86,13 @@ def fitness_of(mean_tokens: float, correctness: float, objective: Objective) -> 
         return math.exp(-cost_of(mean_tokens, correctness, objective))
     shortness = shortness_of(mean_tokens, objective)
     return objective.lambda_shortness * shortness + objective.lambda_correctness * correctness
+
+
+def additive_fitness_of(mean_tokens: float, correctness: float, objective: Objective) -> float:
+    """A number that ranks candidates as the fitness does, and to which tokens and correctness contribute separately."""
+    if isinstance(objective, Constrained):
+        return -cost_of(mean_tokens, correctness, objective)
+    return fitness_of(mean_tokens, correctness, objective)
 
 
 def cost_of(mean_tokens: float, correctness: float, objective: Constrained) -> float:
