@@ -153,9 +153,9 @@ def surely_beaten(partial: Partial, other: Partial, race: Race) -> bool:
 def projected(partial: Partial, reference: Partial) -> tuple[float, float]:
     """Mean tokens and share of right answers on all questions, as far as can be told.
 
-    `reference` is a complete candidate.  Its mean tokens are multiplied by the ratio of the two on the questions that both
-    have answered (W. G. Cochran's ratio estimator), and its share of right answers is moved by their difference: both
-    are closer than the means of those questions alone.
+    `reference` is a complete candidate.  Its mean tokens are multiplied by the ratio of the two on the questions that
+    both have answered (W. G. Cochran's ratio estimator), and its share of right answers is moved by their difference.
+    Both are closer than the means of those questions alone.
     Raises: ValueError when the reference has fewer answers.
     """
     count = len(partial)

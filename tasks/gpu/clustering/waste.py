@@ -1,0 +1,184 @@
+"""Clusters by waste: tokens that long answers use and short right ones do not need, in buckets of equal weight.
+
+The measure is the log-odds ratio of a token between the two sides, with an informative Dirichlet prior (B. L. Monroe,
+M. P. Colaresi and K. M. Quinn, "Fightin' Words", Political Analysis 16(4), 2008): the prior is the distribution of both
+sides together, as strong as the smaller side, so that a token that was seen once says little.
+
+    0                   tokens that end a turn
+    1                   digits and arithmetic symbols
+    2                   tokens with a line break
+    3 ... buckets + 2   all other tokens that were used, the most wasted first
+    buckets + 3         the rest of the vocabulary, to be pinned to 0
+
+A token's weight is the mean of its shares in both sides, so that the few tokens of the short answers count as much as
+the many of the long ones; each bucket holds about the same weight.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.gpu.clustering.artifacts import ClusteringError
+from tasks.gpu.clustering.describe import EXAMPLES, Description
+
+EOS, NUMBERS, LINE_BREAKS, FIRST_BUCKET = 0, 1, 2, 3
+_NAMED = 8  # tokens that a description names
+_LONGEST = 24  # characters of a token in a description
+
+
+@dataclass(frozen=True, eq=False)
+class WasteClusters:
+    """labels [V] uint8 (uint16 above 256 clusters): the cluster of each token id.
+
+    `log_odds` has one value a cluster: how much likelier its tokens are in the verbose answers than in the short ones,
+    as a logarithm; 0 for the ends of a turn and for the pinned rest.  Its negative, times a factor, is a vector of
+    deltas that needs no search.  `pinned` is the cluster of the rest.
+    """
+
+    labels: NDArray[Any]
+    descriptions: list[Description]
+    log_odds: tuple[float, ...]
+    pinned: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How often each token id was used on either side."""
+
+    verbose: Counter[int]
+    short: Counter[int]
+
+    def shares(self, ids: Iterable[int]) -> tuple[float, float]:
+        """The share of the tokens `ids` in each side."""
+        members = list(ids)
+        return (
+            sum(self.verbose[i] for i in members) / self.verbose.total(),
+            sum(self.short[i] for i in members) / self.short.total(),
+        )
+
+    def weight(self, token: int) -> float:
+        return sum(self.shares([token])) / 2
+
+    def log_odds(self, ids: Iterable[int]) -> float:
+        """The log-odds ratio of the tokens `ids` together, with the prior; 0 for no tokens."""
+        members = list(ids)
+        verbose, short = sum(self.verbose[i] for i in members), sum(self.short[i] for i in members)
+        totals = self.verbose.total(), self.short.total()
+        strength = min(totals)
+        prior = strength * (verbose + short) / sum(totals)
+        return _logit(verbose + prior, totals[0] + strength) - _logit(short + prior, totals[1] + strength)
+
+
+def cluster_by_waste(
+    texts: Sequence[str],
+    eos_tokens: frozenset[int],
+    number_tokens: frozenset[int],
+    verbose: Sequence[Sequence[int]],
+    short: Sequence[Sequence[int]],
+    buckets: int = 10,
+) -> WasteClusters:
+    """The clusters of a vocabulary, from two sets of answers of one model.
+
+    texts: [V] the text of each token id; eos_tokens and number_tokens: clusters 0 and 1; verbose and short: the token
+    ids of each answer, in the model's plain manner, and of short right ones (golds may be among them).
+    Raises: ClusteringError when a side has no tokens, an id is not in the vocabulary, or too few tokens were used.
+    """
+    usage = _count(verbose, short, len(texts))
+    breaks = frozenset(i for i, t in enumerate(texts) if "\n" in t or "\r" in t) - eos_tokens - number_tokens
+    used = (usage.verbose.keys() | usage.short.keys()) - eos_tokens - number_tokens - breaks
+    if buckets < 1 or len(used) < buckets:
+        raise ClusteringError(
+            f"{buckets} buckets need at least as many different tokens; the answers use {len(used)} that are neither "
+            "numbers nor line breaks nor ends of a turn"
+        )
+    groups = _buckets(used, usage, buckets)
+    members: list[Sequence[int]] = [sorted(eos_tokens), sorted(number_tokens), sorted(breaks), *groups]
+    pinned = len(members)
+    labels = np.full(len(texts), pinned, dtype=np.uint8 if pinned < 256 else np.uint16)
+    for cluster, ids in enumerate(members):
+        labels[list(ids)] = cluster
+    rest = np.flatnonzero(labels == pinned).tolist()
+    return WasteClusters(
+        labels=labels,
+        descriptions=_describe(texts, [*members, rest], usage),
+        log_odds=(0.0, *(usage.log_odds(ids) for ids in members[1:]), 0.0),
+        pinned=pinned,
+    )
+
+
+def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], size: int) -> Usage:
+    usage = Usage(Counter(i for answer in verbose for i in answer), Counter(i for answer in short for i in answer))
+    for name, side in (("verbose", usage.verbose), ("short", usage.short)):
+        if not side:
+            raise ClusteringError(f"there are no tokens of {name} answers: waste cannot be told from need")
+        if strange := sorted(i for i in side if not 0 <= i < size):
+            raise ClusteringError(f"the token {strange[0]} is not in this vocabulary of {size} tokens")
+    return usage
+
+
+def _buckets(used: Iterable[int], usage: Usage, count: int) -> list[list[int]]:
+    """The tokens in `count` buckets of about equal weight, by descending log-odds; ties go to the lower id."""
+    ordered = sorted(used, key=lambda i: (-usage.log_odds([i]), i))
+    weights = [usage.weight(i) for i in ordered]
+    groups: list[list[int]] = []
+    remaining, start = sum(weights), 0
+    for bucket in range(count):
+        wanted = remaining / (count - bucket)
+        end, held = start + 1, weights[start]
+        # Take a token more while that brings the weight nearer, and leave one for each bucket to come.
+        while end < len(ordered) - (count - bucket - 1) and (bucket == count - 1 or held + weights[end] / 2 <= wanted):
+            held += weights[end]
+            end += 1
+        groups.append(ordered[start:end])
+        remaining, start = remaining - held, end
+    return groups
+
+
+def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Usage) -> list[Description]:
+    """One description a cluster: what kind it is, how much of each side it makes up, and which tokens it holds."""
+    kinds = {EOS: "Tokens that end a turn or a text", NUMBERS: "Digits and arithmetic symbols"}
+    kinds |= {LINE_BREAKS: "Tokens with a line break", len(members) - 1: "All tokens that no answer used; stays at 0"}
+    described = []
+    for cluster, ids in enumerate(members):
+        frequent = sorted(ids, key=lambda i: (-usage.weight(i), i))
+        examples = _distinct(texts, frequent, EXAMPLES)
+        text = kinds.get(cluster) or _usage_in_words(usage.log_odds(ids))
+        if cluster not in (EOS, len(members) - 1):
+            verbose, short = usage.shares(ids)
+            text += f" ({100 * verbose:.1f} % of verbose answers, {100 * short:.1f} % of short right ones)"
+        named = ", ".join(json.dumps(example, ensure_ascii=False) for example in examples[:_NAMED])
+        text += f": {named}" if named else ": none in this vocabulary"
+        described.append(Description(id=cluster, description=text, examples=examples, count=len(ids)))
+    return described
+
+
+def _usage_in_words(log_odds: float) -> str:
+    factor = math.exp(abs(log_odds))
+    if factor < 1.1:
+        return "Tokens that verbose and short right answers use alike"
+    side = "verbose" if log_odds > 0 else "short right"
+    return f"Tokens that {side} answers use {factor:.1f} times as often"
+
+
+def _distinct(texts: Sequence[str], ids: Iterable[int], most: int) -> list[str]:
+    """The texts of the first `most` tokens that differ in more than case and outer white space."""
+    kept: dict[str, str] = {}
+    for i in ids:
+        word = (texts[i].strip() or texts[i])[:_LONGEST]
+        kept.setdefault(word.casefold(), word)
+        if len(kept) == most:
+            break
+    return list(kept.values())
+
+
+def _logit(count: float, total: float) -> float:
+    """The logarithm of the odds; 0 where a token is all there is or none of it."""
+    return math.log(count / (total - count)) if 0 < count < total else 0.0

@@ -1,0 +1,145 @@
+"""Clusters by waste, on a vocabulary of a few words."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tasks.gpu.clustering import ClusteringError
+from tasks.gpu.clustering.waste import FIRST_BUCKET, LINE_BREAKS, WasteClusters, cluster_by_waste
+
+FILLER = ["The", " answer", " is", " provided", " context", " based", " on", " the", " therefore", " which"]
+CONTENT = [" revenue", " margin", " dollars", " yes", " no", " Dayton", " plant", " income", " sales", " year"]
+OTHER = ["\n", "\n\n", " 7", " 12", "<end>", "zebra", "Ω", " unused"]
+TEXTS = [*FILLER, *CONTENT, *OTHER]
+ID = {text: i for i, text in enumerate(TEXTS)}
+EOS, NUMBERS = frozenset({ID["<end>"]}), frozenset({ID[" 7"], ID[" 12"]})
+
+
+def answers(seed: int = 1) -> tuple[list[list[int]], list[list[int]]]:
+    """Verbose answers of forty tokens, three quarters of them filler; short ones of four, one quarter."""
+    rng = random.Random(seed)
+
+    def draw(count: int, filler: float) -> list[int]:
+        return [ID[rng.choice(FILLER if rng.random() < filler else CONTENT)] for _ in range(count)]
+
+    verbose = [[*draw(40, 0.75), ID["\n"], ID[" 7"]] for _ in range(50)]
+    return verbose, [[*draw(4, 0.25), ID[" 7"]] for _ in range(50)]
+
+
+def clusters(buckets: int = 4, seed: int = 1) -> WasteClusters:
+    return cluster_by_waste(TEXTS, EOS, NUMBERS, *answers(seed), buckets=buckets)
+
+
+def members(made: WasteClusters, cluster: int) -> set[str]:
+    return {TEXTS[i] for i in np.flatnonzero(made.labels == cluster)}
+
+
+def test_ends_numbers_and_line_breaks_have_their_own_clusters_and_the_rest_is_pinned() -> None:
+    made = clusters()
+    assert members(made, 0) == {"<end>"}
+    assert members(made, 1) == {" 7", " 12"}
+    assert members(made, LINE_BREAKS) == {"\n", "\n\n"}
+    assert made.pinned == 7
+    assert members(made, made.pinned) == {"zebra", "Ω", " unused"}
+    assert made.labels.dtype == np.uint8
+    assert len(made.labels) == len(TEXTS)
+
+
+def test_filler_comes_first_and_content_last() -> None:
+    made = clusters()
+    wasted = members(made, FIRST_BUCKET) | members(made, FIRST_BUCKET + 1)
+    needed = members(made, FIRST_BUCKET + 2) | members(made, FIRST_BUCKET + 3)
+    assert len(wasted & set(FILLER)) >= 9
+    assert len(needed & set(CONTENT)) >= 9
+    assert list(made.log_odds[3:7]) == sorted(made.log_odds[3:7], reverse=True)
+    assert made.log_odds[3] > 0 > made.log_odds[6]
+    assert made.log_odds[0] == made.log_odds[7] == 0.0
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 5, 7, 20])
+def test_buckets_have_about_equal_weight_and_each_holds_a_token(buckets: int) -> None:
+    made = clusters(buckets)
+    verbose, short = (np.concatenate(side) for side in answers())
+    weights = []
+    for cluster in range(FIRST_BUCKET, FIRST_BUCKET + buckets):
+        inside = np.flatnonzero(made.labels == cluster)
+        assert inside.size
+        weights.append((np.isin(verbose, inside).mean() + np.isin(short, inside).mean()) / 2)
+    if buckets <= 5:
+        assert max(weights) < 1.6 * min(weights)
+
+
+def test_one_very_frequent_token_does_not_leave_buckets_empty() -> None:
+    verbose, short = answers()
+    verbose.append([ID[" the"]] * 5000)
+    made = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=6)
+    assert sorted(set(made.labels.tolist())) == list(range(10))
+    assert " the" in members(made, FIRST_BUCKET)
+
+
+def test_a_token_that_was_seen_once_says_less_than_one_that_was_seen_often() -> None:
+    verbose = [[ID[" on"]] * 30, [ID[" which"]], [ID[" revenue"]] * 100]
+    short = [[ID[" revenue"]] * 100]
+    made = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=3)
+    order = [members(made, FIRST_BUCKET + bucket) for bucket in range(3)]
+    assert order == [{" on"}, {" which"}, {" revenue"}]
+
+
+def test_the_same_answers_give_the_same_clusters_in_whatever_order_they_come() -> None:
+    verbose, short = answers()
+    forth = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=4)
+    back = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose[::-1], short[::-1], buckets=4)
+    assert (forth.labels == back.labels).all()
+    assert forth.descriptions == back.descriptions
+    assert forth.log_odds == back.log_odds
+
+
+def test_descriptions_say_which_tokens_they_hold_and_who_uses_them() -> None:
+    described = clusters().descriptions
+    assert [d["id"] for d in described] == list(range(8))
+    assert described[0]["description"] == 'Tokens that end a turn or a text: "<end>"'
+    assert described[1]["description"].startswith("Digits and arithmetic symbols (2.4 % of verbose answers, 20.0 %")
+    assert '"\\n"' in described[2]["description"]
+    assert described[3]["description"].startswith("Tokens that verbose answers use ")
+    assert described[6]["description"].startswith("Tokens that short right answers use ")
+    assert "stays at 0" in described[7]["description"]
+    assert sum(d["count"] for d in described) == len(TEXTS)
+    for description, after in pairwise(described[3:7]):
+        assert description["examples"] != after["examples"]
+        assert {f" {example}" for example in description["examples"]} & set(TEXTS) or description["examples"]
+
+
+def test_a_description_names_its_most_used_tokens_first() -> None:
+    verbose, short = answers()
+    verbose.append([ID[" therefore"]] * 400)
+    described = cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=1).descriptions
+    assert described[FIRST_BUCKET]["examples"][0] == "therefore"
+
+
+def test_more_than_256_clusters_need_wider_labels() -> None:
+    texts = [f" w{i}" for i in range(400)]
+    made = cluster_by_waste(texts, frozenset(), frozenset(), [list(range(300))], [list(range(300))], buckets=300)
+    assert made.labels.dtype == np.uint16
+    assert made.pinned == 303
+    assert made.descriptions[0]["description"].endswith("none in this vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("verbose", "short", "says"),
+    [
+        ([], [[1]], "no tokens of verbose answers"),
+        ([[1]], [[]], "no tokens of short answers"),
+        ([[1, 99]], [[1]], "the token 99 is not in this vocabulary of 28 tokens"),
+        ([[-1]], [[1]], "the token -1"),
+        ([[1, 2]], [[1]], "4 buckets need at least as many different tokens; the answers use 2"),
+    ],
+)
+def test_answers_that_cannot_be_clustered_are_refused(
+    verbose: list[list[int]], short: list[list[int]], says: str
+) -> None:
+    with pytest.raises(ClusteringError, match=says):
+        cluster_by_waste(TEXTS, EOS, NUMBERS, verbose, short, buckets=4)
