@@ -89,7 +89,8 @@ def read_questions(
     """Every question of a file or folder, in the order of its rows.
 
     Raises: DatasetError, once, with all malformed rows by line (or row) and column: text that is missing, empty or
-    longer than `PAGE_LIMIT_BYTES`, an id that an earlier row of the split has; or when the file cannot be read or has no rows.
+    longer than `PAGE_LIMIT_BYTES`, an id that an earlier row of the split has; or when the file cannot be read or has
+    no rows.
     """
     path, columns = Path(path), columns or Columns()
     chosen = file_format or format_of(path)

@@ -1,0 +1,106 @@
+"""A judge of the user's own: a Python function of question, gold and answer.
+
+    def judge(question: str, gold: str, answer: str) -> bool | tuple[bool, str]
+
+It is named "module:function", importable where the workers run, or by an entry point of the group `whetstone.judges`
+(packaging.python.org, "Entry points specification").  It returns whether the answer is right, or that and a sentence
+why.  It must return the same for the same texts: verdicts are kept under their content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tasks.judging.verdict import category_of
+from tasks.models import Verdict
+
+GROUP = "whetstone.judges"
+
+
+class UserFunctionError(Exception):
+    """There is no such function, it failed, or it returned no verdict.  The message is one line and names it."""
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A grader (see `tasks.judging.grader`).  `identity` is of the module's source: another source, another key."""
+
+    name: str
+    function: Callable[[str, str, str], Any]
+    identity: str
+    needs_model: ClassVar[bool] = False
+
+    def key(self, question: str, gold: str, answer: str) -> str:
+        parts = ["user_function", self.name, self.identity, question, gold, answer]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def grade(self, question: str, gold: str, answer: str) -> Verdict:
+        """Raises: UserFunctionError when the function fails or returns something else."""
+        try:
+            result = self.function(question, gold, answer)
+        except Exception as error:
+            raise UserFunctionError(
+                f"the judge {self.name} failed: {type(error).__name__}: {_one_line(error)}"
+            ) from error
+        is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
+        if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
+            raise UserFunctionError(
+                f"the judge {self.name} returned {str(result)[:80]!r}; it must return True or False, or that and a text"
+            )
+        said = reasoning or f"{self.name} says {'right' if is_correct else 'wrong'}."
+        return Verdict(is_correct, stage=1, confidence=1.0, category=category_of(gold), reasoning=said)
+
+
+def load_function(name: str) -> UserFunction:
+    """The judge "module:function", or the one that the entry point `name` names.
+
+    Raises: UserFunctionError when it cannot be imported, or does not take three arguments.
+    """
+    try:
+        function = _resolve(name)
+    except Exception as error:  # a user's module may raise whatever it likes while it is imported
+        raise UserFunctionError(f"the judge {name!r} cannot be loaded: {_one_line(error)}") from error
+    if not callable(function):
+        raise UserFunctionError(f"the judge {name!r} is no function")
+    try:
+        inspect.signature(function).bind("question", "gold", "answer")
+    except TypeError as error:
+        raise UserFunctionError(f"the judge {name!r} must take (question, gold, answer): {error}") from error
+    except ValueError:  # written in C: its first call will show
+        pass
+    return UserFunction(name, function, _identity(function))
+
+
+def _resolve(name: str) -> Any:
+    if ":" not in name:
+        for entry in metadata.entry_points(group=GROUP, name=name):
+            return entry.load()
+        raise LookupError(f"there is no entry point of this name in the group {GROUP}; or write module:function")
+    module, _, path = name.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _identity(function: Callable[..., Any]) -> str:
+    """The SHA-256 of the file that defines the function; of its name where there is no such file."""
+    try:
+        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
+    except (TypeError, OSError):
+        source = (
+            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}".encode()
+        )
+    return hashlib.sha256(source).hexdigest()
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,51 @@
+"""One interface before three ways of judging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.judging.exact_number import ExactNumber
+from tasks.judging.grader import Grader, ThreeStages, make_grader
+from tasks.judging.user_function import UserFunctionError
+from tasks.judging.verdict import verdict_key
+from tasks.models import Judge
+
+SETTINGS = Judge("rules", 0.01, True, 0.0, 1.0, 512, 42, 4)
+REPLY = {
+    "reasoning": "Both say so.", "category": "text", "normalized_gt": None, "normalized_pred": None,
+    "relative_error_pct": None, "confidence": 0.8, "is_correct": True,
+}  # fmt: skip
+
+
+def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return REPLY
+
+
+def three_stages() -> Grader:
+    return ThreeStages(SETTINGS, ask, "https://judge.example")
+
+
+def never() -> Grader:
+    raise AssertionError("no endpoint is needed")
+
+
+def test_the_three_stages_are_the_judge_as_it_was() -> None:
+    grader = make_grader("three_stages", three_stages)
+    assert grader.needs_model
+    assert grader.grade("How much?", "$5 million", "$5 million").stage == 1
+    assert grader.grade("What?", "It closed a yard.", "It closed one.").stage == 2
+    row = ("How much?", "5", "6")
+    assert grader.key(*row) == verdict_key(*row, SETTINGS, "https://judge.example")
+
+
+def test_the_other_graders_are_made_without_an_endpoint() -> None:
+    assert make_grader("exact_number", never) == ExactNumber()
+    exact = make_grader("exact_number", never)
+    assert exact.grade("How many?", "72", "So 72.").is_correct
+
+
+def test_any_other_name_is_a_function_of_the_user() -> None:
+    with pytest.raises(UserFunctionError, match="no entry point"):
+        make_grader("three-stages", never)

@@ -1,0 +1,128 @@
+"""A judge that is the user's own function, by module and name or by an entry point."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.judging.user_function import GROUP, UserFunctionError, load_function
+
+SOURCE = """
+def contains(question, gold, answer):
+    return gold.lower() in answer.lower()
+
+def explained(question, gold, answer):
+    return answer == gold, f"{answer!r} against {gold!r}"
+
+def fails(question, gold, answer):
+    raise KeyError("no such key\\nat all")
+
+def says_maybe(question, gold, answer):
+    return "maybe"
+
+def too_few(answer):
+    return True
+
+class Judges:
+    @staticmethod
+    def strict(question, gold, answer):
+        return answer == gold
+
+number = 7
+"""
+
+
+@pytest.fixture
+def judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Writes the module `my_judges` anew, with more text at its end."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(more: str = "") -> Path:
+        sys.modules.pop("my_judges", None)
+        path = tmp_path / "my_judges.py"
+        path.write_text(SOURCE + more)
+        return path
+
+    write()
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "is_correct", "reasoning"),
+    [
+        ("my_judges:contains", "It was $5 Million.", True, "my_judges:contains says right."),
+        ("my_judges:contains", "It was $6 million.", False, "my_judges:contains says wrong."),
+        ("my_judges:explained", "$5 million", True, "'$5 million' against '$5 million'"),
+        ("my_judges:Judges.strict", "$5", False, "my_judges:Judges.strict says wrong."),
+    ],
+)
+@pytest.mark.usefixtures("judges")
+def test_the_function_decides(name: str, answer: str, is_correct: bool, reasoning: str) -> None:
+    verdict = load_function(name).grade("How much?", "$5 million", answer)
+    assert (verdict.is_correct, verdict.reasoning, verdict.category) == (is_correct, reasoning, "numerical")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("my_judges:fails", "the judge my_judges:fails failed: KeyError: "),
+        ("my_judges:says_maybe", "returned 'maybe'; it must return True or False"),
+    ],
+)
+@pytest.mark.usefixtures("judges")
+def test_a_function_that_gives_no_verdict_is_an_error_and_never_a_wrong_answer(name: str, says: str) -> None:
+    with pytest.raises(UserFunctionError, match=says) as caught:
+        load_function(name).grade("How much?", "5", "5")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no_such_module:judge", "No module named 'no_such_module'"),
+        ("my_judges:nothing", "no attribute 'nothing'"),
+        ("my_judges:number", "is no function"),
+        ("my_judges:too_few", "must take \\(question, gold, answer\\)"),
+        ("contains", f"no entry point of this name in the group {GROUP}"),
+        (":", "cannot be loaded"),
+        ("", "cannot be loaded"),
+    ],
+)
+@pytest.mark.usefixtures("judges")
+def test_a_function_that_is_not_there_is_refused_at_once(name: str, says: str) -> None:
+    with pytest.raises(UserFunctionError, match=says):
+        load_function(name)
+
+
+def test_a_module_that_cannot_be_imported_is_named_in_one_line(judges: Callable[[str], Path]) -> None:
+    judges("raise RuntimeError('first\\nsecond')")
+    with pytest.raises(UserFunctionError, match=r"'my_judges:contains' cannot be loaded: first$"):
+        load_function("my_judges:contains")
+
+
+def test_another_source_of_the_module_gives_other_keys(judges: Callable[[str], Path]) -> None:
+    row = ("How much?", "5", "6")
+    key = load_function("my_judges:contains").key(*row)
+    judges("")
+    assert load_function("my_judges:contains").key(*row) == key
+    judges("# changed\n")
+    assert load_function("my_judges:contains").key(*row) != key
+    assert load_function("my_judges:explained").key(*row) != load_function("my_judges:contains").key(*row)
+
+
+def test_an_entry_point_names_a_function(judges: Callable[[str], Path], tmp_path: Path) -> None:
+    judges("")
+    folder = tmp_path / "my_judges-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my-judges\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[{GROUP}]\nloose = my_judges:contains\n")
+    assert load_function("loose").grade("?", "5", "it is 5").is_correct
+
+
+@pytest.mark.usefixtures("judges")
+def test_a_function_written_in_c_is_tried_at_its_first_call() -> None:
+    with pytest.raises(UserFunctionError, match=r"failed: TypeError|returned|must take"):
+        load_function("builtins:max").grade("a", "b", "c")
