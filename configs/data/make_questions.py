@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,23 +287,31 @@ def make_rows(seed: int, each: int) -> list[dict[str, str]]:
 
 
 def _row(rng: random.Random, name: str, topic: Topic) -> dict[str, str]:
-    """One question with its page: what the company does, the facts in an order of chance, and an outlook."""
+    """One question with its page: what the company does, the facts in an order of chance, and an outlook.
+
+    It is drawn again while the page has the answer elsewhere: a figure must not be right by accident.
+    """
     field, goods, buyers, novelty = rng.choice(BUSINESSES)
     year = rng.choice([2021, 2022, 2023])
     common = {"company": f"{name} {field}", "year": year, "last": year - 1, "next": year + 1}
     business = {"goods": goods, "buyers": buyers, "novelty": novelty, "founded": rng.randint(1887, 1989)}
-    values = {**common, **topic.draw(rng)}
-    fact = topic.fact.format(**values)
-    others = [other for other in LOOK_UPS if other is not topic and other.name not in topic.excludes]
-    facts = [fact, *(other.fact.format(**common, **other.draw(rng)) for other in rng.sample(others, 3))]
-    rng.shuffle(facts)
     opening, closing = (rng.choice(texts).format(**common, **business) for texts in (OPENINGS, CLOSINGS))
+    others = [other for other in LOOK_UPS if other is not topic and other.name not in topic.excludes]
+    is_look_up = topic in LOOK_UPS
+    while True:
+        values = {**common, **topic.draw(rng)}
+        fact, answer = topic.fact.format(**values), topic.answer.format(**values)
+        facts = [fact, *(other.fact.format(**common, **other.draw(rng)) for other in rng.sample(others, 3))]
+        rng.shuffle(facts)
+        page = " ".join([opening, *facts, closing])
+        if len(re.findall(rf"(?<![\d.,]){re.escape(answer)}", page)) == is_look_up:
+            break
     return {
-        "kind": "lookup" if topic in LOOK_UPS else "arithmetic",
+        "kind": "lookup" if is_look_up else "arithmetic",
         "topic": topic.name,
         "question": rng.choice(topic.questions).format(**values),
-        "context": " ".join([opening, *facts, closing]),
-        "answer": topic.answer.format(**values),
+        "context": page,
+        "answer": answer,
         "rationale": topic.rationale.format(**values) or f"The page says: {fact}",
     }
 

@@ -1,0 +1,88 @@
+"""The shipped questions: made by a seed, solvable from their pages, and alike in every split."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasks.judging.exact_number import final_number
+from tasks.questions import examples_of, format_of, read_questions
+
+FOLDER = Path(__file__).parents[2] / "configs/data"
+SHIPPED = FOLDER / "questions.jsonl"
+ROWS = [json.loads(line) for line in SHIPPED.read_text("utf-8").splitlines()]
+SPLITS = ("train", "validation", "test")
+TERM = r"[\d.]+"
+CALCULATION = re.compile(rf"({TERM}(?: [-+*/] {TERM})*) = ({TERM})(%?)")
+
+
+def made(folder: Path, *options: str) -> tuple[str, subprocess.CompletedProcess[str]]:
+    path = folder / "questions.jsonl"
+    command = [sys.executable, str(FOLDER / "make_questions.py"), "--output", str(path), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return path.read_text("utf-8") if path.exists() else "", done
+
+
+def test_the_shipped_file_is_what_the_generator_writes(tmp_path: Path) -> None:
+    assert made(tmp_path)[0] == SHIPPED.read_text("utf-8")
+    assert made(tmp_path, "--seed", "8")[0] != SHIPPED.read_text("utf-8")
+
+
+def test_it_is_read_like_any_file_in_three_splits_of_a_hundred() -> None:
+    assert format_of(SHIPPED) == "jsonl"
+    questions = read_questions(SHIPPED)
+    assert [len(examples_of(questions, split)) for split in SPLITS] == [100, 100, 100]
+    assert SHIPPED.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_split_has_half_look_ups_and_half_arithmetic_of_all_topics(split: str) -> None:
+    rows = [row for row in ROWS if row["split"] == split]
+    assert Counter(row["kind"] for row in rows) == {"lookup": 50, "arithmetic": 50}
+    topics = Counter(row["topic"] for row in rows)
+    assert len(topics) == 16
+    assert set(topics.values()) <= {6, 7}
+
+
+def test_no_company_or_page_occurs_twice() -> None:
+    companies = Counter(re.findall(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b", row["question"])[-1] for row in ROWS)
+    assert max(companies.values()) == 1
+    assert len({row["context"] for row in ROWS}) == len(ROWS)
+    assert len({row["id"] for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_page_states_what_is_looked_up_once_and_what_is_worked_out_never(split: str) -> None:
+    for row in (row for row in ROWS if row["split"] == split):
+        page = row["context"]
+        assert 60 <= len(page.split()) <= 120, row
+        assert "{" not in page + row["question"] + row["answer"] + row["rationale"], row
+        times = len(re.findall(rf"(?<![\d.,]){re.escape(row['answer'])}", page))
+        assert times == (row["kind"] == "lookup"), row
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_calculation_uses_figures_of_the_page_and_ends_with_the_answer(split: str) -> None:
+    for row in (row for row in ROWS if row["split"] == split and row["kind"] == "arithmetic"):
+        text = row["context"] + row["question"]
+        known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+        calculations = CALCULATION.findall(row["rationale"])
+        assert len(calculations) == row["rationale"].count("=") >= 1
+        for terms, result, percent in calculations:
+            assert set(re.findall(TERM, terms)) <= known, row
+            value = eval(terms)  # digits and operators alone, by the pattern
+            assert value == pytest.approx(float(result) / (100 if percent else 1)), row
+            known.add(result)
+        assert final_number(row["answer"].removesuffix(" million")) == final_number(row["rationale"]), row
+
+
+def test_more_questions_than_names_are_refused(tmp_path: Path) -> None:
+    text, done = made(tmp_path, "--each", "106")
+    assert (text, done.returncode) == ("", 1)
+    assert "315 have names" in done.stderr

@@ -1,0 +1,68 @@
+"""The prompts that every search is measured against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings.brevity import BrevityPrompt, read_prompts
+from orchestrator.settings.options import SettingsError
+
+SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
+
+
+def written(folder: Path, *prompts: tuple[str, str]) -> Path:
+    path = folder / "prompts.yaml"
+    lines = [f"  - name: {name}\n    text: {text}\n" for name, text in prompts]
+    path.write_text("prompts:\n" + "".join(lines), "utf-8")
+    return path
+
+
+def problems(path: Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read_prompts(path)
+    return "\n".join(caught.value.problems)
+
+
+def test_the_shipped_file_has_at_least_ten_sentences_beside_the_plain_prompt() -> None:
+    prompts = read_prompts(SHIPPED)
+    assert prompts[0] == BrevityPrompt("none", "")
+    assert len(prompts) > 10
+    assert all(prompt.text.endswith(".") for prompt in prompts[1:])
+
+
+def test_the_sentence_follows_the_system_prompt() -> None:
+    base = "Answer the question using the provided context."
+    assert BrevityPrompt("concise", "Be concise.").system_prompt(base) == f"{base} Be concise."
+    assert BrevityPrompt("none", "").system_prompt(base) == base
+    assert BrevityPrompt("concise", "Be concise.").system_prompt("") == "Be concise."
+
+
+def test_two_prompts_of_one_name_or_text_are_refused_both_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, ("none", '""'), ("a", "Be brief."), ("a", "Hurry."), ("b", '"Be brief. "'))
+    said = problems(path)
+    assert "the name 'a' occurs 2 times" in said
+    assert "the text 'Be brief.' occurs 2 times" in said
+
+
+@pytest.mark.parametrize("prompts", [[("a", "Be brief.")], [("none", "Be brief.")]])
+def test_a_file_without_the_plain_prompt_is_refused(tmp_path: Path, prompts: list[tuple[str, str]]) -> None:
+    assert 'one prompt must have the name "none" and an empty text' in problems(written(tmp_path, *prompts))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("prompts:\n  - name: a\n", "prompts.0.text: is missing"),
+        ("prompts:\n  - name: 3\n    text: x\n", "prompts.0.name: 3 is not text"),
+        ("prompts:\n  - name: a\n    text: x\n    more: y\n", "more"),
+        ("prompts: 3\n", "prompts"),
+        ("[]\n", "not a mapping"),
+        (": :", "not YAML"),
+    ],
+)
+def test_a_malformed_file_is_refused_by_key(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "prompts.yaml"
+    path.write_text(content, "utf-8")
+    assert says in problems(path)
