@@ -1,6 +1,6 @@
-"""Write `questions.jsonl`: questions about invented companies, half to look up, half to work out, in three splits.
+"""Write `sample_questions.jsonl`: questions about invented companies, half to look up, half to work out, in three splits.
 
-    python configs/data/make_questions.py [--seed 7] [--each 100] [--output configs/data/questions.jsonl]
+    python configs/data/make_questions.py [--seed 7] [--each 100] [--output configs/data/sample_questions.jsonl]
 
 Each question has a company and a page of its own, so that no split knows anything of another.  A page is one paragraph
 with more figures than the question needs.  The figures are drawn so that results are short: whole millions, whole
@@ -320,7 +320,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--each", type=int, default=EACH, help="questions of every split")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("questions.jsonl"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("sample_questions.jsonl"))
     options = parser.parse_args()
     rows = make_rows(options.seed, options.each)
     options.output.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")

@@ -15,7 +15,7 @@ from tasks.judging.exact_number import final_number
 from tasks.questions import examples_of, format_of, read_questions
 
 FOLDER = Path(__file__).parents[2] / "configs/data"
-SHIPPED = FOLDER / "questions.jsonl"
+SHIPPED = FOLDER / "sample_questions.jsonl"
 ROWS = [json.loads(line) for line in SHIPPED.read_text("utf-8").splitlines()]
 SPLITS = ("train", "validation", "test")
 TERM = r"[\d.]+"
