@@ -50,31 +50,31 @@ class WasteClusters:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """How often each token id was used on either side."""
+class TokenUsage:
+    """How often each token id was used on either side; `totals` are of all tokens of each side."""
 
     verbose: Counter[int]
     short: Counter[int]
+    totals: tuple[int, int]
+
+    def counts(self, ids: Iterable[int]) -> tuple[int, int]:
+        members = list(ids)
+        return sum(self.verbose[i] for i in members), sum(self.short[i] for i in members)
 
     def shares(self, ids: Iterable[int]) -> tuple[float, float]:
         """The share of the tokens `ids` in each side."""
-        members = list(ids)
-        return (
-            sum(self.verbose[i] for i in members) / self.verbose.total(),
-            sum(self.short[i] for i in members) / self.short.total(),
-        )
+        verbose, short = self.counts(ids)
+        return verbose / self.totals[0], short / self.totals[1]
 
     def weight(self, token: int) -> float:
         return sum(self.shares([token])) / 2
 
     def log_odds(self, ids: Iterable[int]) -> float:
         """The log-odds ratio of the tokens `ids` together, with the prior; 0 for no tokens."""
-        members = list(ids)
-        verbose, short = sum(self.verbose[i] for i in members), sum(self.short[i] for i in members)
-        totals = self.verbose.total(), self.short.total()
-        strength = min(totals)
-        prior = strength * (verbose + short) / sum(totals)
-        return _logit(verbose + prior, totals[0] + strength) - _logit(short + prior, totals[1] + strength)
+        verbose, short = self.counts(ids)
+        strength = min(self.totals)
+        prior = strength * (verbose + short) / sum(self.totals)
+        return _logit(verbose + prior, self.totals[0] + strength) - _logit(short + prior, self.totals[1] + strength)
 
 
 def cluster_by_waste(
@@ -114,17 +114,17 @@ def cluster_by_waste(
     )
 
 
-def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], size: int) -> Usage:
-    usage = Usage(Counter(i for answer in verbose for i in answer), Counter(i for answer in short for i in answer))
-    for name, side in (("verbose", usage.verbose), ("short", usage.short)):
+def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], size: int) -> TokenUsage:
+    counts = [Counter(i for answer in side for i in answer) for side in (verbose, short)]
+    for name, side in zip(("verbose", "short"), counts, strict=True):
         if not side:
             raise ClusteringError(f"there are no tokens of {name} answers: waste cannot be told from need")
         if strange := sorted(i for i in side if not 0 <= i < size):
             raise ClusteringError(f"the token {strange[0]} is not in this vocabulary of {size} tokens")
-    return usage
+    return TokenUsage(counts[0], counts[1], (counts[0].total(), counts[1].total()))
 
 
-def _buckets(used: Iterable[int], usage: Usage, count: int) -> list[list[int]]:
+def _buckets(used: Iterable[int], usage: TokenUsage, count: int) -> list[list[int]]:
     """The tokens in `count` buckets of about equal weight, by descending log-odds; ties go to the lower id."""
     ordered = sorted(used, key=lambda i: (-usage.log_odds([i]), i))
     weights = [usage.weight(i) for i in ordered]
@@ -142,7 +142,7 @@ def _buckets(used: Iterable[int], usage: Usage, count: int) -> list[list[int]]:
     return groups
 
 
-def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Usage) -> list[Description]:
+def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: TokenUsage) -> list[Description]:
     """One description a cluster: what kind it is, how much of each side it makes up, and which tokens it holds."""
     kinds = {EOS: "Tokens that end a turn or a text", NUMBERS: "Digits and arithmetic symbols"}
     kinds |= {LINE_BREAKS: "Tokens with a line break", len(members) - 1: "All tokens that no answer used; stays at 0"}
@@ -161,11 +161,9 @@ def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Usa
 
 
 def _usage_in_words(log_odds: float) -> str:
-    factor = math.exp(abs(log_odds))
-    if factor < 1.1:
+    if abs(log_odds) < 0.1:
         return "Tokens that verbose and short right answers use alike"
-    side = "verbose" if log_odds > 0 else "short right"
-    return f"Tokens that {side} answers use {factor:.1f} times as often"
+    return f"Tokens that {'verbose' if log_odds > 0 else 'short right'} answers use more"
 
 
 def _distinct(texts: Sequence[str], ids: Iterable[int], most: int) -> list[str]:

@@ -104,8 +104,8 @@ def test_descriptions_say_which_tokens_they_hold_and_who_uses_them() -> None:
     assert described[0]["description"] == 'Tokens that end a turn or a text: "<end>"'
     assert described[1]["description"].startswith("Digits and arithmetic symbols (2.4 % of verbose answers, 20.0 %")
     assert '"\\n"' in described[2]["description"]
-    assert described[3]["description"].startswith("Tokens that verbose answers use ")
-    assert described[6]["description"].startswith("Tokens that short right answers use ")
+    assert described[3]["description"].startswith("Tokens that verbose answers use more (")
+    assert described[6]["description"].startswith("Tokens that short right answers use more (")
     assert "stays at 0" in described[7]["description"]
     assert sum(d["count"] for d in described) == len(TEXTS)
     for description, after in pairwise(described[3:7]):
