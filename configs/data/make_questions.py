@@ -1,4 +1,4 @@
-"""Write `sample_questions.jsonl`: questions about invented companies, half to look up, half to work out, in three splits.
+"""Write `sample_questions.jsonl`: questions about invented companies, half looked up, half worked out, in three splits.
 
     python configs/data/make_questions.py [--seed 7] [--each 100] [--output configs/data/sample_questions.jsonl]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tasks.judging.exact_number import final_number
-from tasks.questions import examples_of, format_of, read_questions
+from tasks.questions import examples_of, read_questions
+from tasks.tables import format_of
 
 FOLDER = Path(__file__).parents[2] / "configs/data"
 SHIPPED = FOLDER / "sample_questions.jsonl"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tasks.dataset import DatasetError, load_examples
 from tasks.models import Example
-from tasks.questions import Columns, SplitExample, examples_of, format_of, read_questions
+from tasks.questions import Columns, SplitExample, examples_of, read_questions
+from tasks.tables import format_of
 
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 ROWS = [
@@ -111,6 +112,18 @@ def test_without_id_context_and_split_rows_are_numbered(tmp_path: Path) -> None:
     expected = [SplitExample(Example("1", "", "One?", "1"), ""), SplitExample(Example("2", "", "Two?", "2"), "")]
     assert read_questions(path) == expected
     assert read_questions(path, Columns(id="", context="", split="")) == expected
+
+
+def test_a_column_without_a_name_is_nobodys_id_or_context(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text(",question,answer\n17,How many?,72\n", "utf-8")  # as pandas writes its index
+    columns = Columns(id="", context="", split="")
+    assert read_questions(path, columns) == [SplitExample(Example("1", "", "How many?", "72"), "")]
+
+
+def test_a_huge_number_is_read_as_it_is_written(tmp_path: Path) -> None:
+    [question] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "?", "answer": 10**400}]))
+    assert question.example.gold == str(10**400)
 
 
 def test_financebench_is_recognised_and_read_as_ever() -> None:

@@ -1,0 +1,182 @@
+"""Rows of a file in any format: JSON lines, CSV, Parquet, or a folder that `datasets` saved.
+
+Parquet and `datasets` folders need pyarrow, which is imported when such a file is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, json_object, read_lines
+
+Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
+SUFFIXES: Mapping[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row as it was read.  `place` says where it stands, `fault` why it could not be read at all."""
+
+    place: str
+    values: Mapping[str, Any]
+    split: str = ""
+    fault: str = ""
+
+
+def format_of(path: str | Path) -> Format:
+    """The format of a file or folder, by its name or by the files that `datasets` writes.
+
+    A JSON-lines file whose first row has a `financebench_id` is FinanceBench's.  Raises: DatasetError for another.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            return "datasets"
+        raise DatasetError(f"{path}: a folder without dataset_dict.json or state.json is no saved data set")
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DatasetError(f"{path}: the format of {suffix or 'a file without a suffix'} is not known; say which it is")
+    return "financebench" if SUFFIXES[suffix] == "jsonl" and _is_financebench(path) else SUFFIXES[suffix]
+
+
+def read_rows(path: Path, file_format: Format, required: Sequence[str]) -> Iterator[Row]:
+    """The rows of a file, one at a time; a JSON line or CSV row that cannot be read comes with its fault.
+
+    `required` are columns that a file with a header or a schema must have.
+    Raises: DatasetError when the file cannot be read, or lacks a required column.
+    """
+    readers = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "datasets": _datasets}
+    return readers[file_format](path, required)
+
+
+def _jsonl(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    del required
+    for number, line in read_lines(path):
+        place = f"line {number}"
+        try:
+            yield Row(place, json_object(line))
+        except DatasetError as error:
+            yield Row(place, {}, fault=str(error))
+
+
+def _csv(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    """The rows below the header; a row's place is the line on which it ends."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            before = csv.field_size_limit(PAGE_LIMIT_BYTES)
+            try:
+                reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+                _check_columns(path, required, reader.fieldnames or ())
+                for row in reader:
+                    yield _csv_row(row, reader.line_num)
+            except csv.Error as error:
+                raise DatasetError(f"{path}: line {reader.reader.line_num}: {error}") from None
+            finally:
+                csv.field_size_limit(before)
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}: invalid UTF-8 at byte {error.start}") from None
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _csv_row(row: dict[Any, Any], line: int) -> Row:
+    place = f"line {line}"
+    if None in row:
+        return Row(place, {}, fault=f"{len(row[None])} more cells than the header has")
+    missing = [name for name, value in row.items() if value is None]
+    if missing:
+        return Row(place, {}, fault=f"the row ends before column {missing[0]!r}")
+    return Row(place, row)
+
+
+def _parquet(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    pyarrow = _import_pyarrow(path)
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        _check_columns(path, required, file.schema_arrow.names)
+        yield from _table_rows(file.iter_batches(), "")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
+
+
+def _datasets(path: Path, required: Sequence[str]) -> Iterator[Row]:
+    """The rows of a folder that `save_to_disk` wrote; in one with several splits, their names are the rows' splits."""
+    pyarrow = _import_pyarrow(path)
+    if not (path / "dataset_dict.json").is_file():
+        yield from _arrow_folder(pyarrow, path, required, "")
+        return
+    for split in _read_json(path / "dataset_dict.json", "splits"):
+        yield from _arrow_folder(pyarrow, path / str(split), required, str(split))
+
+
+def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: str) -> Iterator[Row]:
+    for entry in _read_json(folder / "state.json", "_data_files"):
+        path = folder / str(entry["filename"] if isinstance(entry, dict) and "filename" in entry else "")
+        try:
+            with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
+                _check_columns(path, required, stream.schema.names)
+                yield from _table_rows(stream, split)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DatasetError(f"{path}: no Arrow file that can be read: {_one_line(error)}") from None
+
+
+def _table_rows(batches: Any, split: str) -> Iterator[Row]:
+    number = 0
+    for batch in batches:
+        for values in batch.to_pylist():
+            number += 1
+            place = f"row {number}" + (f" of {split}" if split else "")
+            yield Row(place, values, split)
+
+
+def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) -> None:
+    """Raises: DatasetError when a required column is not there."""
+    missing = [name for name in required if name not in present]
+    if missing:
+        raise DatasetError(f"{path}: no column {' and no column '.join(map(repr, missing))}; it has {list(present)}")
+
+
+def _read_json(path: Path, key: str) -> list[Any]:
+    """A list in one of the files that `save_to_disk` writes.  Raises: DatasetError when it is not there."""
+    try:
+        value = json.loads(path.read_text("utf-8"))[key]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{path}: not as `save_to_disk` writes it: {_one_line(error)}") from None
+    if not isinstance(value, list):
+        raise DatasetError(f"{path}: not as `save_to_disk` writes it: {key} is no list")
+    return value
+
+
+def _import_pyarrow(path: Path) -> Any:
+    """The package with the parts that read Parquet and Arrow streams.  Raises: DatasetError when it is not there."""
+    try:
+        for part in ("pyarrow.parquet", "pyarrow.ipc"):
+            importlib.import_module(part)
+        return importlib.import_module("pyarrow")
+    except ImportError:
+        raise DatasetError(f"{path}: reading it needs pyarrow: pip install 'whetstone[data]'") from None
+
+
+def _is_financebench(path: Path) -> bool:
+    try:
+        for _, line in read_lines(path):
+            return "financebench_id" in json_object(line)
+    except DatasetError:
+        return False  # whoever reads the file says what is wrong with it
+    return False
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
