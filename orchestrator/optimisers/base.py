@@ -12,23 +12,29 @@ was interrupted continues exactly where it was.  The order in which outcomes arr
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
 
-from orchestrator.evolution.state import StateError
+from orchestrator.optimisers.generation import Generation, as_population
+from orchestrator.optimisers.planning import expand
+from tasks.escape import quote
 from tasks.models import Score
-from tasks.plan import Candidate, Outcome, Plan
+from tasks.plan import Outcome, Plan, stages_of
+from tasks.validation import parse_json
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 Evaluate = Callable[[Plan], Sequence[Outcome]]
+
+
+class StateError(Exception):
+    """A state file that cannot be resumed from; says why in one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,7 @@ class SearchParams:
 
 @dataclass(frozen=True)
 class Best:
-    """The best candidate so far, and its fitness."""
+    """The best evaluation so far."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     deltas: tuple[float, ...]
@@ -74,8 +80,8 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """A candidate and its score; None before it has been evaluated."""
+class Member:
+    """A member of a population and its score; None before it has been evaluated."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     deltas: tuple[float, ...]
@@ -91,6 +97,19 @@ class SearchState:
     generation: int = 0
     best: Best | None = None
 
+
+class SearchFile(TypedDict):
+    """evolution_state.json, except that of `reflective`."""
+
+    optimiser: str
+    clusters: list[str]
+    state: dict[str, Any]
+
+
+EVALUATION = len(stages_of(merges=False, mutates=False))
+"""The number of stages of an evaluation."""
+MUTATION = len(stages_of(merges=False, mutates=True)) - EVALUATION
+"""The number of stages of a mutation: the reflection, and the evaluation after it."""
 
 P = TypeVar("P", bound=SearchParams)
 S = TypeVar("S", bound=SearchState)
@@ -115,6 +134,34 @@ class Optimiser(Protocol[P, S]):
         """The state after the plan that `ask` gave for `state`.  Raises: LookupError when an outcome is missing."""
         ...
 
+    def whole(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Plan, list[Outcome]]:
+        """The plan that `ask` gave, and its outcomes, with the candidates that were not sent because they are known.
+
+        Raises: LookupError when an outcome is missing.
+        """
+        return plan, expand(plan, outcomes)
+
+    def generation(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
+        """What the generation of `plan` has evaluated so far, for history and tree; `outcomes` as for `tell`."""
+        return Generation(plan.generation, as_population(*self.whole(state, params, plan, outcomes)))
+
+    def scored(self, state: S) -> tuple[tuple[float, ...], ...]:
+        """The vectors whose scores the state keeps, each once."""
+        return () if state.best is None else (state.best.deltas,)
+
+    def rescored(self, state: S, scores: Mapping[tuple[float, ...], Score]) -> S:
+        """The state with other scores of the vectors of `scored`: those of another judge."""
+        best = state.best
+        return state if best is None else replace(state, best=replace(best, fitness=scores[best.deltas].fitness))
+
+    def ends_generation(self, plan: Plan) -> bool:
+        """Whether `plan` is the last one of its generation."""
+        return True
+
+    def stages_of_a_generation(self, params: P) -> float:
+        """How many stages a generation has, as expected before it is drawn."""
+        return float(params.population_size * EVALUATION)
+
     def is_finished(self, state: S, params: P) -> bool:
         return state.generation >= params.generations
 
@@ -131,15 +178,14 @@ class Optimiser(Protocol[P, S]):
     def from_json(self, text: str, params: P) -> S:
         """Raises: StateError when the text is no state, or one of another optimiser, clustering or population."""
         try:
-            values = json.loads(text)
-            name, clusters, content = values["optimiser"], values["clusters"], values["state"]
-            if name != self.name:
-                raise StateError(f"it is a state of the optimiser {name!r}, not of {self.name!r}")
-            if clusters != list(params.cluster_ids):
-                raise StateError(f"its clusters are {clusters}, not {list(params.cluster_ids)}")
-            state = TypeAdapter(self.state_type).validate_json(json.dumps(content))
-        except (ValidationError, ValueError, KeyError, TypeError) as error:
-            raise StateError(f"it is not an evolution state ({_first_line(error)})") from None
+            values = parse_json(SearchFile, text)
+            if values["optimiser"] != self.name:
+                raise StateError(f"it is a state of the optimiser {quote(values['optimiser'])}, not of {self.name!r}")
+            if values["clusters"] != list(params.cluster_ids):
+                raise StateError(f"its clusters are {values['clusters']}, not {list(params.cluster_ids)}")
+            state = parse_json(self.state_type, json.dumps(values["state"]))
+        except ValueError as error:
+            raise StateError(f"it is not an evolution state ({error})") from None
         if reason := _general_problem(state, params) or self.problem(state, params):
             raise StateError(reason)
         return state
@@ -147,11 +193,12 @@ class Optimiser(Protocol[P, S]):
 
 @dataclass(frozen=True)
 class Turn:
-    """One plan, its outcomes, and the state that follows."""
+    """One plan, the outcomes of all its candidates (also of those not sent), the state after it, the generation so far."""
 
     plan: Plan
     outcomes: tuple[Outcome, ...]
     state: SearchState
+    generation: Generation
 
 
 def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) -> Iterator[Turn]:
@@ -159,13 +206,10 @@ def search(optimiser: Optimiser[P, S], state: S, params: P, evaluate: Evaluate) 
     while not optimiser.is_finished(state, params):
         plan = optimiser.ask(state, params)
         outcomes = tuple(evaluate(plan)) if plan.candidates else ()
+        generation = optimiser.generation(state, params, plan, outcomes)
+        _, whole = optimiser.whole(state, params, plan, outcomes)
         state = optimiser.tell(state, params, plan, outcomes)
-        yield Turn(plan, outcomes, state)
-
-
-def generator(seed: int, generation: int, purpose: str = "") -> random.Random:
-    """The generator of a generation's draws.  `purpose` tells apart draws that must not share one."""
-    return random.Random(f"whetstone {seed} {generation}{' ' + purpose if purpose else ''}")
+        yield Turn(plan, tuple(whole), state, generation)
 
 
 def better(best: Best | None, deltas: Sequence[float], scratchpad: str, score: Score) -> Best:
@@ -175,49 +219,8 @@ def better(best: Best | None, deltas: Sequence[float], scratchpad: str, score: S
     return Best(tuple(deltas), scratchpad, score.fitness)
 
 
-def distinct(plan: Plan) -> Plan:
-    """The plan without candidates whose outcome is that of an earlier one; `expand` puts them back.
-
-    Candidates with a call to the reflector for a proposal all stay: two replies to one question may differ.
-    """
-    first: dict[object, Candidate] = {}
-    for candidate in plan.candidates:
-        first.setdefault(_identity(candidate), candidate)
-    return dataclasses.replace(plan, candidates=tuple(first.values()))
-
-
-def expand(plan: Plan, outcomes: Sequence[Outcome], known: Mapping[int, Outcome] | None = None) -> list[Outcome]:
-    """One outcome for each candidate of a plan, in its order, from those of `distinct(plan)`.
-
-    `known` are the outcomes of candidates that were not sent because they had been evaluated before, by index.
-    Raises: LookupError when one is missing.
-    """
-    by_index = {**(known or {}), **{outcome.index: outcome for outcome in outcomes}}
-    first: dict[object, Outcome] = {}
-    expanded = []
-    for candidate in plan.candidates:
-        outcome = by_index.get(candidate.index) or first.get(_identity(candidate))
-        if outcome is None:
-            raise LookupError(f"plan {plan.name} has no outcome of candidate {candidate.index}")
-        first.setdefault(_identity(candidate), outcome)
-        expanded.append(dataclasses.replace(outcome, index=candidate.index))
-    return expanded
-
-
-def known_outcome(candidate: Candidate, score: Score) -> Outcome:
-    """The outcome of a candidate that needs no call to the reflector and whose deltas have been evaluated before."""
-    return Outcome(candidate.index, candidate.scratchpad, score, None, candidate.scratchpad, None, {})
-
-
 def clip(value: float, bound: float) -> float:
     return min(bound, max(-bound, value))
-
-
-def _identity(candidate: Candidate) -> object:
-    """Equal for candidates that have the same outcome."""
-    if candidate.target is not None or candidate.rewrite:
-        return candidate.index
-    return (candidate.deltas, candidate.scratchpad, candidate.merge, candidate.examples)
 
 
 def _general_problem(state: SearchState, params: SearchParams) -> str:
@@ -228,10 +231,3 @@ def _general_problem(state: SearchState, params: SearchParams) -> str:
     if state.best is not None and not all(map(math.isfinite, state.best.deltas)):
         return "a delta of its best is not finite"
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from deap import cma
 
-from orchestrator.evolution.individual import Individual, make_individual, set_score
-from orchestrator.evolution.planning import plan_names
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip, expand, generator
+from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.individual import Individual, make_individual, set_score
+from orchestrator.optimisers.planning import expand, generator, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -73,7 +73,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
     def ask(self, state: CmaState, params: CmaParams) -> Plan:
         vectors = sample(state, params, params.population_size)
         if state.generation == 0:
-            vectors.append(params.initial_deltas)
+            vectors.insert(0, params.initial_deltas)
         candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
         return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
@@ -83,7 +83,7 @@ class Cma(Optimiser[CmaParams, CmaState]):
         for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
             results.append((candidate.deltas, outcome.pre))
-        moved = update(state, params, results[: params.population_size])
+        moved = update(state, params, results[-params.population_size :])
         return dataclasses.replace(moved, generation=state.generation + 1, best=best)
 
     def problem(self, state: CmaState, params: CmaParams) -> str:

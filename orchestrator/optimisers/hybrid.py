@@ -16,8 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from orchestrator.evolution.planning import plan_names
-from orchestrator.optimisers.base import Best, Optimiser, better, expand
+from orchestrator.optimisers.base import MUTATION, Best, Optimiser, better
 from orchestrator.optimisers.cma import (
     CmaParams,
     CmaState,
@@ -27,6 +26,7 @@ from orchestrator.optimisers.cma import (
     strategy,
     update,
 )
+from orchestrator.optimisers.planning import expand, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -97,6 +97,9 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
         moved = update(state, params, results)
         turn = (state.rr_idx + params.proposals) % len(params.free)
         return dataclasses.replace(moved, generation=state.generation + 1, best=best, rr_idx=turn)
+
+    def stages_of_a_generation(self, params: HybridParams) -> float:
+        return super().stages_of_a_generation(params) + params.proposals * MUTATION
 
     def problem(self, state: HybridState, params: HybridParams) -> str:
         if not 0 <= state.rr_idx < len(params.free):

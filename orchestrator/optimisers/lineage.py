@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.evolution.planning import plan_names
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip, expand
+from orchestrator.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.generation import Generation
+from orchestrator.optimisers.planning import expand, plan_names
 from tasks.plan import Candidate, Outcome, Plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class LineageParams(SearchParams):
-    """`population_size` is 1: there is one candidate a generation."""
-
-    population_size: int = 1
+    """There is one candidate a generation, whatever `population_size` is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +46,30 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
     def ask(self, state: LineageState, params: LineageParams) -> Plan:
         is_last = state.generation + 1 >= params.generations
         candidate = Candidate(0, state.deltas, state.summary, rewrite=not is_last, variant=state.refused)
-        return Plan(plan_names(state.generation)[1], state.generation, (candidate,))
+        return Plan(plan_names(state.generation)[0], state.generation, (candidate,))
 
     def tell(self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]) -> LineageState:
         [outcome] = expand(plan, outcomes)
         best = better(state.best, state.deltas, state.summary, outcome.pre)
         after = replace(state, generation=state.generation + 1, best=best)
         if outcome.deltas is None:
-            return replace(after, refused=state.refused + 1)
+            return replace(after, refused=state.refused + plan.candidates[0].rewrite)
         return replace(
             after,
             deltas=_allowed(outcome.deltas, params),
             summary="\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()])),
             refused=0,
         )
+
+    def generation(
+        self, state: LineageState, params: LineageParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> Generation:
+        [vector] = super().generation(state, params, plan, outcomes).population
+        before = (f"{plan_names(state.generation - 1)[0]}0",) if state.generation else ()
+        return Generation(state.generation, (replace(vector, parents=before),))
+
+    def stages_of_a_generation(self, params: LineageParams) -> float:
+        return EVALUATION + 1.0
 
     def problem(self, state: LineageState, params: LineageParams) -> str:
         if len(state.deltas) != len(params.cluster_ids) or not all(map(math.isfinite, state.deltas)):

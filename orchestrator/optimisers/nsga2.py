@@ -8,26 +8,15 @@ simulated binary crossover, polynomial mutation, and survival by front and crowd
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from deap import base, creator, tools
 
-from orchestrator.evolution.operators import use_rng
-from orchestrator.evolution.planning import plan_names
-from orchestrator.optimisers.base import (
-    Evaluated,
-    Optimiser,
-    SearchParams,
-    SearchState,
-    better,
-    clip,
-    distinct,
-    expand,
-    generator,
-    known_outcome,
-)
+from orchestrator.optimisers.base import Member, Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.operators import use_rng
+from orchestrator.optimisers.planning import distinct, expand, generator, known_outcome, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -54,7 +43,7 @@ class Nsga2Params(SearchParams):
 class Nsga2State(SearchState):
     """The survivors in the order of the last selection; empty before the first generation."""
 
-    population: tuple[Evaluated, ...] = ()
+    population: tuple[Member, ...] = ()
 
 
 class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
@@ -73,14 +62,12 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         return replace(plan, candidates=tuple(c for c in plan.candidates if c.deltas not in known))
 
     def tell(self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]) -> Nsga2State:
-        whole, known = _children(state, params), _known(state)
-        again = {c.index: known_outcome(c, known[c.deltas]) for c in whole.candidates if c.deltas in known}
-        results = expand(whole, outcomes, again)
+        whole, results = self.whole(state, params, plan, outcomes)
         best = state.best
         children = []
         for candidate, outcome in zip(whole.candidates, results, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-            children.append(Evaluated(candidate.deltas, "", outcome.pre))
+            children.append(Member(candidate.deltas, "", outcome.pre))
         competing = list({member.deltas: member for member in (*state.population, *children)}.values())
         survivors = tools.selNSGA2([_individual(member) for member in competing], params.population_size)
         by_deltas = {member.deltas: member for member in competing}
@@ -88,6 +75,26 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         kept = [by_deltas[tuple(survivor)] for survivor in survivors]
         filled = (kept * params.population_size)[: params.population_size]
         return replace(state, generation=state.generation + 1, best=best, population=tuple(filled))
+
+    def whole(
+        self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[Plan, list[Outcome]]:
+        """All children, also those that equal a survivor."""
+        children, known = _children(state, params), _known(state)
+        again = {c.index: known_outcome(c, known[c.deltas]) for c in children.candidates if c.deltas in known}
+        return children, expand(children, outcomes, again)
+
+    def scored(self, state: Nsga2State) -> tuple[tuple[float, ...], ...]:
+        members = (member.deltas for member in state.population)
+        return tuple(dict.fromkeys((*super().scored(state), *members)))
+
+    def rescored(self, state: Nsga2State, scores: Mapping[tuple[float, ...], Score]) -> Nsga2State:
+        state = super().rescored(state, scores)
+        best = state.best
+        for deltas, score in scores.items():
+            best = better(best, deltas, "", score)
+        population = tuple(replace(member, score=scores[member.deltas]) for member in state.population)
+        return replace(state, best=best, population=population)
 
     def problem(self, state: Nsga2State, params: Nsga2Params) -> str:
         if state.population and len(state.population) != params.population_size:
@@ -97,7 +104,7 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         return ""
 
 
-def front(state: Nsga2State) -> tuple[Evaluated, ...]:
+def front(state: Nsga2State) -> tuple[Member, ...]:
     """The members that no other beats in both objectives, by ascending tokens, each pair of values once."""
     if not state.population:
         return ()
@@ -146,7 +153,7 @@ def _known(state: Nsga2State) -> dict[tuple[float, ...], Score]:
     return {member.deltas: member.score for member in state.population if member.score is not None}
 
 
-def _individual(member: Evaluated) -> Any:
+def _individual(member: Member) -> Any:
     individual = creator.TwoObjectives(member.deltas)
     if member.score is not None:
         individual.fitness.values = (member.score.mean_tokens, member.score.correctness)

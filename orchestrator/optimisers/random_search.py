@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.evolution.planning import plan_names
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip, expand, generator
+from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.planning import expand, generator, plan_names
 from tasks.plan import Candidate, Outcome, Plan
 
 

@@ -5,36 +5,34 @@ clone of one; its mutation is the reflector's: it reads the child's answers and 
 Each lineage carries a scratchpad of what it learnt.  Close relatives: GEPA (L. A. Agrawal et al., arXiv 2507.19457,
 2025) and ReEvo (H. Ye et al., NeurIPS 37, 2024).
 
-A generation is two plans: what of the population has no score, then the offspring.  With its options as they are by
-default, it draws and decides as `orchestrator.evolution.loop.evolve`, candidate by candidate.
+A generation is two plans: what of the population has no score, then the offspring.  Its draws are, in order: all
+parents; then for each child crossover or not, the parent to clone if not, mutated or not.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from orchestrator.evolution.individual import Individual, make_individual, set_score
-from orchestrator.evolution.operators import RoundRobin, make_toolbox
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.planning import plan_offspring, plan_population
-from orchestrator.evolution.state import Genome, State
 from orchestrator.optimisers.base import (
-    Best,
-    Evaluated,
+    EVALUATION,
+    MUTATION,
+    Member,
     Optimiser,
     SearchParams,
     SearchState,
+    StateError,
     better,
     clip,
-    distinct,
-    expand,
-    generator,
-    known_outcome,
 )
+from orchestrator.optimisers.generation import Evaluated, Generation, Genome, as_evaluated
+from orchestrator.optimisers.individual import Individual, make_individual, set_score
+from orchestrator.optimisers.operators import RoundRobin, make_toolbox, use_rng
+from orchestrator.optimisers.planning import distinct, expand, generator, known_outcome, plan_names
+from orchestrator.optimisers.specification import read_state, state_to_json
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -44,8 +42,7 @@ class ReflectiveParams(SearchParams):
     """`tournament_size` is used by tournament selection, `top_k` by truncation; the other may be anything.
 
     Options: `spread` is the standard deviation of the first population around the start (0: all are the start);
-    `vary_proposals` marks children that would get the same question, so that the reflector answers each differently;
-    `skip_needless_merges` makes no call where both scratchpads are equal: an individual with itself, or both empty.
+    `vary_proposals` marks children that would get the same question, so that the reflector answers each differently.
     """
 
     crossover_probability: float
@@ -56,19 +53,22 @@ class ReflectiveParams(SearchParams):
     top_k: int
     spread: float = 0.0
     vary_proposals: bool = False
-    skip_needless_merges: bool = False
+
+    @property
+    def offspring_size(self) -> int:
+        return self.population_size - self.elitism_size
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectiveState(SearchState):
     """`rr_idx` is the place, among the free clusters, of the next mutation's target."""
 
-    population: tuple[Evaluated, ...]
+    population: tuple[Member, ...]
     rr_idx: int = 0
 
 
 class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
-    """See the module.  A population read from a file without scores is evaluated again."""
+    """See the module.  Its JSON has no scores; a population that was read is evaluated again."""
 
     name: ClassVar[str] = "reflective"
     params_type = ReflectiveParams
@@ -76,19 +76,19 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
 
     def init(self, params: ReflectiveParams) -> ReflectiveState:
         rng = generator(params.seed, 0, "spread")
-        population = [Evaluated(params.initial_deltas)]
+        population = [Member(params.initial_deltas)]
         while len(population) < params.population_size:
             deltas = list(params.initial_deltas)
             if params.spread > 0:
                 for position in params.free:
                     deltas[position] = clip(rng.gauss(deltas[position], params.spread), params.bound)
-            population.append(Evaluated(tuple(deltas)))
+            population.append(Member(tuple(deltas)))
         return ReflectiveState(population=tuple(population))
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
-        if _unevaluated(state):
-            return distinct(plan_population(state.generation, _individuals(state)))
-        plan, _ = _offspring(state, params)
+        if _is_unevaluated(state):
+            return distinct(_population_plan(state))
+        plan, _ = _offspring_plan(state, params)
         known = _known(plan, state)
         plan = distinct(plan)
         return replace(plan, candidates=tuple(c for c in plan.candidates if c.index not in known))
@@ -96,22 +96,69 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
     def tell(
         self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
     ) -> ReflectiveState:
-        if _unevaluated(state):
-            return _evaluated_population(
-                state, expand(plan_population(state.generation, _individuals(state)), outcomes)
-            )
-        whole, rr_idx = _offspring(state, params)
+        _, results = self.whole(state, params, plan, outcomes)
+        if _is_unevaluated(state):
+            return _evaluated_population(state, results)
+        children_plan, rr_idx = _offspring_plan(state, params)
         best = state.best
         children = []
-        for candidate, outcome in zip(whole.candidates, expand(whole, outcomes, _known(whole, state)), strict=True):
-            child, best = _completed(candidate, outcome, best)
-            children.append(child)
+        for outcome in results:
+            for evaluated in as_evaluated(children_plan, outcome):
+                genome = evaluated.genome
+                best = better(best, genome.deltas, genome.scratchpad, evaluated.score)
+            children.append(Member(genome.deltas, genome.scratchpad, evaluated.score))
         return ReflectiveState(
             generation=state.generation + 1,
             best=best,
             population=(*(state.population[position] for position in elites(state, params)), *children),
             rr_idx=rr_idx,
         )
+
+    def whole(
+        self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[Plan, list[Outcome]]:
+        """With equal members of the population, and with clones that nothing changes."""
+        if _is_unevaluated(state):
+            whole = _population_plan(state)
+            return whole, expand(whole, outcomes)
+        whole, _ = _offspring_plan(state, params)
+        return whole, expand(whole, outcomes, _known(whole, state))
+
+    def generation(
+        self, state: ReflectiveState, params: ReflectiveParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> Generation:
+        whole, results = self.whole(state, params, plan, outcomes)
+        if _is_unevaluated(state):
+            return Generation(state.generation, _population(_evaluated_population(state, results), ()))
+        best = elites(state, params)
+        population = _population(state, best)
+        families = [
+            as_evaluated(whole, outcome, [population[p].node for p in whole.candidate(outcome.index).parents])
+            for outcome in results
+        ]
+        return Generation(
+            number=state.generation,
+            population=population,
+            offspring=tuple(evaluated for family in families for evaluated in family),
+            survivors=(*(population[p].node for p in best), *(family[-1].node for family in families)),
+            carried=len(population),
+        )
+
+    def ends_generation(self, plan: Plan) -> bool:
+        return plan.name == plan_names(plan.generation)[1]
+
+    def stages_of_a_generation(self, params: ReflectiveParams) -> float:
+        stages = EVALUATION + MUTATION * params.mutation_probability + params.crossover_probability
+        return params.offspring_size * stages
+
+    def to_json(self, state: ReflectiveState, params: ReflectiveParams) -> str:
+        return state_to_json(state, params.cluster_ids)
+
+    def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
+        state = ReflectiveState(**read_state(text, params.cluster_ids))
+        if reason := self.problem(state, params):
+            raise StateError(reason)
+        return state
 
     def problem(self, state: ReflectiveState, params: ReflectiveParams) -> str:
         if len(state.population) != params.population_size:
@@ -125,39 +172,15 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         return ""
 
 
-def to_specification(state: ReflectiveState) -> State:
-    """The state as `evolution_state.json` has it: without scores, so that a resumed run evaluates again."""
-    return State(
-        generation=state.generation,
-        population=tuple(Genome(member.deltas, member.scratchpad) for member in state.population),
-        best=None if state.best is None else Genome(state.best.deltas, state.best.scratchpad),
-        best_fitness=None if state.best is None else state.best.fitness,
-        rr_idx=state.rr_idx,
-    )
-
-
-def from_specification(state: State) -> ReflectiveState:
-    """The state of a run that resumes from `evolution_state.json`."""
-    best = None
-    if state.best is not None and state.best_fitness is not None:
-        best = Best(state.best.deltas, state.best.scratchpad, state.best_fitness)
-    population = tuple(Evaluated(genome.deltas, genome.scratchpad) for genome in state.population)
-    return ReflectiveState(generation=state.generation, best=best, population=population, rr_idx=state.rr_idx)
-
-
-def offspring(
-    state: ReflectiveState, params: ReflectiveParams, outcomes: Sequence[Outcome]
-) -> tuple[Plan, list[Outcome]]:
-    """All children of an evaluated population and their outcomes, also of those that `ask` did not send."""
-    whole, _ = _offspring(state, params)
-    return whole, expand(whole, outcomes, _known(whole, state))
-
-
 def elites(state: ReflectiveState, params: ReflectiveParams) -> list[int]:
     """The positions of an evaluated population's elites, the best first."""
     population = _individuals(state)
-    chosen = make_toolbox(_genetic(params), _round_robin(state, params)).elites(population)
+    chosen = make_toolbox(params, RoundRobin(params.free)).elites(population)
     return [next(i for i, individual in enumerate(population) if individual is elite) for elite in chosen]
+
+
+def _is_unevaluated(state: ReflectiveState) -> bool:
+    return any(member.score is None for member in state.population)
 
 
 def _evaluated_population(state: ReflectiveState, outcomes: Sequence[Outcome]) -> ReflectiveState:
@@ -165,54 +188,69 @@ def _evaluated_population(state: ReflectiveState, outcomes: Sequence[Outcome]) -
     for outcome in outcomes:
         population[outcome.index] = replace(population[outcome.index], score=outcome.pre)
     best = state.best
-    for member in population:
-        assert member.score is not None
-        best = better(best, member.deltas, member.scratchpad, member.score)
+    for member, score in _scored(population):
+        best = better(best, member.deltas, member.scratchpad, score)
     return replace(state, best=best, population=tuple(population))
 
 
-def _completed(candidate: Candidate, outcome: Outcome, best: Best | None) -> tuple[Evaluated, Best]:
-    """The child as it enters the next population, and the best after it: before and after its mutation."""
-    best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-    if candidate.target is None or outcome.delta is None or outcome.mut is None:
-        return Evaluated(candidate.deltas, outcome.scratchpad, outcome.pre), best
-    deltas = list(candidate.deltas)
-    deltas[candidate.target] = outcome.delta
-    child = Evaluated(tuple(deltas), outcome.mutated_scratchpad, outcome.mut)
-    return child, better(best, child.deltas, child.scratchpad, outcome.mut)
+def _population(state: ReflectiveState, elite: Sequence[int]) -> tuple[Evaluated, ...]:
+    """An evaluated population, for history and tree."""
+    name, _ = plan_names(state.generation)
+    return tuple(
+        Evaluated(f"{name}{i}", Genome(member.deltas, member.scratchpad), score, is_elite=i in elite)
+        for i, (member, score) in enumerate(_scored(state.population))
+    )
 
 
-def _offspring(state: ReflectiveState, params: ReflectiveParams) -> tuple[Plan, int]:
-    """The plan of all children, and the round robin's place after it."""
-    round_robin = _round_robin(state, params)
-    toolbox = make_toolbox(_genetic(params), round_robin)
-    plan, _ = plan_offspring(state.generation, _individuals(state), _genetic(params), toolbox)
-    asked: Counter[object] = Counter()
+def _population_plan(state: ReflectiveState) -> Plan:
+    """The plan that evaluates the members without a score; candidates are numbered by position."""
+    members = enumerate(state.population)
+    candidates = (Candidate(i, member.deltas, member.scratchpad) for i, member in members if member.score is None)
+    return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+
+
+def _offspring_plan(state: ReflectiveState, params: ReflectiveParams) -> tuple[Plan, int]:
+    """The plan of all children of an evaluated population, and the round robin's place after it."""
+    round_robin = RoundRobin(params.free, state.rr_idx)
+    toolbox = make_toolbox(params, round_robin)
+    rng = generator(params.seed, state.generation)
+    population = _individuals(state)
+    positions = {id(individual): position for position, individual in enumerate(population)}
+    with use_rng(rng):
+        parents = toolbox.select(population)
     candidates = []
-    for candidate in plan.candidates:
-        changed = candidate
-        if changed.target is not None:
-            changed = replace(changed, target=params.free[changed.target])
-        if params.skip_needless_merges:
-            changed = _without_needless_merge(changed)
-        if params.vary_proposals and changed.target is not None:
-            question = (changed.deltas, changed.target)
-            changed = replace(changed, variant=asked[question])
+    asked: Counter[object] = Counter()
+    for index, (a, b) in enumerate(zip(parents[::2], parents[1::2], strict=True)):
+        if rng.random() < params.crossover_probability:
+            child, origin = toolbox.mate(a, b), [a, b]
+        else:
+            parent = a if rng.random() < 0.5 else b
+            child, origin = toolbox.clone(parent), [parent]
+        if rng.random() < params.mutation_probability:
+            toolbox.mutate(child)
+        candidate = _candidate(index, child, tuple(positions[id(parent)] for parent in origin))
+        if params.vary_proposals and candidate.target is not None:
+            question = (candidate.deltas, candidate.target)
+            candidate = replace(candidate, variant=asked[question])
             asked[question] += 1
-        candidates.append(changed)
-    return replace(plan, candidates=tuple(candidates)), round_robin.rr_idx
+        candidates.append(candidate)
+    return Plan(plan_names(state.generation)[1], state.generation, tuple(candidates)), round_robin.rr_idx
 
 
-def _without_needless_merge(candidate: Candidate) -> Candidate:
-    merge = candidate.merge
-    if merge is None or merge.scratchpad_a != merge.scratchpad_b:
-        return candidate
-    return replace(candidate, merge=None, scratchpad=merge.scratchpad_a)
+def _candidate(index: int, child: Individual, parents: tuple[int, ...]) -> Candidate:
+    return Candidate(
+        index=index,
+        deltas=tuple(child),
+        scratchpad=child.scratchpad,
+        merge=child.merge,
+        target=child.target,
+        parents=parents,
+    )
 
 
 def _known(plan: Plan, state: ReflectiveState) -> dict[int, Outcome]:
     """The outcomes of unchanged clones: their parent's score is theirs."""
-    scores: dict[tuple[float, ...], Score] = {m.deltas: m.score for m in state.population if m.score is not None}
+    scores = {member.deltas: score for member, score in _scored(state.population)}
     return {
         candidate.index: known_outcome(candidate, scores[candidate.deltas])
         for candidate in plan.candidates
@@ -220,8 +258,9 @@ def _known(plan: Plan, state: ReflectiveState) -> dict[int, Outcome]:
     }
 
 
-def _unevaluated(state: ReflectiveState) -> bool:
-    return any(member.score is None for member in state.population)
+def _scored(population: Sequence[Member]) -> Iterator[tuple[Member, Score]]:
+    """The members that have been evaluated, with their scores."""
+    return ((member, member.score) for member in population if member.score is not None)
 
 
 def _individuals(state: ReflectiveState) -> list[Individual]:
@@ -233,23 +272,3 @@ def _individuals(state: ReflectiveState) -> list[Individual]:
             set_score(individual, member.score)
         individuals.append(individual)
     return individuals
-
-
-def _round_robin(state: ReflectiveState, params: ReflectiveParams) -> RoundRobin:
-    return RoundRobin([params.cluster_ids[position] for position in params.free], state.rr_idx)
-
-
-def _genetic(params: ReflectiveParams) -> Params:
-    return Params(
-        seed=params.seed,
-        cluster_ids=params.cluster_ids,
-        initial_deltas=params.initial_deltas,
-        population_size=params.population_size,
-        generations=params.generations,
-        crossover_probability=params.crossover_probability,
-        mutation_probability=params.mutation_probability,
-        elitism_size=params.elitism_size,
-        selection=params.selection,
-        tournament_size=params.tournament_size,
-        top_k=params.top_k,
-    )

@@ -23,7 +23,8 @@ class CandidateView:
     """One individual of the plan in flight. `target` is the cluster that its mutation changes; None: no mutation.
 
     `stage` is a stage of the plan, or "waiting", "done" or "failed".  A mutated child is evaluated twice; `phase` says
-    to which evaluation `stage` belongs.  `merges` is True for a child of two parents.
+    to which evaluation `stage` belongs.  `merges` is True for a child of two parents, `rewrites` for one whose answers
+    the reflector reads to propose the next vector.
     """
 
     node: str
@@ -33,6 +34,7 @@ class CandidateView:
     fitness: float | None = None
     error: str | None = None
     merges: bool = False
+    rewrites: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Snapshot:
 
 def steps(candidate: CandidateView) -> tuple[tuple[Phase, StageName], ...]:
     """The stages of this candidate, in order.  A mutated child is evaluated before and after its mutation."""
-    return stages_of(merges=candidate.merges, mutates=candidate.target is not None)
+    return stages_of(merges=candidate.merges, mutates=candidate.target is not None, rewrites=candidate.rewrites)
 
 
 def steps_done(candidate: CandidateView) -> int:

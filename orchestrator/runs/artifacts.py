@@ -17,15 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
-from orchestrator.evolution.individual import list_to_deltas
-from orchestrator.evolution.lineage import Lineage, LineageFile
-from orchestrator.evolution.loop import Evaluated, Generation
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import Genome, state_to_json
+from orchestrator.optimisers.base import Best
+from orchestrator.optimisers.generation import Evaluated, Genome
+from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, read_json
 from orchestrator.report.formatting import baseline_name
 from orchestrator.runs.changes import options_of, read_changes
+from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
 from orchestrator.runs.individuals import IndividualsFile, reasons_of
+from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, EVOLUTION_PLOTS, Plot
@@ -111,60 +111,61 @@ class Recorder:
         output: OutputFolder,
         store: Store,
         run_id: str,
-        params: Params,
+        search: Search,
         artifacts: ArtifactRequests,
         is_priced: bool = True,
     ) -> None:
         self.output = output
         self.store = store
         self.run_id = run_id
-        self.cluster_ids = params.cluster_ids
-        self.baseline_name = baseline_name(params.initial_deltas)
+        self.search = search
+        self.cluster_ids = search.params.cluster_ids
+        self.baseline_name = baseline_name(search.params.initial_deltas)
         self.artifacts = artifacts
         self.is_priced = is_priced
         self.history: list[dict[str, Any]] = []
-        self.tree = Lineage()
+        self.tree = EvolutionTree(self.cluster_ids)
         self.individuals = IndividualsFile(output.individuals, self.cluster_ids)
-        self._best: Genome | None = None
+        self._best: Best | None = None
 
     def resume(self, generation: int) -> None:
         """Take up what the folder holds of the generations before this one."""
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
         self.individuals.keep_before(generation)
         if self.output.tree.exists():
-            tree: Any = read_json(self.output.tree, LineageFile, checked_json)
-            self.tree = Lineage.before(tree, generation)
+            self.tree.restore(read_json(self.output.tree, TreeFile, checked_json), generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_providers(self.run_id, role, names)
 
-    def record(self, generation: Generation, wall_s: float) -> None:
+    def record(self, finished: FinishedGeneration, wall_s: float) -> None:
         """Write one finished generation."""
         usage = self.store.usage(self.run_id)
-        line = history_line(generation, wall_s, usage, self.history, self.is_priced)
+        line = history_line(finished, self.cluster_ids, wall_s, usage, self.history, self.is_priced)
         answered = {role: self.store.providers(self.run_id, role) for role in get_args(Role)}
-        changed = options_of(read_changes(self.output), generation.generation)
+        changed = options_of(read_changes(self.output), finished.generation.number)
         self.history.append(line | {"answered": answered} | ({"settings_changed": changed} if changed else {}))
+        self.tree.add(finished.generation)
         self.output.write_json("evolution_tree.json", self.tree.data())
         self.output.write_history(self.history)
-        self.individuals.append(generation)
-        self._write_deltas("deltas_current.json", generation.leader)
-        best = generation.state.best
+        self.individuals.append(finished.generation)
+        leader, best = finished.generation.leader.genome, finished.state.best
+        self._write_deltas("deltas_current.json", leader)
         assert best is not None, "a generation always evaluates an individual"
         self._write_deltas("deltas_best.json", best)
         for export in EXPORTS:
             if not export.of_best:
-                self.artifacts.request_export(export, generation.leader.deltas)
+                self.artifacts.request_export(export, leader.deltas)
             elif best != self._best:
                 self.artifacts.request_export(export, best.deltas)
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
-        self.output.write("evolution_state.json", state_to_json(generation.state, self.cluster_ids))
+        self.output.write("evolution_state.json", self.search.to_json(finished.state))
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""
         return self.history[0]["population"][0]["mean_tokens"] if self.history else None
 
-    def _write_deltas(self, name: str, genome: Genome) -> None:
+    def _write_deltas(self, name: str, genome: Genome | Best) -> None:
         self.output.write_json(name, list_to_deltas(genome.deltas, self.cluster_ids))
 
 
@@ -174,7 +175,8 @@ def evaluations_of(history: Sequence[Mapping[str, Any]]) -> Evaluations:
 
 
 def history_line(
-    generation: Generation,
+    finished: FinishedGeneration,
+    cluster_ids: Sequence[str],
     wall_s: float,
     usage: Mapping[str, float],
     earlier: Sequence[Mapping[str, Any]],
@@ -188,18 +190,22 @@ def history_line(
     def share(name: str, before: float) -> float:
         return max(0.0, usage.get(name, 0.0) - before)
 
+    def target(evaluated: Evaluated) -> str | None:
+        return None if evaluated.target is None else cluster_ids[evaluated.target]
+
+    generation, best = finished.generation, finished.state.best
     fitness = [evaluated.score.fitness for evaluated in generation.population]
     return {
-        "generation": generation.generation,
+        "generation": generation.number,
         "best": max(fitness),
         "mean": sum(fitness) / len(fitness),
-        "best_ever": generation.state.best_fitness,
-        "population": [{"node": one.node, **_score(one)} for one in generation.population],
+        "best_ever": None if best is None else best.fitness,
+        "population": [{"node": one.node, **_score(one), **reasons_of(one)} for one in generation.population],
         "offspring": [
-            {"node": one.node, "target": one.target, **_score(one), **reasons_of(one)} for one in generation.offspring
+            {"node": one.node, "target": target(one), **_score(one), **reasons_of(one)} for one in generation.offspring
         ],
-        "evaluations": dataclasses.asdict(generation.evaluations),
-        "seconds": {"wall": round(wall_s, 3), **{k: round(v, 3) for k, v in generation.seconds.items()}},
+        "evaluations": dataclasses.asdict(finished.evaluations),
+        "seconds": {"wall": round(wall_s, 3), **{k: round(v, 3) for k, v in finished.seconds.items()}},
         "tokens": {n: int(share(n, sum(g["tokens"][n] for g in earlier))) for n in TOKEN_COUNTS},
         "calls": int(share("requests", sum(g["calls"] for g in earlier))),
         "cost_usd": round(share("cost_usd", sum(g["cost_usd"] or 0 for g in earlier)), 6) if is_priced else None,

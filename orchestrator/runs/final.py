@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.evolution.state import Genome
 from orchestrator.farm.connection import FarmConnection
+from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
@@ -26,7 +25,7 @@ FINAL = "final"  # the name of the plan
 SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
 
 
-def final_plan(best: Genome, generation: int, *, validation: bool) -> Plan:
+def final_plan(best: Best, generation: int, *, validation: bool) -> Plan:
     """Zero vector and best individual, on the training set and, where there is one, on the validation set."""
     zero = (0.0,) * len(best.deltas)
     candidates = [Candidate(0, zero), Candidate(1, best.deltas)]
@@ -140,8 +139,12 @@ def build_report(
 
 
 def _count(recorder: Recorder, reason: str) -> int:
-    """How many evaluations of children have this reason (see orchestrator/runs/individuals.py)."""
-    return sum(reason in child for generation in recorder.history for child in generation["offspring"])
+    """How many evaluations have this reason (see orchestrator/runs/individuals.py)."""
+    return sum(
+        reason in evaluated
+        for generation in recorder.history
+        for evaluated in (*generation["population"], *generation["offspring"])
+    )
 
 
 def best_node(recorder: Recorder, since: int = 0) -> str:
@@ -149,13 +152,7 @@ def best_node(recorder: Recorder, since: int = 0) -> str:
 
     The best individual of earlier generations is in none of them; it is then named by what it is.
     """
-    nodes = [node for node in recorder.tree.nodes if node["generation"] >= since]
-
-    def fitness(node: Mapping[str, object]) -> float:
-        value = node["fitness"]
-        return value if isinstance(value, float) else -math.inf
-
-    best = max(nodes, key=fitness, default=None)
+    best = recorder.tree.best_node(since)
     highest = recorder.history[-1]["best_ever"] if recorder.history else None
     if since and (best is None or best["fitness"] != highest):
         return f"the best of the generations before {since}"

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.evolution.individual import list_to_deltas
-from orchestrator.evolution.loop import Evaluated, Generation
+from orchestrator.optimisers.generation import Evaluated, Generation
+from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import write_output, writing
 
 
@@ -38,7 +38,7 @@ class IndividualsFile:
     def append(self, generation: Generation) -> None:
         """Add the evaluations of a generation.  Raises: OutputNotWritable."""
         evaluations = (*generation.population, *generation.offspring)
-        lines = [json.dumps(self._line(generation.generation, one), ensure_ascii=False) for one in evaluations]
+        lines = [json.dumps(self._line(generation.number, one), ensure_ascii=False) for one in evaluations]
         with writing(self._path), self._path.open("ab") as file:
             file.write("".join(f"{line}\n" for line in lines).encode())
             file.flush()
@@ -48,7 +48,7 @@ class IndividualsFile:
         return {
             "node": evaluated.node,
             "generation": generation,
-            "target": evaluated.target,
+            "target": None if evaluated.target is None else self._cluster_ids[evaluated.target],
             "fitness": evaluated.score.fitness,
             "deltas": list_to_deltas(evaluated.genome.deltas, self._cluster_ids),
             "scratchpad": evaluated.genome.scratchpad,

@@ -17,12 +17,12 @@ import redis
 from typing_extensions import TypedDict
 
 from orchestrator.dispatch.evaluator import Records
-from orchestrator.evolution.individual import list_to_deltas
-from orchestrator.evolution.loop import Generation
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import Genome, State, state_to_json
 from orchestrator.farm.connection import FarmUnavailable
+from orchestrator.optimisers.base import SearchState
+from orchestrator.optimisers.generation import Genome
+from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, OutputNotWritable, read_json
+from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
 from tasks.store.store import Store
@@ -42,9 +42,8 @@ class InProgressFile(TypedDict):
 
 @dataclass(frozen=True)
 class Scored:
-    """One evaluated individual; `index` is its position in its plan."""
+    """One evaluated individual."""
 
-    index: int
     node: str
     genome: Genome
     fitness: float
@@ -57,7 +56,7 @@ def scored(plan: Plan, records: Records) -> Iterator[Scored]:
         for phase, genome in genomes.items():
             score = records.get(f"{candidate.index}:{phase}:score")
             if genome is not None and score is not None and not score.get("skipped"):
-                yield Scored(candidate.index, plan.node(candidate.index, phase), genome, score["fitness"])
+                yield Scored(plan.node(candidate.index, phase), genome, score["fitness"])
 
 
 def _before(candidate: Candidate, records: Records) -> Genome:
@@ -77,20 +76,23 @@ def _mutated(candidate: Candidate, records: Records) -> Genome | None:
 @dataclass
 class InProgress:
     """The generation in progress: `state` at its start, its `plans` with their records so far, and the `leader`, the
-    best of the last population that was recorded.
+    best of the last population that was recorded.  Where the state's scores are of another judge, the best individual's
+    fitness is not comparable.
     """
 
     output: OutputFolder
     store: Store
     run_id: str
-    params: Params
-    state: State
+    search: Search
+    state: SearchState
+    is_comparable: bool = True
     leader: Genome | None = None
     plans: dict[str, tuple[Plan, Records]] = field(default_factory=dict)
 
-    def next(self, generation: Generation) -> None:
+    def next(self, finished: FinishedGeneration) -> None:
         """A generation is recorded: all files are those of its end."""
-        self.state, self.leader = generation.state, generation.leader
+        self.state, self.leader = finished.state, finished.generation.leader.genome
+        self.is_comparable = True
         self.plans.clear()
         self.clear()
 
@@ -119,31 +121,32 @@ class InProgress:
         if is_farm_up:
             self._refresh()
         done = [found for plan, records in self.plans.values() for found in scored(plan, records)]
-        best, node, fitness = self.state.best, None, self.state.best_fitness
+        before, node = self.state.best, None
+        best = None if before is None else Genome(before.deltas, before.scratchpad)
+        fitness = before.fitness if before is not None and self.is_comparable else None
         for found in done:
             if fitness is None or found.fitness > fitness:
                 best, node, fitness = found.genome, found.node, found.fitness
         leader = self._leader()
         if not self.output.state.exists():
-            self.output.write("evolution_state.json", state_to_json(self.state, self.params.cluster_ids))
+            self.output.write("evolution_state.json", self.search.to_json(self.state))
         for what, genome in (("best", best), ("current", leader)):
             if genome is not None:
-                deltas = list_to_deltas(genome.deltas, self.params.cluster_ids)
+                deltas = list_to_deltas(genome.deltas, self.search.params.cluster_ids)
                 self.output.write_json(f"deltas_{what}.json", deltas)
         if is_farm_up:
             self._write_processors(best, leader)
         generation = self.state.generation
-        if generation < self.params.generations:
+        if generation < self.search.params.generations:
             marker = InProgressFile(generation=generation, evaluations=len(done), best_node=node, best_fitness=fitness)
             self.output.write_json(IN_PROGRESS, marker)
             log.info("stopped in generation %d: %d evaluations of it are done", generation, len(done))
 
     def _leader(self) -> Genome | None:
         """The best of the population in progress, as far as it is evaluated, else of the last one."""
-        size = self.params.population_size
         members = [
             found for plan, records in self.plans.values() if plan.name.endswith("_pop")
-            for found in scored(plan, records) if found.index < size
+            for found in scored(plan, records)
         ]  # fmt: skip
         return max(members, key=lambda found: found.fitness).genome if members else self.leader
 

@@ -9,18 +9,17 @@ from typing import Any
 
 from orchestrator.dispatch.dispatcher import Dispatcher
 from orchestrator.dispatch.evaluator import Records
-from orchestrator.evolution.params import Params
+from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.view import CandidateView, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
-from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs, stages_of
+from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
 
-STAGES_OF_AN_EVALUATION = len(stages_of(merges=False, mutates=False))
-STAGES_OF_A_MERGE = len(stages_of(merges=True, mutates=False)) - STAGES_OF_AN_EVALUATION
-STAGES_OF_A_MUTATION = len(stages_of(merges=False, mutates=True)) - STAGES_OF_AN_EVALUATION
+ENOUGH_STAGES = 3  # finished in this session, for an estimate of the time that is left
 FLUSH_EVERY_S = 1.0
 
 
@@ -46,15 +45,11 @@ class GenerationProgress:
             self.best, self.mean, self.best_ever = (history[-1][name] for name in ("best", "mean", "best_ever"))
         self.baseline = None if judged_since else history[0]["population"][0]["fitness"]
 
-    def evaluated(self, plan: Plan, records: Records, population_size: int) -> None:
-        """Take over the fitness of a population that has been evaluated."""
-        if not plan.name.endswith("_pop"):
-            return
-        fitness = [records[f"{candidate.index}:pre:score"]["fitness"] for candidate in plan.candidates]
-        population = fitness[:population_size]
-        self.best, self.mean = max(population), sum(population) / len(population)
-        self.best_ever = max([*fitness, *([] if self.best_ever is None else [self.best_ever])])
-        if plan.generation == 0:
+    def evaluated(self, generation: Generation, best_ever: float | None) -> None:
+        """Take over the fitness of a population that has been evaluated, and the highest fitness of the run."""
+        fitness = [evaluated.score.fitness for evaluated in generation.population]
+        self.best, self.mean, self.best_ever = max(fitness), sum(fitness) / len(fitness), best_ever
+        if generation.number == 0:
             self.baseline = fitness[0]
 
 
@@ -63,7 +58,7 @@ class ProgressReporter:
     """Called with the records of the plan in flight, as often as they may have changed."""
 
     dispatcher: Dispatcher
-    params: Params
+    search: Search
     output: OutputFolder
     view: View
     artifacts: ArtifactRequests
@@ -92,7 +87,6 @@ class ProgressReporter:
         errors = {failure.name: failure.error for failure in failures}
         self.view.show(self._snapshot(plan, records, errors, finished, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
-            self.progress.evaluated(plan, records, self.params.population_size)
             self._stages_before += finished
             self.recorded += evaluations(r for field, r in records.items() if field.endswith(":answer"))
             self._plan = ("", 0)
@@ -103,7 +97,7 @@ class ProgressReporter:
             Snapshot(
                 run=self._run_id,
                 generation=self.progress.generation,
-                generations=self.params.generations,
+                generations=self.search.params.generations,
                 plan="clusters",
                 queues=dict(self.dispatcher.farm.queues()),
                 elapsed_s=time.monotonic() - self.started,
@@ -130,36 +124,32 @@ class ProgressReporter:
         return Snapshot(
             run=self._run_id,
             generation=plan.generation,
-            generations=self.params.generations,
+            generations=self.search.params.generations,
             plan=_kind(plan.name),
-            candidates=tuple(_view(plan, c, records, errors, self.params.cluster_ids) for c in plan.candidates),
+            candidates=tuple(_view(plan, c, records, errors, self.search.params.cluster_ids) for c in plan.candidates),
             best=self.progress.best,
             mean=self.progress.mean,
             best_ever=self.progress.best_ever,
             baseline=self.progress.baseline,
             queues=dict(self.dispatcher.farm.queues()),
             elapsed_s=elapsed,
-            left_s=elapsed / done * left if done >= STAGES_OF_AN_EVALUATION else None,
+            left_s=elapsed / done * left if done >= ENOUGH_STAGES else None,
             calls=int(usage.get("requests", 0)),
             tokens=int(usage.get("target", 0)),
             cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
-            baseline_name=baseline_name(self.params.initial_deltas),
+            baseline_name=baseline_name(self.search.params.initial_deltas),
             evaluations=self.recorded + evaluations(r for field, r in records.items() if field.endswith(":answer")),
         )
 
     def _stages_left(self, plan: Plan, records: Records) -> float:
-        """Stages still to be done: of this plan exactly, of later generations as the probabilities have it."""
+        """Stages still to be done: of this plan exactly, of later ones as the optimiser expects."""
         here = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
         if plan.name == "final":
             return here
-        later = self.params.generations - plan.generation - (1 if plan.name.endswith("_child") else 0)
-        expected = (
-            STAGES_OF_AN_EVALUATION
-            + STAGES_OF_A_MUTATION * self.params.mutation_probability
-            + STAGES_OF_A_MERGE * self.params.crossover_probability
-        )
-        return here + later * self.params.offspring_size * expected
+        optimiser, params = self.search.optimiser, self.search.params
+        later = params.generations - plan.generation - optimiser.ends_generation(plan)
+        return here + later * optimiser.stages_of_a_generation(params)
 
 
 def _kind(name: str) -> Any:
@@ -183,6 +173,7 @@ def _view(
         target=None if candidate.target is None else cluster_ids[candidate.target],
         fitness=score.get("fitness"),
         merges=candidate.merge is not None,
+        rewrites=candidate.rewrite,
     )
     if todo and error:
         return replace(view, stage="failed", error=error)

@@ -16,13 +16,11 @@ from functools import cached_property
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.evolution.individual import canonical_order, list_to_deltas
-from orchestrator.evolution.loop import evolve
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.planning import plan_names
-from orchestrator.evolution.state import State, StateError, initial_state, state_from_json
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
+from orchestrator.optimisers.base import SearchState, StateError
+from orchestrator.optimisers.individual import list_to_deltas
+from orchestrator.optimisers.planning import generation_plans
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
@@ -34,14 +32,9 @@ from orchestrator.runs.final import FINAL, build_report, compare, final_plan
 from orchestrator.runs.interruption import InProgress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.progress import ProgressReporter
+from orchestrator.runs.search import Search, make_search
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.settings import (
-    Settings,
-    load_settings,
-    make_run,
-    read_deltas,
-    write_config,
-)
+from orchestrator.settings import Settings, load_settings, make_run, write_config
 from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
@@ -56,25 +49,6 @@ FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
 
-def genetics_of(settings: Settings) -> Params:
-    """The parameters of the genetic algorithm."""
-    deltas = read_deltas(settings.initial_deltas_path, settings.kmeans_clusters)
-    ids = canonical_order(list(deltas))
-    return Params(
-        seed=settings.seed,
-        cluster_ids=ids,
-        initial_deltas=tuple(float(deltas[c]) for c in ids),
-        population_size=settings.population_size,
-        generations=settings.ngen,
-        crossover_probability=settings.cxpb,
-        mutation_probability=settings.mutpb,
-        elitism_size=settings.elitism_size,
-        selection=settings.selection,
-        tournament_size=settings.tournament_size,
-        top_k=settings.truncation_top_k,
-    )
-
-
 def first_line(settings: Settings) -> str:
     """Who reflects and judges, and what it may cost at most."""
     endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
@@ -85,12 +59,12 @@ def first_line(settings: Settings) -> str:
     )
 
 
-def load_state(output: OutputFolder, params: Params) -> State:
+def load_state(output: OutputFolder, search: Search) -> SearchState:
     """The saved state, or the state at the start.  Raises: OutputError for a state that cannot be used."""
     if not output.state.exists():
-        return initial_state(params)
+        return search.init()
     try:
-        return state_from_json(output.state.read_text(), params)
+        return search.from_json(output.state.read_text())
     except (StateError, UnicodeDecodeError) as error:
         raise OutputError(f"{output.state}: {error}") from None
 
@@ -109,17 +83,15 @@ class Runner:
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         self.view.notify(first_line(self.settings))
-        params = genetics_of(self.settings)
-        state = load_state(self.output, params)
+        search = make_search(self.settings)
+        state = load_state(self.output, search)
         run_id = self.output.run_id(KIND)
         if self.output.config.exists():
             record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
-        if any(change.is_other_judge and change.generation == state.generation for change in read_changes(self.output)):
-            state = dataclasses.replace(state, best_fitness=None)
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
         with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
-            session = _Session(self, farm, run_id, params, state)
+            session = _Session(self, farm, run_id, search, state)
             session.begin(state)
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.prepare()
@@ -133,18 +105,19 @@ class _Session:
     runner: Runner
     farm: FarmConnection
     run_id: str
-    params: Params
-    state: dataclasses.InitVar[State]  # at the start of the session
+    search: Search
+    state: dataclasses.InitVar[SearchState]  # at the start of the session
 
-    def __post_init__(self, state: State) -> None:
+    def __post_init__(self, state: SearchState) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         self.examples = runner.examples
-        about = {"kind": KIND, "unit": "generations", "total": self.params.generations}
+        about = {"kind": KIND, "unit": "generations", "total": self.search.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
-        self.in_progress = InProgress(runner.output, store, self.run_id, self.params, state)
+        is_comparable = not self._is_judged_anew(state)
+        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, state, is_comparable)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -158,12 +131,12 @@ class _Session:
     def reporter(self) -> ProgressReporter:
         runner = self.runner
         return ProgressReporter(
-            self.dispatcher, self.params, runner.output, runner.view, self.artifacts, self.publisher
+            self.dispatcher, self.search, runner.output, runner.view, self.artifacts, self.publisher
         )
 
     @cached_property
     def recorder(self) -> Recorder:
-        return Recorder(self.runner.output, self.farm.store, self.run_id, self.params, self.artifacts, self.is_priced)
+        return Recorder(self.runner.output, self.farm.store, self.run_id, self.search, self.artifacts, self.is_priced)
 
     @cached_property
     def evaluate(self) -> FarmEvaluator:
@@ -173,13 +146,13 @@ class _Session:
         self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: SearchState) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store = self.runner.settings, self.farm.store
         store.put_run(make_run(settings, self.run_id))
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
-            store.forget_stages(self.run_id, [*plan_names(state.generation), FINAL])
+            store.forget_stages(self.run_id, [*generation_plans(state.generation), FINAL])
             mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
@@ -198,29 +171,36 @@ class _Session:
         log.info("clustering %s", setup.ensure_clustering(self.scheduler, watch))
         setup.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
-            setup.override_descriptions(self.farm.store, self.run_id, path, len(self.params.cluster_ids))
+            setup.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
         notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
-    def generations(self, state: State) -> State:
+    def generations(self, state: SearchState) -> SearchState:
         """Run the generations that are left; returns the state after the last."""
+        total = self.search.params.generations
         if state.generation:
-            self.runner.view.notify(f"going on with generation {state.generation} of {self.params.generations}")
+            self.runner.view.notify(f"going on with generation {state.generation} of {total}")
         started = time.monotonic()
-        for generation in evolve(state, self.params, self.evaluate, self.recorder.tree):
-            self.recorder.record(generation, time.monotonic() - started)
-            self._forget(plan_names(generation.generation))
+        watch = self.reporter.progress.evaluated
+        for finished in self.search.generations(state, self.evaluate, watch, rejudge=self._is_judged_anew(state)):
+            self.recorder.record(finished, time.monotonic() - started)
+            self._forget(generation_plans(finished.generation.number))
             self.reporter.recorded = evaluations_of(self.recorder.history)
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
-            self.in_progress.next(generation)
-            started, state = time.monotonic(), generation.state
+            self.in_progress.next(finished)
+            started, state = time.monotonic(), finished.state
         return state
+
+    def _is_judged_anew(self, state: SearchState) -> bool:
+        """Whether the state's scores are of another judge than the current one."""
+        changes = read_changes(self.runner.output)
+        return any(change.is_other_judge and change.generation == state.generation for change in changes)
 
     def _forget(self, plans: Sequence[str]) -> None:
         """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
         self.farm.store.forget_plans(self.run_id, plans)
         self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
 
-    def finish(self, state: State) -> FinalReport:
+    def finish(self, state: SearchState) -> FinalReport:
         """Compare the best individual with the zero vector, save all files, and build the report."""
         runner, output = self.runner, self.runner.output
         if state.best is None:
@@ -229,7 +209,7 @@ class _Session:
         comparisons, evaluations = compare(self.evaluate, plan, self.examples)
         output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
         self._forget([plan.name])
-        deltas = list_to_deltas(state.best.deltas, self.params.cluster_ids)
+        deltas = list_to_deltas(state.best.deltas, self.search.params.cluster_ids)
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
         self.in_progress.clear()

@@ -15,7 +15,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from orchestrator.settings.references import overlap, parse_indices, read_deltas, read_discovered_tokens, select_indices
+from orchestrator.settings.references import (
+    overlap,
+    parse_indices,
+    pinned_positions,
+    read_deltas,
+    read_discovered_tokens,
+    select_indices,
+)
 from tasks.escape import quote
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
@@ -125,7 +132,9 @@ def _hide_password(url: str) -> str:
 
 
 def check_selection(values: Values) -> Findings:
-    """Elites leave room for children, and the chosen selection has its parameter."""
+    """Of "reflective": elites leave room for children, and the chosen selection has its parameter."""
+    if values.get("optimiser") != "reflective":
+        return
     population = values.get("population_size")
     elites = values.get("elitism_size")
     if population is not None and elites is not None and elites >= population:
@@ -141,6 +150,29 @@ def check_selection(values: Values) -> Findings:
         yield needed.upper(), f"is not set, and SELECTION {values['selection']!r} needs it"
     elif population is not None and size > population:
         yield needed.upper(), f"{size} is more than POPULATION_SIZE ({population})"
+
+
+def check_optimiser(values: Values) -> Findings:
+    """The population suits the optimiser, options of "reflective" are set for it alone, and a cluster is searched."""
+    optimiser, population = values.get("optimiser"), values.get("population_size")
+    if optimiser == "nsga2" and population is not None and population % 4:
+        yield "POPULATION_SIZE", f"{population} is not a multiple of 4, and OPTIMISER 'nsga2' pairs parents by fours"
+    proposals = values.get("hybrid_proposals")
+    if optimiser == "hybrid" and population is not None and proposals is not None and 2 * proposals > population:
+        yield "HYBRID_PROPOSALS", f"{proposals} is more than half of POPULATION_SIZE ({population})"
+    if optimiser not in (None, "reflective"):
+        for option in ("initial_spread", "vary_proposals"):
+            if values.get(option):
+                yield option.upper(), f"is an option of OPTIMISER 'reflective', which is {optimiser!r}"
+    if "pinned_clusters" in values and "kmeans_clusters" in values:
+        count = values["kmeans_clusters"] + 2
+        try:
+            pinned = pinned_positions(values["pinned_clusters"], count)
+        except ValueError as error:
+            yield "PINNED_CLUSTERS", str(error)
+            return
+        if len(pinned) == count:
+            yield "PINNED_CLUSTERS", f"names all {count} clusters, so that nothing is left to search"
 
 
 def check_limits(values: Values) -> Findings:
@@ -235,6 +267,7 @@ def check_lifecycle(values: Values) -> Findings:
 
 CROSS_CHECKS = (
     check_selection,
+    check_optimiser,
     check_weights,
     check_lifecycle,
     check_limits,

@@ -114,6 +114,16 @@ class Settings:
         int, int_range(2, 10_000, "individuals", unset=True, needed_when=("selection", "truncation"))
     ]
 
+    # Optimiser
+    optimiser: Literal["reflective", "cma", "hybrid", "nsga2", "lineage", "random"]
+    pinned_clusters: str
+    delta_bound: Annotated[float, float_range(0, 100, "logits", above=True)]
+    step_size: Annotated[float, float_range(0, 100, "logits", above=True)]
+    initial_spread: Annotated[float, float_range(0, 100, "logits")]
+    vary_proposals: Switch
+    hybrid_proposals: Annotated[int, int_range(1, 5000, "candidates")]
+    nsga2_eta: Annotated[float, float_range(0, 1000, "none", above=True)]
+
     # Evolution, other
     seed: Annotated[int, int_range(0, _SEED, "none")]
     shortness_scale: Annotated[float, float_range(0, 1e9, "tokens", above=True)]

@@ -127,6 +127,20 @@ def select_indices(text: str, count: int) -> tuple[int, ...]:
     return tuple(index for one in ranges for index in one)
 
 
+def pinned_positions(text: str, count: int) -> tuple[int, ...]:
+    """The positions of the clusters that `text` names, of `count` clusters.
+
+    Raises: ValueError as `parse_indices`, and for a cluster that does not exist.
+    """
+    ranges = parse_indices(text)
+    if ranges == ALL:
+        return tuple(range(count))
+    last = max((one[-1] for one in ranges), default=-1)
+    if last >= count:
+        raise ValueError(f"names cluster {last}, but the clusters are 0 to {count - 1}")
+    return tuple(sorted(index for one in ranges for index in one))
+
+
 def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:
     """The first stretch of indices that is in both, if there is one."""
     for one in some:

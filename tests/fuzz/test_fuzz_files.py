@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.settings import read_settings
-from orchestrator.evolution.lineage import Lineage, LineageFile
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import StateError, initial_state, state_from_json, state_to_json
+from orchestrator.optimisers import make_optimiser
+from orchestrator.optimisers.base import StateError
+from orchestrator.optimisers.cma import CmaParams
+from orchestrator.optimisers.reflective import ReflectiveParams
 from orchestrator.output import OutputError, read_json
 from orchestrator.report.statistics import Comparison
+from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
+from orchestrator.runs.search import Search
 from orchestrator.runs.status import run_status
 from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered_tokens
 from tasks.dataset import DatasetError, load_examples
@@ -32,7 +35,15 @@ VALID = (ROOT / "configs" / "embedded.config").read_text()
 COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
 ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
 IDS = tuple(str(i) for i in range(4))
-GENETICS = Params(7, IDS, (0.0,) * 4, 3, 2, 0.5, 0.5, 1, "tournament", 2, 2)
+COMMON: dict[str, Any] = {
+    "seed": 7, "cluster_ids": IDS, "initial_deltas": (0.0,) * 4, "generations": 2, "population_size": 3,
+}  # fmt: skip
+GENETIC: dict[str, Any] = {
+    "crossover_probability": 0.5, "mutation_probability": 0.5, "elitism_size": 1, "selection": "tournament",
+    "tournament_size": 2, "top_k": 2,
+}  # fmt: skip
+REFLECTIVE = Search(make_optimiser("reflective"), ReflectiveParams(**COMMON, **GENETIC))
+CMA = Search(make_optimiser("cma"), CmaParams(**COMMON))
 SCORED = {"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}
 GENERATION = {
     "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "population": [SCORED], "offspring": [SCORED],
@@ -139,17 +150,20 @@ def test_discovered_tokens(tmp_path: Path, tried: Counter[str], content: bytes) 
 
 
 @cases
-@given(files(json.loads(state_to_json(initial_state(GENETICS), IDS))))
-@example(b"[" * 100_000)
+@given(*(files(json.loads(search.to_json(search.init()))) for search in (REFLECTIVE, CMA)))
+@example(b"[" * 100_000, b"[" * 100_000)
 @example(
-    written({"generation": float("inf"), "population": [], "best_individual": None, "best_fitness": 1, "rr_idx": 0})
+    written({"generation": float("inf"), "population": [], "best_individual": None, "best_fitness": 1, "rr_idx": 0}),
+    b"{}",
 )
-def test_the_state_of_a_run(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    def read(path: Path) -> None:
-        state = state_from_json(path.read_text(), GENETICS)
-        assert state_from_json(state_to_json(state, IDS), GENETICS) == state
+def test_the_state_of_a_run(tmp_path: Path, tried: Counter[str], reflective: bytes, cma: bytes) -> None:
+    for search, content in ((REFLECTIVE, reflective), (CMA, cma)):
 
-    check_read(tried, tmp_path / "evolution_state.json", content, read, StateError, UnicodeDecodeError)
+        def read(path: Path, search: Search = search) -> None:
+            state = search.from_json(path.read_text())
+            assert search.from_json(search.to_json(state)) == state
+
+        check_read(tried, tmp_path / "evolution_state.json", content, read, StateError, UnicodeDecodeError)
 
 
 @cases
@@ -185,7 +199,7 @@ def test_the_lineage_file(tmp_path: Path, tried: Counter[str], content: bytes) -
         tried,
         tmp_path / "tree.json",
         content,
-        lambda path: Lineage.before(read_json(path, LineageFile, checked_json), 1),
+        lambda path: EvolutionTree(IDS).restore(read_json(path, TreeFile, checked_json), 1),
         OutputError,
     )
 

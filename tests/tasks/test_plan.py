@@ -77,7 +77,11 @@ def records_of(phase: str, generated: int | None) -> dict[str, dict[str, Any]]:
     if generated is None:
         return {f"0:{phase}:{stage}": {"skipped": True} for stage in ("answer", "judge", "score")}
     answers = {"answers": [], "generated": generated}
-    return {f"0:{phase}:answer": answers, f"0:{phase}:judge": {"verdicts": []}, f"0:{phase}:score": dataclasses.asdict(SCORE)}
+    return {
+        f"0:{phase}:answer": answers,
+        f"0:{phase}:judge": {"verdicts": []},
+        f"0:{phase}:score": dataclasses.asdict(SCORE),
+    }
 
 
 def test_an_evaluation_is_computed_when_the_target_generated_an_answer_and_cached_otherwise() -> None:

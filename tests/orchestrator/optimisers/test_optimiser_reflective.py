@@ -1,27 +1,18 @@
-"""The genetic algorithm behind the protocol is the one of `orchestrator.evolution.loop`, draw for draw."""
+"""The genetic algorithm whose mutation and merge are the reflector's."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from typing import Any
 
 import pytest
 from formula import CLUSTERS, IDS, START, Formula
 
-from orchestrator.evolution.lineage import Lineage
-from orchestrator.evolution.loop import evolve
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import initial_state, state_from_json, state_to_json
-from orchestrator.optimisers.base import Evaluated, search
-from orchestrator.optimisers.reflective import (
-    Reflective,
-    ReflectiveParams,
-    ReflectiveState,
-    elites,
-    from_specification,
-    offspring,
-    to_specification,
-)
+from orchestrator.optimisers.base import Member, search
+from orchestrator.optimisers.reflective import Reflective, ReflectiveParams, ReflectiveState, elites
+from orchestrator.runs.evolution_tree import EvolutionTree
 
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": START, "population_size": 6, "generations": 6,
@@ -42,60 +33,65 @@ def run(formula: Formula, start: ReflectiveState | None = None, **changes: Any) 
     return [state for generation, state in sorted(ends.items()) if generation > first.generation]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize(
-    "change",
-    [
+DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
+    (
         {},
+        ["0b3f08728b91 fadf2a381c1d", "99cfacc82ed3 147644377147", "9e59a6d9217c d6420166917a"],
+    ),
+    (
         {"selection": "truncation"},
+        ["f24b8daddc61 49c845a6ee02", "d51488bb8689 46ca97a0181a", "7d0eee77173f 8a33cec6f0d2"],
+    ),
+    (
         {"crossover_probability": 0.0},
+        ["fbc62cda51af 862a24a4a5f9", "51a941bbf521 e07ee43df506", "88a24c6b93ff 132581fbc113"],
+    ),
+    (
         {"crossover_probability": 1.0, "mutation_probability": 1.0},
+        ["ecdeafd22964 491189e54417", "865f7d9cfa2c 1e16b557bea8", "e4179e4ad4f2 a6e39f1a70d9"],
+    ),
+    (
         {"mutation_probability": 0.0},
+        ["7880b5476443 9d026eae0303", "18985715c1cb 2a9da980e80e", "b3143d4d8ffb 4afd75261ae5"],
+    ),
+    (
         {"elitism_size": 0, "population_size": 9},
+        ["b4bc54d546a8 afad47a090c3", "a7300022cd69 a2162d10757a", "bc4dbdf33408 5f37c195f435"],
+    ),
+    (
         {"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)},
-    ],
-)
-def test_it_draws_and_decides_as_the_loop_does(seed: int, change: dict[str, Any]) -> None:
-    values = {**COMMON, "seed": seed, **change}
-    params, formula = Params(**values), Formula()
-    expected = [g.state for g in evolve(initial_state(params), params, formula, Lineage())]
-
-    states = run(Formula(shuffle=random.Random(seed)), **{"seed": seed, **change})
-
-    assert [to_specification(state) for state in states] == expected
-    assert [state_to_json(to_specification(s), IDS) for s in states] == [state_to_json(s, IDS) for s in expected]
+        ["e244074f73df 93ae1288bbb1", "79960ef7b390 c63ea49df17e", "42298c534034 38cfab80279c"],
+    ),
+]
 
 
-def test_it_plans_the_same_children_with_the_same_merges_targets_and_parents() -> None:
-    loop, params = Formula(), ReflectiveParams(**COMMON)
-    list(evolve(initial_state(Params(**COMMON)), Params(**COMMON), loop, Lineage()))
-    planned = {plan.name: plan for plan in loop.plans}
-
-    formula, state = Formula(), OPTIMISER.init(params)
-    while not OPTIMISER.is_finished(state, params):
-        plan = OPTIMISER.ask(state, params)
-        outcomes = formula(plan)
-        if plan.name.endswith("_child"):
-            whole, _ = offspring(state, params, outcomes)
-            assert whole == planned[plan.name]
-        assert set(plan.candidates) <= set(planned[plan.name].candidates)
-        state = OPTIMISER.tell(state, params, plan, outcomes)
-
-
-def test_skipped_mutations_use_up_their_turn_as_in_the_loop() -> None:
-    refused = frozenset(range(4))
-    params = Params(**COMMON)
-    expected = [g.state for g in evolve(initial_state(params), params, Formula(refused=refused), Lineage())]
-    assert [to_specification(s) for s in run(Formula(refused=refused))] == expected
+@pytest.mark.parametrize(("change", "digests"), DIGESTS)
+def test_the_same_seed_gives_the_states_and_the_tree_that_it_always_gave(
+    change: dict[str, Any], digests: list[str]
+) -> None:
+    """The digests are of the states' files and of the tree, for three seeds: a change of them changes every run."""
+    found = []
+    for seed in (1, 2, 3):
+        params, files = ReflectiveParams(**{**COMMON, "seed": seed, **change}), ""
+        tree = EvolutionTree(IDS)
+        for turn in search(OPTIMISER, OPTIMISER.init(params), params, Formula(shuffle=random.Random(seed))):
+            if OPTIMISER.ends_generation(turn.plan):
+                files += OPTIMISER.to_json(turn.state, params)
+                tree.add(turn.generation)
+        found.append(f"{digest(files)} {digest(json.dumps(tree.data()))}")
+    assert found == digests
 
 
-def test_a_run_resumed_from_the_specified_file_ends_as_the_loop_resumed_from_it() -> None:
-    params = Params(**COMMON)
-    whole = [g.state for g in evolve(initial_state(params), params, Formula(), Lineage())]
-    text = state_to_json(whole[2], IDS)
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_a_run_resumed_from_its_file_ends_in_the_same_state() -> None:
+    params = ReflectiveParams(**COMMON)
+    whole = run(Formula())
     formula = Formula()
-    resumed = run(formula, from_specification(state_from_json(text, params)))
-    assert [to_specification(state) for state in resumed] == whole[3:]
+    resumed = run(formula, OPTIMISER.from_json(OPTIMISER.to_json(whole[2], params), params))
+    assert resumed == whole[3:]
     assert formula.plans[0].name == "g3_pop"
 
 
@@ -115,10 +111,10 @@ def test_the_elites_are_the_best_and_come_first() -> None:
 
 def test_a_spread_population_keeps_the_start_and_differs_otherwise() -> None:
     state = OPTIMISER.init(ReflectiveParams(**COMMON, spread=1.0))
-    assert state.population[0] == Evaluated(START)
+    assert state.population[0] == Member(START)
     assert len({member.deltas for member in state.population}) == 6
     assert state == OPTIMISER.init(ReflectiveParams(**COMMON, spread=1.0))
-    assert OPTIMISER.init(ReflectiveParams(**COMMON)).population == (Evaluated(START),) * 6
+    assert OPTIMISER.init(ReflectiveParams(**COMMON)).population == (Member(START),) * 6
 
 
 def test_equal_children_with_the_same_target_get_proposals_that_differ() -> None:
@@ -135,18 +131,6 @@ def test_equal_children_with_the_same_target_get_proposals_that_differ() -> None
     assert len({(c.deltas, c.target, c.variant) for c in varied.plans[1].candidates}) == 20
 
 
-def test_a_merge_of_equal_scratchpads_makes_no_call_where_that_is_asked_for() -> None:
-    changes = {"crossover_probability": 1.0, "mutation_probability": 0.3}
-    every, needed = Formula(), Formula()
-    run(every, **changes)
-    run(needed, **changes, skip_needless_merges=True)
-    assert all(c.merge is not None for plan in every.plans[1:] for c in plan.candidates)
-    merges = [c.merge for c in needed.candidates if c.merge is not None]
-    assert merges
-    assert all(merge.scratchpad_a != merge.scratchpad_b for merge in merges)
-    assert not any(c.merge for c in needed.plans[1].candidates)  # all scratchpads are empty in generation 0
-
-
 def test_pinned_clusters_have_no_turn() -> None:
     formula = Formula()
     states = run(formula, pinned=(0, 4), mutation_probability=1.0, population_size=5, elitism_size=1)
@@ -160,10 +144,10 @@ def test_pinned_clusters_have_no_turn() -> None:
     [
         ({"population": ()}, "0 individuals"),
         ({"rr_idx": 6}, "rr_idx 6"),
-        ({"population": (Evaluated((0.0,)),) * 6}, "one delta for each"),
+        ({"population": (Member((0.0,)),) * 6}, "one delta for each"),
     ],
 )
 def test_a_state_that_cannot_be_of_these_parameters_is_refused(change: dict[str, Any], says: str) -> None:
     params = ReflectiveParams(**COMMON)
-    values = {"population": (Evaluated(START),) * 6, **change}
+    values = {"population": (Member(START),) * 6, **change}
     assert says in OPTIMISER.problem(ReflectiveState(**values), params)

@@ -6,23 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator.evolution.loop import Evaluated, Generation
-from orchestrator.evolution.state import Genome, State
+from orchestrator.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.runs.individuals import IndividualsFile
 from tasks.models import Score
-from tasks.plan import Evaluations
 
 SCORE = Score(0.5, 0.4, 0.6, 12.0)
 
 
 def generation(number: int) -> Generation:
     genome = Genome((0.0, 1.5), "learnt\nmuch")
-    pre = Evaluated(f"g{number}_child0_pre", genome, SCORE, None, "the merge was cut", "")
-    mut = Evaluated(f"g{number}_child0_mut", Genome((0.0, -2.0), "more"), SCORE, "1")
-    other = Evaluated(f"g{number}_child1_pre", genome, SCORE, None, "", "refused")
-    state = State(number + 1, (genome,), genome, 0.5, 0)
-    population = (Evaluated(f"g{number}_pop0", genome, SCORE),)
-    return Generation(number, population, (pre, mut, other), {}, Evaluations(4), genome, state)
+    pre = Evaluated(f"g{number}_child0_pre", genome, SCORE, merge_fallback="the merge was cut")
+    mut = Evaluated(f"g{number}_child0_mut", Genome((0.0, -2.0), "more"), SCORE, 1)
+    other = Evaluated(f"g{number}_child1_pre", genome, SCORE, skip_reason="refused")
+    return Generation(number, (Evaluated(f"g{number}_pop0", genome, SCORE),), (pre, mut, other))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

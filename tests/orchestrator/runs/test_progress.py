@@ -12,18 +12,21 @@ import pytest
 from simulated_run import RUN, Driver
 
 from orchestrator.dispatch.scheduler import Scheduler
-from orchestrator.evolution.params import Params
+from orchestrator.optimisers.generation import Evaluated, Generation, Genome
+from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.output import OutputFolder
 from orchestrator.report.view import Snapshot
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import GenerationProgress, ProgressReporter
+from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
+from tasks.models import Score
 from tasks.plan import Candidate, Evaluations, Plan
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
-PARAMS = Params(
+PARAMS = ReflectiveParams(
     seed=1, cluster_ids=("0", "1"), initial_deltas=(0.0, 0.0), population_size=2, generations=3,
     crossover_probability=0.5, mutation_probability=0.5, elitism_size=1, selection="tournament", tournament_size=2,
     top_k=2,
@@ -67,7 +70,7 @@ def reporter(driver: Driver, screen: Screen, tmp_path: Path) -> ProgressReporter
     dispatcher, output = driver.dispatcher(), OutputFolder(tmp_path)
     publisher = StatusPublisher(RUN.id, driver.store, output, {"kind": "evolve", "total": 3}, 5.0)
     artifacts = ArtifactRequests(Scheduler(dispatcher), output)
-    return ProgressReporter(dispatcher, PARAMS, output, screen, artifacts, publisher)
+    return ProgressReporter(dispatcher, Search(Reflective(), PARAMS), output, screen, artifacts, publisher)
 
 
 def status(driver: Driver) -> dict[str, Any]:
@@ -105,6 +108,8 @@ def test_an_evaluated_population_sets_best_mean_and_baseline(
     }
     reporter(POPULATION, {}, [])
     reporter(POPULATION, {**records, "0:pre:score": score(0.25), "1:pre:score": score(0.75)}, [])
+    evaluated = [Evaluated(f"g0_pop{i}", Genome((0.0, 0.0), ""), Score(0.25 + i / 2, 0, 0, 9.0)) for i in range(2)]
+    reporter.progress.evaluated(Generation(0, tuple(evaluated)), 0.75)
     reporter(PLAN, {}, [])
     now = screen.shown[-1]
     assert (now.best, now.mean, now.best_ever, now.baseline) == (0.75, 0.5, 0.75, 0.25)

@@ -11,36 +11,38 @@ import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from deap import base, tools
 
-from orchestrator.evolution.individual import Individual, invalidate, make_individual
-from orchestrator.evolution.params import Params
+from orchestrator.optimisers.individual import Individual, invalidate, make_individual
 from tasks.plan import Merge
+
+if TYPE_CHECKING:
+    from orchestrator.optimisers.reflective import ReflectiveParams
 
 
 class RoundRobin:
-    """Chooses the cluster of each mutation in turn; `rr_idx`, the position of the next one, is saved with the run."""
+    """Chooses the cluster of each mutation in turn; `rr_idx`, the place of the next one, is saved with the run."""
 
-    def __init__(self, cluster_ids: Sequence[str], rr_idx: int = 0) -> None:
-        """Raises: ValueError when `rr_idx` is not a position in `cluster_ids`."""
-        if not 0 <= rr_idx < len(cluster_ids):
-            raise ValueError(f"rr_idx {rr_idx} is not in 0..{len(cluster_ids) - 1}")
-        self.cluster_ids = tuple(cluster_ids)
+    def __init__(self, positions: Sequence[int], rr_idx: int = 0) -> None:
+        """`positions` are of the clusters that may change.  Raises: ValueError when `rr_idx` is no place there."""
+        if not 0 <= rr_idx < len(positions):
+            raise ValueError(f"rr_idx {rr_idx} is not in 0..{len(positions) - 1}")
+        self.positions = tuple(positions)
         self.rr_idx = rr_idx
 
     def next(self) -> int:
         """The position of the cluster to mutate; the next call returns the one after it."""
-        position = self.rr_idx
-        self.rr_idx = (self.rr_idx + 1) % len(self.cluster_ids)
+        position = self.positions[self.rr_idx]
+        self.rr_idx = (self.rr_idx + 1) % len(self.positions)
         return position
 
 
-def make_toolbox(params: Params, round_robin: RoundRobin) -> base.Toolbox:
-    """A toolbox with individual, clone, elites, select, mate and mutate."""
+def make_toolbox(params: ReflectiveParams, round_robin: RoundRobin) -> base.Toolbox:
+    """A toolbox with clone, elites, select, mate and mutate."""
     toolbox = base.Toolbox()
-    toolbox.register("individual", make_individual, params.initial_deltas)
-    toolbox.register("clone", copy.deepcopy)
+    toolbox.register("clone", clone)
     toolbox.register("elites", tools.selBest, k=params.elitism_size)
     toolbox.register("mate", mate)
     toolbox.register("mutate", make_mutate(round_robin))
@@ -66,6 +68,14 @@ def mate(ind1: Individual, ind2: Individual) -> Individual:
         child.scratchpad = ind1.scratchpad
     else:
         child.merge = Merge(ind1.scratchpad, f1, ind2.scratchpad, f2)
+    invalidate(child)
+    return child
+
+
+def clone(individual: Individual) -> Individual:
+    """A copy of its parent that has not been evaluated."""
+    child = copy.deepcopy(individual)
+    child.merge = child.target = None
     invalidate(child)
     return child
 

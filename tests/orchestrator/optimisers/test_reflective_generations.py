@@ -1,4 +1,4 @@
-"""The generation loop, judged by a formula instead of a farm."""
+"""The generations of the reflective search, evaluated by a formula instead of a farm."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import random
 
 import pytest
 
-from orchestrator.evolution.individual import canonical_order
-from orchestrator.evolution.lineage import Lineage
-from orchestrator.evolution.loop import evolve
-from orchestrator.evolution.params import Params
-from orchestrator.evolution.state import Genome, StateError, initial_state, state_from_json, state_to_json
+from orchestrator.optimisers.base import Best, SearchState, StateError
+from orchestrator.optimisers.individual import canonical_order
+from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
+from orchestrator.runs.evolution_tree import EvolutionTree
+from orchestrator.runs.search import FinishedGeneration, Search
 from tasks.models import Score
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
 IDS = canonical_order([str(i) for i in range(12)])
 
 
-def params(**changes: object) -> Params:
+def params(**changes: object) -> ReflectiveParams:
     values = {
         "seed": 7,
         "cluster_ids": IDS,
@@ -34,7 +34,7 @@ def params(**changes: object) -> Params:
         "tournament_size": 3,
         "top_k": 3,
     }
-    return Params(**{**values, **changes})  # type: ignore[arg-type]  # the values' types are the fields'
+    return ReflectiveParams(**{**values, **changes})  # type: ignore[arg-type]  # the values' types are the fields'
 
 
 def score(deltas: tuple[float, ...]) -> Score:
@@ -80,15 +80,22 @@ class Formula:
         return outcomes
 
 
-def run(parameters: Params, formula: Formula, tree: Lineage | None = None) -> list:
-    return list(evolve(initial_state(parameters), parameters, formula, tree or Lineage()))
+def run(
+    parameters: ReflectiveParams, formula: Formula, tree: EvolutionTree | None = None, start: SearchState | None = None
+) -> list[FinishedGeneration]:
+    search, generations = Search(Reflective(), parameters), []
+    for finished in search.generations(start or search.init(), formula, lambda generation, best: None):
+        if tree is not None:
+            tree.add(finished.generation)
+        generations.append(finished)
+    return generations
 
 
 @pytest.mark.parametrize("selection", ["tournament", "truncation"])
 def test_the_fitness_rises_and_the_best_ever_never_falls(selection: str) -> None:
     parameters = params(selection=selection, generations=12)
     generations = run(parameters, Formula())
-    bests = [g.state.best_fitness for g in generations]
+    bests = [g.state.best.fitness for g in generations]
     assert bests == sorted(bests)
     assert bests[-1] > score((0.0,) * 12).fitness
     assert [len(g.state.population) for g in generations] == [6] * 12
@@ -114,23 +121,25 @@ def test_the_modules_own_generator_is_left_alone() -> None:
 def test_a_resumed_run_ends_where_the_undisturbed_one_does(stopped_after: int) -> None:
     parameters = params()
     whole = run(parameters, Formula())
-    saved = state_to_json(whole[stopped_after - 1].state, IDS)
-    resumed = list(evolve(state_from_json(saved, parameters), parameters, Formula(), Lineage()))
+    search = Search(Reflective(), parameters)
+    saved = search.to_json(whole[stopped_after - 1].state)
+    resumed = run(parameters, Formula(), start=search.from_json(saved))
     assert [g.state for g in resumed] == [g.state for g in whole[stopped_after:]]
 
 
 def test_only_a_population_without_fitness_is_evaluated() -> None:
     formula = Formula()
-    run(params(generations=3), formula)
+    run(params(generations=3, mutation_probability=1.0), formula)
     sizes = {plan.name: len(plan.candidates) for plan in formula.plans}
-    assert sizes == {"g0_pop": 6, "g0_child": 4, "g1_child": 4, "g2_child": 4}
+    # The six clones of generation 0 are one vector.
+    assert sizes == {"g0_pop": 1, "g0_child": 4, "g1_child": 4, "g2_child": 4}
 
 
 def test_elites_enter_the_next_population_unchanged_and_first() -> None:
     generations = run(params(mutation_probability=1.0), Formula())
     for earlier, later in itertools.pairwise(generations):
-        best = sorted((s.score.fitness for s in earlier.population), reverse=True)[:2]
-        assert [s.score.fitness for s in later.population[:2]] == best
+        best = sorted((e.score.fitness for e in earlier.generation.population), reverse=True)[:2]
+        assert [e.score.fitness for e in later.generation.population[:2]] == best
 
 
 def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
@@ -145,7 +154,7 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
     formula = Formula()
     generations = run(params(crossover_probability=1.0, generations=2), formula)
     population = generations[0].state.population
-    fitness = [s.score.fitness for s in generations[1].population]
+    fitness = [evaluated.score.fitness for evaluated in generations[1].generation.population]
     for candidate in formula.plans[-1].candidates:
         a, b = candidate.parents
         expected = [
@@ -191,7 +200,7 @@ def test_every_evaluation_keeps_its_deltas_and_scratchpad() -> None:
 
 def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
     formula = Formula()
-    generations = run(params(crossover_probability=0.0, generations=3), formula)
+    generations = run(params(crossover_probability=0.0, generations=3, mutation_probability=1.0), formula)
     for generation, plan in zip(generations, formula.plans[2:], strict=False):
         for candidate in plan.candidates:
             parent = generation.state.population[candidate.parents[0]]
@@ -201,15 +210,15 @@ def test_without_crossover_a_child_is_its_one_parent_word_for_word() -> None:
 
 def test_a_skipped_mutation_leaves_the_child_as_it_was_and_still_uses_up_its_turn() -> None:
     formula = Formula(skip=frozenset(range(4)))
-    tree = Lineage()
+    tree = EvolutionTree(IDS)
     generations = run(params(mutation_probability=1.0, generations=2), formula, tree)
-    assert all(evaluated.target is None for g in generations for evaluated in g.offspring)
+    assert all(child.target is None for g in generations for child in g.generation.offspring)
     assert not any(node["stage"] == "mut" for node in tree.nodes)
     assert generations[-1].state.rr_idx == 8
 
 
 def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
-    tree = Lineage()
+    tree = EvolutionTree(IDS)
     run(params(generations=2, mutation_probability=1.0), Formula(), tree)
     ids = {node["id"] for node in tree.nodes}
     assert {"g0_pop0", "g0_child3_pre", "g0_child3_mut", "g1_pop5"} <= ids
@@ -219,7 +228,8 @@ def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
     assert kinds["g0_child3_mut", "g1_pop5"] == "next"
     assert sum(node["elite"] for node in tree.nodes) == 4
     data = json.loads(json.dumps(tree.data()))
-    kept = Lineage.before(data, 1)
+    kept = EvolutionTree(IDS)
+    kept.restore(data, 1)
     assert {n["generation"] for n in kept.nodes} == {0}
     assert {e["kind"] for e in kept.edges} == {"parent", "mutation", "next"}
 
@@ -231,7 +241,9 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
         return [Outcome(m.index, "", zero, None, "", None, {}) for m in plan.candidates]
 
     parameters = params(initial_deltas=(1.0,) * 12, crossover_probability=1.0, generations=1)
-    [generation] = evolve(initial_state(parameters), parameters, worthless, Lineage())
+    [generation] = Search(Reflective(), parameters).generations(
+        Reflective().init(parameters), worthless, lambda generation, best: None
+    )
     assert all(g.deltas == (1.0,) * 12 for g in generation.state.population)
 
 
@@ -246,42 +258,42 @@ def test_all_zero_fitness_gives_the_plain_average() -> None:
 )
 def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:
     parameters = params()
-    saved = json.loads(state_to_json(initial_state(parameters), IDS))
+    search = Search(Reflective(), parameters)
+    saved = json.loads(search.to_json(search.init()))
     with pytest.raises(StateError, match=says):
-        state_from_json(json.dumps({**saved, **change}), parameters)
+        search.from_json(json.dumps({**saved, **change}))
 
 
-def test_the_best_of_another_judge_is_evaluated_with_the_population_and_compared_by_the_new_one() -> None:
+def test_the_best_of_another_judge_is_evaluated_first_and_compared_by_the_new_one() -> None:
     # Given a run whose judge changes after two generations, and whose best individual is not in the population
     parameters = params(elitism_size=0)
     before = run(dataclasses.replace(parameters, generations=2), Formula())[-1].state
-    lost = Genome((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1), "the best")
-    state = dataclasses.replace(before, best=lost, best_fitness=None)
+    lost = Best((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1), "the best", 17.0)
+    search = Search(Reflective(), parameters)
+    state = search.from_json(search.to_json(dataclasses.replace(before, best=lost)))
     # When it goes on
-    formula = Formula()
-    generations = list(evolve(state, parameters, formula, Lineage()))
-    # Then the first plan has the best individual as one more candidate, and no later plan has it
-    first, *later = (plan for plan in formula.plans if plan.name.endswith("_pop"))
-    assert [candidate.index for candidate in first.candidates] == [0, 1, 2, 3, 4, 5, 6]
-    assert first.candidate(6).deltas == lost.deltas
-    assert all(not plan.candidates for plan in later)
+    formula, watched = Formula(), []
+    generations = list(search.generations(state, formula, lambda generation, best: watched.append(best), rejudge=True))
+    # Then the first plan has the best individual alone, and no later plan is like it
+    assert [plan.name for plan in formula.plans[:3]] == ["g2_again", "g2_pop", "g2_child"]
+    assert [candidate.deltas for candidate in formula.plans[0].candidates] == [lost.deltas]
+    assert not any(plan.name.endswith("_again") for plan in formula.plans[1:])
     # And its new fitness is the one to beat
-    assert {generation.state.best_fitness for generation in generations} == {score(lost.deltas).fitness}
-    assert len(generations[0].population) == 6
+    found = {finished.state.best.fitness for finished in generations if finished.state.best}
+    assert found == {*watched} == {score(lost.deltas).fitness}
+    assert len(generations[0].generation.population) == 6
+    assert generations[0].evaluations.computed == 0
 
 
 def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() -> None:
-    # Given a farm on which the clones of generation 0 and the mutations find their answers in the store
+    # Given a farm on which the mutations find their answers in the store
     def evaluate(plan: Plan) -> list[Outcome]:
-        outcomes = Formula()(plan)
-        computed = [1 if plan.name.endswith("_child") or not outcome.index else 0 for outcome in outcomes]
-        return [
-            dataclasses.replace(o, evaluations=Evaluations(c, (0 if c else 1) + (o.mut is not None)))
-            for o, c in zip(outcomes, computed, strict=True)
-        ]
+        return [dataclasses.replace(o, evaluations=Evaluations(1, o.mut is not None)) for o in Formula()(plan)]
 
-    generations = list(evolve(initial_state(params()), params(), evaluate, Lineage()))
+    search = Search(Reflective(), params())
+    generations = list(search.generations(search.init(), evaluate, lambda generation, best: None))
     first, second = generations[0].evaluations, generations[1].evaluations
-    mutated = [sum(one.target is not None for one in g.offspring) for g in generations]
+    mutated = [sum(one.target is not None for one in g.generation.offspring) for g in generations]
+    clones = 1  # that nothing changes, so that their parent's score is theirs
     assert first == Evaluations(computed=1 + 4, cached=5 + mutated[0], carried=0)
-    assert second == Evaluations(computed=4, cached=mutated[1], carried=6)
+    assert second == Evaluations(computed=4 - clones, cached=mutated[1] + clones, carried=6)

@@ -1,1 +1,0 @@
-"""The genetic algorithm on DEAP: pure and seeded; it imports nothing of Celery or the store."""

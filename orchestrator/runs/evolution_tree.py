@@ -1,0 +1,99 @@
+"""The evolution tree of a run, `evolution_tree.json`: nodes are evaluations, edges their descent.
+
+Node ids name generation, position and stage: g{g}_pop{i}, g{g}_child{j}_pre, g{g}_child{j}_mut.  Edges are "parent",
+"mutation" and "next", from a surviving individual to its position in the next population.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from orchestrator.optimisers.generation import Evaluated, Generation
+from orchestrator.optimisers.planning import plan_names
+
+
+class NodeFile(TypedDict):
+    id: str
+    generation: int
+    stage: str
+    fitness: float | None
+
+
+EdgeFile = TypedDict("EdgeFile", {"from": str, "to": str})
+
+
+class TreeFile(TypedDict):
+    """evolution_tree.json: what is read of it again."""
+
+    nodes: list[NodeFile]
+    edges: list[EdgeFile]
+
+
+class EvolutionTree:
+    """Nodes and edges as plain dicts, ready for JSON, extended by each generation."""
+
+    def __init__(
+        self,
+        cluster_ids: Sequence[str],
+        nodes: Sequence[dict[str, Any]] = (),
+        edges: Sequence[dict[str, str]] = (),
+    ) -> None:
+        self.cluster_ids = tuple(cluster_ids)
+        self.nodes = list(nodes)
+        self.edges = list(edges)
+
+    def restore(self, data: Mapping[str, Any], generation: int) -> None:
+        """Take over a saved tree without the nodes and edges of `generation` and later ones."""
+        self.nodes = [n for n in data["nodes"] if n["generation"] < generation]
+        survivors, _ = plan_names(generation)
+        kept = {n["id"] for n in self.nodes} | {f"{survivors}{i}" for i in range(len(data["nodes"]))}
+        self.edges = [e for e in data["edges"] if e["from"] in kept and e["to"] in kept]
+
+    def data(self) -> dict[str, Any]:
+        return {"nodes": self.nodes, "edges": self.edges}
+
+    def add(self, generation: Generation) -> None:
+        for evaluated in (*generation.population, *generation.offspring):
+            self._node(generation.number, evaluated)
+            for parent in evaluated.parents:
+                self._edge(parent, evaluated.node, "parent" if evaluated.target is None else "mutation")
+        following, _ = plan_names(generation.number + 1)
+        for index, node in enumerate(generation.survivors):
+            self._edge(node, f"{following}{index}", "next")
+
+    def best_node(self, since: int = 0) -> dict[str, Any] | None:
+        """The first node with the highest fitness of the generations from `since` on."""
+
+        def fitness(node: Mapping[str, object]) -> float:
+            value = node["fitness"]
+            return value if isinstance(value, float) else -math.inf
+
+        return max((node for node in self.nodes if node["generation"] >= since), key=fitness, default=None)
+
+    def _node(self, generation: int, evaluated: Evaluated) -> None:
+        score, target = evaluated.score, evaluated.target
+        self.nodes.append(
+            {
+                "id": evaluated.node,
+                "generation": generation,
+                "stage": stage_of(evaluated.node),
+                "fitness": score.fitness,
+                "mean_tokens": score.mean_tokens,
+                "correctness": score.correctness,
+                "elite": evaluated.is_elite,
+                "target": None if target is None else self.cluster_ids[target],
+            }
+        )
+
+    def _edge(self, start: str, end: str, kind: str) -> None:
+        self.edges.append({"from": start, "to": end, "kind": kind})
+
+
+def stage_of(node: str) -> str:
+    """The stage in a node's id: "pre" or "mut" of a child, or "pop"."""
+    _, separator, phase = node.rpartition("_child")
+    return phase.partition("_")[2] if separator else "pop"

@@ -1,0 +1,120 @@
+"""The search of a run: its optimiser and the parameters that the settings give it, and its generations one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+from orchestrator.optimisers import make_optimiser
+from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, search
+from orchestrator.optimisers.generation import Generation
+from orchestrator.optimisers.individual import canonical_order
+from orchestrator.optimisers.planning import again_name
+from orchestrator.settings import Settings, read_deltas
+from orchestrator.settings.references import pinned_positions
+from tasks.plan import Candidate, Evaluations, Outcome, Plan
+
+Watch = Callable[[Generation, float | None], None]
+
+
+@dataclass(frozen=True)
+class FinishedGeneration:
+    """A generation, the state after it, the seconds that its stages took, by stage, and where its scores came from."""
+
+    generation: Generation
+    state: SearchState
+    seconds: Mapping[str, float]
+    evaluations: Evaluations = Evaluations()
+
+
+@dataclass(frozen=True)
+class Search:
+    """An optimiser with its parameters."""
+
+    optimiser: Optimiser[Any, Any]
+    params: SearchParams
+
+    def to_json(self, state: SearchState) -> str:
+        return self.optimiser.to_json(state, self.params)
+
+    def from_json(self, text: str) -> SearchState:
+        """Raises: StateError when the text is no state, or one of another search."""
+        state: SearchState = self.optimiser.from_json(text, self.params)
+        return state
+
+    def init(self) -> SearchState:
+        state: SearchState = self.optimiser.init(self.params)
+        return state
+
+    def generations(
+        self, state: SearchState, evaluate: Evaluate, watch: Watch, *, rejudge: bool = False
+    ) -> Iterator[FinishedGeneration]:
+        """The generations that remain, each as soon as its last plan has been evaluated.
+
+        `watch` is called with a generation of which a first plan has been evaluated, and with the best fitness so far.
+        With `rejudge`, what the state has scores of is evaluated first, because they are those of another judge.
+        """
+        seconds: Counter[str] = Counter()
+        evaluations = Evaluations()
+        is_first = True
+        if rejudge and not self.optimiser.is_finished(state, self.params):
+            state, outcomes = self._rejudged(state, evaluate)
+            evaluations += _evaluations(outcomes)
+        for turn in search(self.optimiser, state, self.params, evaluate):
+            for outcome in turn.outcomes:
+                seconds.update(outcome.seconds)
+            evaluations += _evaluations(turn.outcomes)
+            is_last = self.optimiser.ends_generation(turn.plan)
+            if is_last:
+                evaluations += Evaluations(carried=turn.generation.carried if is_first else 0)
+                yield FinishedGeneration(turn.generation, turn.state, dict(seconds), evaluations)
+                seconds.clear()
+                evaluations = Evaluations()
+            else:
+                watch(turn.generation, turn.state.best and turn.state.best.fitness)
+            is_first = is_last
+
+    def _rejudged(self, state: SearchState, evaluate: Evaluate) -> tuple[SearchState, Sequence[Outcome]]:
+        """The state with scores of the current judge, and the outcomes that have them."""
+        vectors = self.optimiser.scored(state)
+        plan = Plan(again_name(state.generation), state.generation, tuple(starmap(Candidate, enumerate(vectors))))
+        outcomes = evaluate(plan) if plan.candidates else ()
+        rescored: SearchState = self.optimiser.rescored(state, {vectors[o.index]: o.pre for o in outcomes})
+        return rescored, outcomes
+
+
+def _evaluations(outcomes: Iterable[Outcome]) -> Evaluations:
+    return sum((outcome.evaluations for outcome in outcomes), Evaluations())
+
+
+def make_search(settings: Settings) -> Search:
+    """The search that the settings ask for: each optimiser takes the parameters that it has fields for."""
+    deltas = read_deltas(settings.initial_deltas_path, settings.kmeans_clusters)
+    ids = canonical_order(list(deltas))
+    values = {
+        "seed": settings.seed,
+        "cluster_ids": ids,
+        "initial_deltas": tuple(float(deltas[cluster]) for cluster in ids),
+        "generations": settings.ngen,
+        "population_size": settings.population_size,
+        "pinned": pinned_positions(settings.pinned_clusters, len(ids)),
+        "bound": settings.delta_bound,
+        "sigma": settings.step_size,
+        "crossover_probability": settings.cxpb,
+        "mutation_probability": settings.mutpb,
+        "elitism_size": settings.elitism_size,
+        "selection": settings.selection,
+        "tournament_size": settings.tournament_size,
+        "top_k": settings.truncation_top_k,
+        "spread": settings.initial_spread,
+        "vary_proposals": settings.vary_proposals,
+        "proposals": settings.hybrid_proposals,
+        "eta": settings.nsga2_eta,
+    }
+    optimiser = make_optimiser(settings.optimiser)
+    fields = {field.name for field in dataclasses.fields(optimiser.params_type)}
+    return Search(optimiser, optimiser.params_type(**{name: values[name] for name in fields}))
