@@ -292,3 +292,42 @@ def test_faults_that_it_knows_are_accepted(sound: Any) -> None:
     faults = "mutation:500:2, *:rate_limit:0.5:*, verdict:hang:3:1"
 
     assert load_settings(sound.path, [f"EMBEDDED_FAULTS={faults}"]).embedded_faults == faults
+
+
+# optimiser
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        (
+            ["OPTIMISER=nsga2", "POPULATION_SIZE=6"],
+            "CONFIG_POPULATION_SIZE: 6 is not a multiple of 4, and OPTIMISER 'nsga2' pairs parents by fours",
+        ),
+        (
+            ["OPTIMISER=hybrid", "HYBRID_PROPOSALS=3"],
+            "CONFIG_HYBRID_PROPOSALS: 3 is more than half of POPULATION_SIZE (4)",
+        ),
+        (
+            ["OPTIMISER=cma", "INITIAL_SPREAD=0.5"],
+            "CONFIG_INITIAL_SPREAD: is an option of OPTIMISER 'reflective', which is 'cma'",
+        ),
+        (
+            ["OPTIMISER=random", "VARY_PROPOSALS=y"],
+            "CONFIG_VARY_PROPOSALS: is an option of OPTIMISER 'reflective', which is 'random'",
+        ),
+        (["PINNED_CLUSTERS=3,12"], "CONFIG_PINNED_CLUSTERS: names cluster 12, but the clusters are 0 to 11"),
+        (
+            ["PINNED_CLUSTERS=0-11"],
+            "CONFIG_PINNED_CLUSTERS: names all 12 clusters, so that nothing is left to search",
+        ),
+    ],
+)
+def test_an_optimiser_that_cannot_search_so_is_refused(problems: Any, overrides: list[str], problem: str) -> None:
+    assert problems(*overrides) == (problem,)
+
+
+def test_options_of_the_genetic_algorithm_are_not_compared_for_another_optimiser(sound: Any) -> None:
+    settings = load_settings(sound.path, ["OPTIMISER=cma", "ELITISM_SIZE=4", "TOURNAMENT_SIZE=9"])
+
+    assert settings.optimiser == "cma"

@@ -1,0 +1,124 @@
+"""From settings to an optimiser with its parameters, and its generations one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.optimisers import OPTIMISERS
+from orchestrator.optimisers.hybrid import HybridParams
+from orchestrator.optimisers.reflective import ReflectiveParams
+from orchestrator.runs.evolution_tree import EvolutionTree
+from orchestrator.runs.search import FinishedGeneration, make_search
+from orchestrator.settings import load_settings
+from tasks.models import Score
+from tasks.plan import Candidate, Outcome, Plan
+
+ROOT = Path(__file__).parents[3]
+SMALL = ["POPULATION_SIZE=4", "NGEN=3"]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def search_of(*overrides: str) -> Any:
+    return make_search(load_settings(ROOT / "configs" / "embedded.config", [*SMALL, *overrides]))
+
+
+def score(deltas: Sequence[float]) -> Score:
+    distance = sum((delta - 1) ** 2 for delta in deltas)
+    return Score(1 / (1 + distance), 0.5, 0.5, distance)
+
+
+def answer(candidate: Candidate) -> Outcome:
+    pre, text = score(candidate.deltas), candidate.scratchpad
+    seconds = {"answer": 1.0}
+    if candidate.rewrite:
+        proposed = tuple(delta / 2 + 0.5 for delta in candidate.deltas)
+        return Outcome(candidate.index, text, pre, None, "learnt", None, seconds, proposed)
+    if candidate.target is None:
+        return Outcome(candidate.index, text, pre, None, text, None, seconds)
+    changed = [*candidate.deltas]
+    changed[candidate.target] = 0.75
+    return Outcome(candidate.index, text, pre, 0.75, f"{text}.", score(changed), seconds)
+
+
+def evaluate(plan: Plan) -> list[Outcome]:
+    return [answer(candidate) for candidate in plan.candidates]
+
+
+def generations_of(search: Any) -> list[FinishedGeneration]:
+    return list(search.generations(search.init(), evaluate, lambda generation: None))
+
+
+def test_the_settings_of_the_genetic_algorithm() -> None:
+    search = search_of("VARY_PROPOSALS=y", "INITIAL_SPREAD=0.5", "PINNED_CLUSTERS=1,3")
+    assert search.params == ReflectiveParams(
+        seed=42, cluster_ids=tuple(map(str, range(12))), initial_deltas=(0.0,) * 12, generations=3, population_size=4,
+        pinned=(1, 3), bound=8.0, crossover_probability=0.5, mutation_probability=0.8, elitism_size=1,
+        selection="tournament", tournament_size=2, top_k=2, spread=0.5, vary_proposals=True,
+    )  # fmt: skip
+
+
+def test_each_optimiser_takes_what_it_has_a_field_for() -> None:
+    params = search_of("OPTIMISER=hybrid", "STEP_SIZE=0.5", "DELTA_BOUND=4", "HYBRID_PROPOSALS=1").params
+    assert isinstance(params, HybridParams)
+    assert (params.sigma, params.bound, params.proposals) == (0.5, 4.0, 1)
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+def test_every_optimiser_has_a_history_a_tree_and_a_best(name: str) -> None:
+    search = search_of(f"OPTIMISER={name}")
+    generations, tree = generations_of(search), EvolutionTree(search.params.cluster_ids)
+    for finished in generations:
+        tree.add(finished.generation)
+        assert finished.generation.population
+        assert finished.seconds["answer"] >= 1
+    assert [finished.generation.number for finished in generations] == [0, 1, 2]
+    # The first of the first population is the start, with which views and plots compare
+    assert generations[0].generation.population[0].genome.deltas == (0.0,) * 12
+    # Each node is there once, each edge joins two of them, and the best is among them
+    nodes = [node["id"] for node in tree.nodes]
+    assert len(nodes) == len(set(nodes))
+    following = {f"g3_pop{i}" for i in range(4)}
+    assert all({edge["from"], edge["to"]} <= {*nodes, *following} for edge in tree.edges)
+    best = generations[-1].state.best
+    assert best is not None
+    node = next(node for node in tree.nodes if node["id"] == tree.best_node())
+    assert node["fitness"] == best.fitness
+    evaluated = {e.node: e for f in generations for e in (*f.generation.population, *f.generation.offspring)}
+    assert evaluated[tree.best_node()].genome.deltas == best.deltas
+
+
+def test_the_vectors_of_a_lineage_descend_from_one_another() -> None:
+    tree = EvolutionTree(tuple(map(str, range(12))))
+    for finished in generations_of(search_of("OPTIMISER=lineage")):
+        tree.add(finished.generation)
+    assert [(e["from"], e["to"], e["kind"]) for e in tree.edges] == [
+        ("g0_pop0", "g1_pop0", "parent"),
+        ("g1_pop0", "g2_pop0", "parent"),
+    ]
+
+
+def test_the_reflector_s_proposals_of_a_hybrid_descend_from_the_best() -> None:
+    tree = EvolutionTree(tuple(map(str, range(12))))
+    for finished in generations_of(search_of("OPTIMISER=hybrid", "HYBRID_PROPOSALS=2")):
+        tree.add(finished.generation)
+    assert {(e["from"], e["to"]) for e in tree.edges if e["from"].startswith("g0")} == {
+        ("g0_child0_pre", "g0_child0_mut"),
+        ("g0_child0_pre", "g0_child1_mut"),
+    }
+    assert {e["kind"] for e in tree.edges} == {"mutation"}
+    targets = [node["target"] for node in tree.nodes if node["stage"] == "mut"]
+    assert targets == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_stages_that_are_expected_are_those_that_an_undisturbed_generation_has() -> None:
+    expected = {name: search_of(f"OPTIMISER={name}") for name in ("cma", "lineage", "hybrid", "reflective")}
+    stages = {name: s.optimiser.stages_of_a_generation(s.params) for name, s in expected.items()}
+    assert stages == pytest.approx({"cma": 12, "lineage": 4, "hybrid": 20, "reflective": 3 * (3 + 4 * 0.8 + 0.5)})
