@@ -1,7 +1,8 @@
 """One lineage: the reflector rewrites the whole vector after each evaluation, and keeps a summary of what it learnt.
 
 A vector is evaluated; the reflector reads the answers with their verdicts, the vector, the cluster descriptions and its
-summary so far, and proposes a new delta for every cluster and a few sentences that are appended to the summary.  The
+summary so far, and proposes a new delta for every cluster and a few sentences that are appended to the summary, of
+which the last lines are kept.  The
 proposal is the next vector, better or worse; the best of all is kept.  It is the loop of A. Madaan et al.,
 "Self-Refine: Iterative Refinement with Self-Feedback", NeurIPS 36 (2023), with deltas in place of text.
 """
@@ -16,6 +17,7 @@ from typing import ClassVar
 from orchestrator.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
 from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.planning import expand, plan_names
+from tasks.openai.prompt_escaping import bounded
 from tasks.plan import Candidate, Outcome, Plan
 
 
@@ -57,7 +59,7 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
         return replace(
             after,
             deltas=_allowed(outcome.deltas, params),
-            summary="\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()])),
+            summary=bounded("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()]))),
             refused=0,
         )
 

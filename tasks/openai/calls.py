@@ -28,7 +28,7 @@ from tasks.task import raise_if_cancelled
 logger = logging.getLogger(__name__)
 TRIES = 2
 NEEDED_TRIES = 3  # of a call without whose reply the task fails
-Kind = Literal["mutation", "merge", "descriptions"]
+Kind = Literal["mutation", "rewrite", "merge", "descriptions"]
 
 
 @dataclass(frozen=True)

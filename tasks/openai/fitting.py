@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tasks.models import Run
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT
@@ -28,6 +29,17 @@ class Response:
     explanation: str
     text: str
     tokens: int
+
+
+def response_record(response: Response) -> dict[str, Any]:
+    """A response as the reflector's prompts have it."""
+    return {
+        "example_id": response.example_id,
+        "correct": "yes" if response.is_correct else "no",
+        "explanation": response.explanation,
+        "tokens": response.tokens,
+        "answer": response.text,
+    }
 
 
 def prompt_limit(run: Run) -> int | None:

@@ -36,11 +36,11 @@ def run(formula: Formula, start: ReflectiveState | None = None, **changes: Any) 
 DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {},
-        ["0b3f08728b91 fadf2a381c1d", "99cfacc82ed3 147644377147", "9e59a6d9217c d6420166917a"],
+        ["74d1fdf67b6b fadf2a381c1d", "82dd5516dd41 147644377147", "4dc2a7980c84 d6420166917a"],
     ),
     (
         {"selection": "truncation"},
-        ["f24b8daddc61 49c845a6ee02", "d51488bb8689 46ca97a0181a", "7d0eee77173f 8a33cec6f0d2"],
+        ["5f65fe779a91 49c845a6ee02", "513e007f7c55 46ca97a0181a", "864a2556ef10 8a33cec6f0d2"],
     ),
     (
         {"crossover_probability": 0.0},
@@ -48,19 +48,19 @@ DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"crossover_probability": 1.0, "mutation_probability": 1.0},
-        ["ecdeafd22964 491189e54417", "865f7d9cfa2c 1e16b557bea8", "e4179e4ad4f2 a6e39f1a70d9"],
+        ["804313d8a73d 491189e54417", "905d62b92dd6 1e16b557bea8", "869e3d802a86 a6e39f1a70d9"],
     ),
     (
         {"mutation_probability": 0.0},
-        ["7880b5476443 9d026eae0303", "18985715c1cb 2a9da980e80e", "b3143d4d8ffb 4afd75261ae5"],
+        ["ed931b111082 9d026eae0303", "ed931b111082 2a9da980e80e", "ed931b111082 4afd75261ae5"],
     ),
     (
         {"elitism_size": 0, "population_size": 9},
-        ["b4bc54d546a8 afad47a090c3", "a7300022cd69 a2162d10757a", "bc4dbdf33408 5f37c195f435"],
+        ["c1502376526d afad47a090c3", "c797c54f8016 a2162d10757a", "0f20b5a7e890 5f37c195f435"],
     ),
     (
         {"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)},
-        ["e244074f73df 93ae1288bbb1", "79960ef7b390 c63ea49df17e", "42298c534034 38cfab80279c"],
+        ["6bb1d3c793f6 93ae1288bbb1", "852670fab68c c63ea49df17e", "abfa80e5c65d 38cfab80279c"],
     ),
 ]
 

@@ -174,7 +174,7 @@ def test_equal_scratchpads_are_not_merged() -> None:
     generations = run(params(crossover_probability=1.0, generations=3), formula)
     pairs = 0
     for number, plan in enumerate(plan for plan in formula.plans if plan.name.endswith("_child")):
-        population = [evaluated.genome for evaluated in generations[number].population]
+        population = [evaluated.genome for evaluated in generations[number].generation.population]
         for candidate in plan.candidates:
             a, b = (population[parent].scratchpad for parent in candidate.parents)
             assert (candidate.merge is None) == (a == b)
@@ -189,8 +189,12 @@ def test_every_evaluation_keeps_its_deltas_and_scratchpad() -> None:
     """The evaluation of a child before its mutation has the deltas and the scratchpad that it had then."""
     formula = Formula()
     first, last = run(params(mutation_probability=1.0, generations=2), formula)
-    assert [evaluated.genome for evaluated in last.population] == [*first.state.population]
-    evaluations = zip(formula.plans[-1].candidates, last.offspring[::2], last.offspring[1::2], strict=True)
+    assert [(e.genome.deltas, e.genome.scratchpad) for e in last.generation.population] == [
+        (member.deltas, member.scratchpad) for member in first.state.population
+    ]
+    evaluations = zip(
+        formula.plans[-1].candidates, last.generation.offspring[::2], last.generation.offspring[1::2], strict=True
+    )
     for candidate, before, after in evaluations:
         assert (before.node[-4:], after.node[-4:]) == ("_pre", "_mut")
         assert before.genome.deltas == candidate.deltas

@@ -20,9 +20,9 @@ from tasks.openai.fitting import (
     prompt_limit,
 )
 from tasks.openai.merge import Merged, check_merge
+from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded
 from tasks.openai.provider import estimate_tokens
-from tasks.openai.reflect import Proposal, check_proposal, mutation_messages
 
 ROOT = Path(__file__).parents[3]
 DESCRIPTIONS = [{"id": i, "description": "a cluster", "examples": ["the"], "count": 3} for i in range(3)]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.openai import merge, reflect
+from tasks.openai import merge, mutation
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
+from tasks.openai.mutation import SCHEMA, mutation_messages
 from tasks.openai.prompt_escaping import one_line, plain, quote_lines, unquote_lines
-from tasks.openai.reflect import SCHEMA, mutation_messages
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},
@@ -46,7 +46,7 @@ def message(scratchpad: str = "line one\nline two", responses: list[Response] = 
     ],
 )
 def test_the_mutation_template_has_every_heading_placeholder_and_instruction(part):
-    assert part in reflect.USER
+    assert part in mutation.USER
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_merge_template_has_every_heading_placeholder_and_instruction(part):
     ],
 )
 def test_the_mutation_system_message_names_inputs_duties_and_output(part):
-    assert part in reflect.SYSTEM
+    assert part in mutation.SYSTEM
 
 
 @pytest.mark.parametrize("part", ["both", "fitness of each parent", "conflict", "higher fitness", '"scratchpad"'])

@@ -11,8 +11,8 @@ from tasks.openai.client import Reply
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Merged, Parent, merge
+from tasks.openai.mutation import SCHEMA, Proposal, Skipped, check_proposal, mutation_messages, propose
 from tasks.openai.provider import Usage
-from tasks.openai.reflect import SCHEMA, Proposal, Skipped, check_proposal, mutation_messages, propose
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
 DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.openai.calls import Invalid
-from tasks.openai.reflect import Response
-from tasks.openai.rewrite import NOTHING_LEARNT, Rewrite, as_variant, check_rewrite, rewrite_messages, schema_of
+from tasks.openai.fitting import Response
+from tasks.openai.rewrite import NOTHING_LEARNT, Rewrite, check_rewrite, rewrite_messages, schema_of
 from tasks.openai.schema import mismatch, not_strict
 
 IDS = ("0", "1", "10")
@@ -69,12 +69,3 @@ def test_unusable_replies(data: Any, reason: str) -> None:
     result = check_rewrite(data, IDS)
     assert isinstance(result, Invalid)
     assert reason in result.reason
-
-
-def test_a_variant_asks_for_something_else() -> None:
-    messages = rewrite_messages(DESCRIPTIONS, DELTAS, "", RESPONSES)
-    assert as_variant(messages, 0) == messages
-    system, user = as_variant(messages, 3)
-    assert system == messages[0]
-    assert user.startswith(messages[1])
-    assert "put 3 time(s) before" in user

@@ -2,7 +2,7 @@
 
 A step that helped is repeated; a step that hurt is taken back by half.  Without experience, the end of the turn becomes
 more likely, numbers a little more likely, and other clusters less likely, the more so the more of the long answers they
-make up.
+make up.  A step is longer by a half for each time that the same was asked before.
 
 The scratchpad holds one line for each step and its result:
 
@@ -20,11 +20,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.openai import reflect
+from tasks.openai import mutation
 from tasks.openai.prompt_escaping import unquote_lines
+from tasks.openai.variant import variant_of
 from workers.embedded.endpoint.chat import json_section, section
 
-SCHEMA_NAME = reflect.SCHEMA_NAME
+SCHEMA_NAME = mutation.SCHEMA_NAME
 END_OF_TURN, NUMBERS = "0", "1"
 BOUND = 8.0
 SMALLEST_STEP = 0.25
@@ -81,13 +82,18 @@ class DeltaStep:
 
 @dataclass(frozen=True)
 class MutationPrompt:
-    """A parsed prompt. `prominence` is the target's share of the long answers over that of the mean cluster."""
+    """A parsed prompt.
+
+    `prominence` is the target's share of the long answers over that of the mean cluster.  `variant` counts how often
+    the same was asked before.
+    """
 
     target: str
     deltas: Mapping[str, float]
     now: Observation
     answers: int
     prominence: float
+    variant: int = 0
 
     @property
     def current(self) -> float:
@@ -95,7 +101,7 @@ class MutationPrompt:
 
 
 def answer(system: str, user: str) -> dict[str, Any]:
-    """The reply to `tasks.openai.reflect.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
+    """The reply to `tasks.openai.mutation.mutation_messages`. Raises: ValueError or KeyError for another prompt."""
     del system
     prompt = parse_prompt(user)
     scratchpad = complete_steps(unquote_lines(section(user, "Current scratchpad")), prompt.deltas, prompt.now)
@@ -107,22 +113,33 @@ def answer(system: str, user: str) -> dict[str, Any]:
 def parse_prompt(user: str) -> MutationPrompt:
     """The user message as data."""
     responses = json_section(user, "Training-set responses")
-    if not responses:
-        raise ValueError("there are no responses to learn from")
     target = section(user, "Target cluster").strip()
-    tokens = [float(response["tokens"]) for response in responses]
-    correct = [response["correct"] == "yes" for response in responses]
-    typical = sorted(tokens)[len(tokens) // 2]
-    long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
-    shares = cluster_shares(json_section(user, "Cluster descriptions"), long_answers)
-    mean_share = sum(shares.values()) / len(shares) if shares else 0.0
     return MutationPrompt(
         target=target,
         deltas=json_section(user, "Current delta vector"),
-        now=Observation(sum(tokens) / len(tokens), sum(correct) / len(correct)),
+        now=observe(responses),
         answers=len(responses),
-        prominence=shares.get(target, 0.0) / mean_share if mean_share else 0.0,
+        prominence=prominences(json_section(user, "Cluster descriptions"), responses).get(target, 0.0),
+        variant=variant_of(user),
     )
+
+
+def observe(responses: Sequence[Mapping[str, Any]]) -> Observation:
+    """Raises: ValueError without responses."""
+    if not responses:
+        raise ValueError("there are no responses to learn from")
+    tokens = [float(response["tokens"]) for response in responses]
+    correct = [response["correct"] == "yes" for response in responses]
+    return Observation(sum(tokens) / len(tokens), sum(correct) / len(correct))
+
+
+def prominences(descriptions: Sequence[Mapping[str, Any]], responses: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The share of each cluster in the words of the longer answers, over that of the mean cluster."""
+    typical = sorted(float(response["tokens"]) for response in responses)[len(responses) // 2]
+    long_answers = [response["answer"] for response in responses if response["tokens"] >= typical]
+    shares = cluster_shares(descriptions, long_answers)
+    mean_share = sum(shares.values()) / len(shares) if shares else 0.0
+    return {cluster: share / mean_share for cluster, share in shares.items()} if mean_share else {}
 
 
 def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> dict[str, float]:
@@ -139,12 +156,13 @@ def cluster_shares(descriptions: Sequence[Mapping[str, Any]], answers: Sequence[
 def choose_delta(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
     """The target's new delta: within +-8, and never the current one."""
     own = [step for step in steps if step.cluster == prompt.target and step.after is not None]
-    change = _next_change(prompt, own[-1]) if own else _first_change(prompt)
+    change = _next_change(prompt, own[-1]) if own else first_change(prompt)
     best = max((past.after.correct for past in steps if past.after), default=0.0)
     margin = 0.5 / prompt.answers  # less than one answer
     lost = best - prompt.now.correct > 3 * margin
     if prompt.target == END_OF_TURN and change > 0 and prompt.current > 0 and lost:
         change = -1.0  # an end that comes too early cuts answers off
+    change *= 1 + prompt.variant / 2
     wanted = _before_harm(prompt.current, prompt.current + change, own, best - margin)
     new = round(min(BOUND, max(-BOUND, wanted)), 4)
     if abs(new - prompt.current) < SMALLEST_STEP / 2:  # at the bound, or at a value that hurt
@@ -152,7 +170,7 @@ def choose_delta(prompt: MutationPrompt, steps: Sequence[DeltaStep]) -> float:
     return new
 
 
-def _first_change(prompt: MutationPrompt) -> float:
+def first_change(prompt: MutationPrompt) -> float:
     if prompt.target == END_OF_TURN:
         return 2.0 if prompt.now.tokens > SHORT_ANSWER_TOKENS else 1.0
     if prompt.target == NUMBERS:

@@ -13,8 +13,9 @@ from tasks.judging.verdict import judge
 from tasks.models import Judge
 from tasks.openai.fitting import Response
 from tasks.openai.merge import Parent, merge_messages
-from tasks.openai.reflect import Proposal, check_proposal, mutation_messages
+from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.schema import mismatch
+from tasks.openai.variant import as_variant
 from workers.embedded.endpoint.rules import all_rules, merge, mutation, verdict
 from workers.embedded.endpoint.rules.mutation import (
     MAX_LINES,
@@ -52,6 +53,12 @@ ZERO = {str(cluster["id"]): 0.0 for cluster in CLUSTERS}
 def test_the_end_of_turn_becomes_more_likely_and_more_so_for_long_answers():
     assert reflect(ZERO, "", "0", responses(60)).delta == 2.0
     assert reflect(ZERO, "", "0", responses(8)).delta == 1.0
+
+
+def test_a_question_that_was_put_before_gets_a_longer_step():
+    messages = mutation_messages(CLUSTERS, ZERO, "", "2", responses(60))
+    deltas = [mutation.answer(*as_variant(messages, variant))["delta"] for variant in range(3)]
+    assert deltas == [-1.0, -1.5, -2.0]
 
 
 def test_numbers_become_a_little_more_likely():
