@@ -193,7 +193,7 @@ class Optimiser(Protocol[P, S]):
 
 @dataclass(frozen=True)
 class Turn:
-    """One plan, the outcomes of all its candidates (also of those not sent), the state after it, the generation so far."""
+    """One plan, the outcomes of all its candidates (also of those not sent), the next state, the generation so far."""
 
     plan: Plan
     outcomes: tuple[Outcome, ...]

@@ -41,8 +41,8 @@ class Generation:
     """`offspring` are children of the population; an optimiser that has no children leaves it empty.
 
     `survivors` are the nodes whose individuals are the next population, in its order; empty where each generation is
-    drawn anew.  `carried` members of the population have their score from the generation before.  The first individual of
-    the first population is the start of the search.
+    drawn anew.  `carried` members of the population have their score from the generation before.  The first individual
+    of the first population is the start of the search.
     """
 
     number: int

@@ -28,7 +28,7 @@ class FinishedGeneration:
     generation: Generation
     state: SearchState
     seconds: Mapping[str, float]
-    evaluations: Evaluations = Evaluations()
+    evaluations: Evaluations
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Search:
                 seconds.clear()
                 evaluations = Evaluations()
             else:
-                watch(turn.generation, turn.state.best and turn.state.best.fitness)
+                watch(turn.generation, turn.state.best.fitness if turn.state.best else None)
             is_first = is_last
 
     def _rejudged(self, state: SearchState, evaluate: Evaluate) -> tuple[SearchState, Sequence[Outcome]]:

@@ -31,5 +31,5 @@ def variant_of(user: str) -> int:
 
 
 def reflector_of(reflector: Reflector, variant: int) -> Reflector:
-    """The reflector with a seed of its own for each variant."""
-    return dataclasses.replace(reflector, seed=reflector.seed + variant)
+    """The reflector with a seed of its own for each variant; without one it has none for any."""
+    return reflector if reflector.seed is None else dataclasses.replace(reflector, seed=reflector.seed + variant)

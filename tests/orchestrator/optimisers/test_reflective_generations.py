@@ -298,6 +298,17 @@ def test_evaluations_that_were_computed_found_and_carried_over_are_told_apart() 
     generations = list(search.generations(search.init(), evaluate, lambda generation, best: None))
     first, second = generations[0].evaluations, generations[1].evaluations
     mutated = [sum(one.target is not None for one in g.generation.offspring) for g in generations]
-    clones = 1  # that nothing changes, so that their parent's score is theirs
     assert first == Evaluations(computed=1 + 4, cached=5 + mutated[0], carried=0)
-    assert second == Evaluations(computed=4 - clones, cached=mutated[1] + clones, carried=6)
+    assert second == Evaluations(computed=4, cached=mutated[1], carried=6)
+
+
+def test_what_is_not_sent_counts_as_found() -> None:
+    """Equal members of a population are sent once, and a clone that nothing changes has its parent's score."""
+
+    def evaluate(plan: Plan) -> list[Outcome]:
+        return [dataclasses.replace(outcome, evaluations=Evaluations(1)) for outcome in Formula()(plan)]
+
+    search = Search(Reflective(), params(crossover_probability=0.0, mutation_probability=0.0, generations=2))
+    first, second = search.generations(search.init(), evaluate, lambda generation, best: None)
+    assert first.evaluations == Evaluations(computed=1, cached=5 + 4, carried=0)
+    assert second.evaluations == Evaluations(computed=0, cached=4, carried=6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tasks.models import Reflector
@@ -37,3 +39,4 @@ def test_each_variant_has_a_seed_of_its_own() -> None:
     reflector = Reflector("m", 0.7, 1.0, 100, 42)
     assert reflector_of(reflector, 0) == reflector
     assert reflector_of(reflector, 2).seed == 44
+    assert reflector_of(dataclasses.replace(reflector, seed=None), 2).seed is None
