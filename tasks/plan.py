@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ from tasks.models import Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
+ExampleSet = Literal["training", "validation", "test"]
 StageName = str
 """The name of an entry of `STAGES`."""
 
@@ -79,6 +81,9 @@ class Candidate:
     With `rewrite`, the reflector proposes a new delta for every cluster instead; the proposal is not evaluated with
     this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
     reflector is to propose something else for each.
+
+    `system_prompt` replaces the run's.  `questions` is how many of the examples are asked, the first in the order that
+    `question_order` draws; 0 is all of them, in the order of the data.
     """
 
     index: int
@@ -87,9 +92,11 @@ class Candidate:
     merge: Merge | None = None
     target: int | None = None
     parents: tuple[int, ...] = ()
-    examples: Literal["training", "validation"] = "training"
+    examples: ExampleSet = "training"
     rewrite: bool = False
     variant: int = 0
+    system_prompt: str | None = None
+    questions: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,16 @@ class Plan:
 def node_id(plan: str, index: int, phase: Phase) -> str:
     """The id of a candidate in the evolution tree; a child has one for each phase: g2_child3_pre, g2_child3_mut."""
     return f"{plan}{index}" + (f"_{phase}" if plan.endswith("_child") else "")
+
+
+def question_order(count: int, seed: int) -> tuple[int, ...]:
+    """The order in which all candidates of a run see the questions 0 ... count - 1, when they see only a part of them.
+
+    It depends on nothing else, so that two candidates that see k questions see the same ones.
+    """
+    order = list(range(count))
+    random.Random(f"whetstone {seed} questions").shuffle(order)
+    return tuple(order)
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:

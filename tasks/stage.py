@@ -12,8 +12,8 @@ from typing import Any
 
 from tasks import context
 from tasks.message import discard
-from tasks.models import Run
-from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, stage_refs
+from tasks.models import Example, Run
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, question_order, stage_refs
 from tasks.store.store import StageContext, Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 
@@ -57,6 +57,19 @@ class Stage:
         changed = list(self.candidate.deltas)
         changed[self.candidate.target] = changed[self.candidate.target] if delta is None else delta
         return tuple(changed)
+
+    def examples(self) -> tuple[Example, ...]:
+        """The questions of this candidate."""
+        found = context.examples(self.run.id, self.candidate.examples)
+        if not self.candidate.questions:
+            return found
+        return tuple(found[i] for i in question_order(len(found), self.run.seed)[: self.candidate.questions])
+
+    @property
+    def system_prompt(self) -> str:
+        """The system prompt of this candidate: its own, or the run's."""
+        own = self.candidate.system_prompt
+        return self.run.target.system_prompt if own is None else own
 
     def scratchpad(self) -> str:
         """The candidate's scratchpad before mutation: merged from its parents, or its one parent's."""

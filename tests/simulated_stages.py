@@ -33,8 +33,8 @@ CLUSTERS = 12
 def answers(stage: Stage) -> dict[str, Any]:
     """An answer for each question, in the store as real ones are."""
     listed = []
-    for example in context.examples(stage.run.id, stage.candidate.examples):
-        key = "answer:" + context.content_hash(stage.deltas(), example.id)
+    for example in stage.examples():
+        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt)
         answer = Answer(example.id, f"It is {example.gold}.", 10, "stop")
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
         listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})

@@ -80,4 +80,10 @@ def _identity(candidate: Candidate) -> object:
     """Equal for candidates that have the same outcome."""
     if candidate.merge is not None or candidate.target is not None or candidate.rewrite:
         return candidate.index
-    return (candidate.deltas, candidate.scratchpad, candidate.examples)
+    return (
+        candidate.deltas,
+        candidate.scratchpad,
+        candidate.examples,
+        candidate.system_prompt,
+        candidate.questions,
+    )

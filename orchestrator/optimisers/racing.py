@@ -13,7 +13,6 @@ questions, so that an optimiser can rank it.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -90,13 +89,6 @@ def make_race(total: int, first: float = 0.1, factor: float = 2.0, level: float 
         rungs.append(rung)
         rung = max(rung + 1, math.ceil(factor * rung))
     return Race((*rungs, max(total, LEAST_ANSWERS)), level)
-
-
-def question_order(count: int, seed: int) -> tuple[int, ...]:
-    """The order in which all candidates see the questions 0 ... count - 1: drawn once a run, so that pairs match."""
-    order = list(range(count))
-    random.Random(f"whetstone {seed} questions").shuffle(order)
-    return tuple(order)
 
 
 def going_on(field: Mapping[int, Partial], places: int, race: Race, value: Value) -> frozenset[int]:

@@ -27,6 +27,8 @@ from tasks.store.keys import CLUSTERING
 from tasks.store.lock import hold_lock
 from tasks.task import raise_if_cancelled
 
+PROMPT_BATCHES = 32
+"""How many are kept: a run compares a dozen system prompts on two or three sets of questions."""
 EXCLUSIVE_LOCK = threading.Lock()  # held by an individual that has a server of its own
 
 
@@ -43,7 +45,7 @@ class PromptBatch:
     stops: tuple[int, ...]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=PROMPT_BATCHES)
 def prompt_batch(
     model_folder: str, system: str, template: str, examples: tuple[tuple[str, str, str], ...]
 ) -> PromptBatch:
@@ -148,13 +150,12 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
 
 def _batch_of(stage: Stage) -> PromptBatch:
     target = stage.run.target
-    examples = context.examples(stage.run.id, stage.candidate.examples)
     with TOKENIZER_LOCK:
         return prompt_batch(
             host.current().model_folder(target),
-            target.system_prompt,
+            stage.system_prompt,
             target.prompt_template,
-            tuple((e.id, e.context, e.question) for e in examples),
+            tuple((e.id, e.context, e.question) for e in stage.examples()),
         )
 
 

@@ -105,7 +105,7 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
     stored = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     texts = [stored[a["key"]]["text"] for a in answers]
-    examples = context.examples(stage.run.id, stage.candidate.examples)
+    examples = stage.examples()
     settings = stage.run.judge
     address = name_of(stage.run.endpoint)
     hashes = [verdict_key(e.question, e.gold, text, settings, address) for e, text in zip(examples, texts, strict=True)]

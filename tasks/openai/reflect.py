@@ -8,7 +8,6 @@ from typing import Any
 
 from celery import shared_task
 
-from tasks import context
 from tasks.message import Count, PlanName, RunId
 from tasks.openai import mutation, rewrite
 from tasks.openai.calls import Ask, Invalid, Kind, Log, ask_with_retry, client_for, make_ask, prompt_logger
@@ -90,7 +89,7 @@ def read_responses(stage: Stage) -> list[Response]:
     verdicts = stage.need("judge", "pre")["verdicts"]
     texts = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     reasons = stage.store.shared(stage.run.id, [v["key"] for v in verdicts])
-    examples = context.examples(stage.run.id, stage.candidate.examples)
+    examples = stage.examples()
     return [
         Response(
             example_id=example.id,

@@ -14,7 +14,6 @@ from orchestrator.optimisers.racing import (
     going_on_to_front,
     make_race,
     projected,
-    question_order,
     surely_better,
 )
 from tasks.objective import Constrained, additive_fitness_of
@@ -157,11 +156,6 @@ def test_rungs_double_and_end_with_all_questions() -> None:
     assert [make_race(100).next_rung(k) for k in (0, 20, 99)] == [10, 40, 100]
     with pytest.raises(ValueError, match="all 100"):
         make_race(100).next_rung(100)
-
-
-def test_the_order_of_questions_is_drawn_once_for_all() -> None:
-    assert sorted(question_order(50, 7)) == list(range(50))
-    assert question_order(50, 7) == question_order(50, 7) != question_order(50, 8)
 
 
 @pytest.mark.parametrize("rungs", [(), (4, 10), (10, 10), (20, 10)])

@@ -1,0 +1,56 @@
+"""What a stage asks of its candidate: the questions, the system prompt, the deltas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from simulated_run import RUN
+
+from tasks import context
+from tasks.models import Example
+from tasks.plan import Candidate, Plan, question_order
+from tasks.stage import Stage
+from tasks.store.store import Store
+
+SETS = {
+    which: [Example(f"{which}{i}", "", "?", "!") for i in range(10)] for which in ("training", "validation", "test")
+}
+
+
+@pytest.fixture
+def stored(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    store.put_run(RUN)
+    store.put_examples(RUN.id, SETS)
+    return store
+
+
+def stage_of(store: Store, candidate: Candidate) -> Stage:
+    return Stage(store, RUN, Plan("baselines", 0, (candidate,)), candidate, "pre", 0)
+
+
+def test_a_candidate_names_its_set_of_questions(stored: Store) -> None:
+    for which, examples in SETS.items():
+        assert stage_of(stored, Candidate(0, (0.0,), examples=which)).examples() == tuple(examples)  # type: ignore[arg-type]
+
+
+def test_candidates_that_see_a_part_of_the_questions_see_the_same_ones(stored: Store) -> None:
+    three = stage_of(stored, Candidate(0, (0.0,), questions=3)).examples()
+    five = stage_of(stored, Candidate(1, (1.0,), questions=5)).examples()
+    assert five[:3] == three
+    assert [e.id for e in five] == [f"training{i}" for i in question_order(10, RUN.seed)[:5]]
+
+
+def test_a_candidate_s_system_prompt_replaces_the_run_s(stored: Store) -> None:
+    plain = stage_of(stored, Candidate(0, (0.0,)))
+    asks = replace(plain, run=replace(RUN, target=replace(RUN.target, system_prompt="Answer.")))
+    assert asks.system_prompt == "Answer."
+    own = Candidate(1, (0.0,), system_prompt="")
+    assert replace(asks, candidate=own).system_prompt == ""
+
+
+def test_the_order_of_questions_is_drawn_once_for_all() -> None:
+    assert sorted(question_order(50, 7)) == list(range(50))
+    assert question_order(50, 7) == question_order(50, 7) != question_order(50, 8)
