@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 def cluster(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.dispatch.dispatcher import Parked
     from orchestrator.report.view import open_view
-    from orchestrator.runs.setup import cluster_only
+    from orchestrator.runs.clustering import cluster_only
 
     raise_on_sigterm()
     view = open_view(sys.stderr)

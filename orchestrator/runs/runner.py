@@ -25,7 +25,7 @@ from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
-from orchestrator.runs import setup
+from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import FINAL, build_report, compare, final_plan
@@ -168,10 +168,10 @@ class _Session:
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
         self.examples = check_prompts(self.scheduler, too_long, self.examples, watch, notify)
-        log.info("clustering %s", setup.ensure_clustering(self.scheduler, watch))
-        setup.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
+        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch))
+        clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
-            setup.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
+            clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
         notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
     def generations(self, state: SearchState) -> SearchState:

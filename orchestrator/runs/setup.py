@@ -1,33 +1,16 @@
-"""What a run needs before its first generation: its questions, the clustering of the vocabulary, descriptions."""
+"""What a run needs before its first generation: its questions, and how long the reflector's prompts may be."""
 
 from __future__ import annotations
 
 import json
-import secrets
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-from typing_extensions import TypedDict
-
-from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
-from orchestrator.farm.connection import open_farm
-from orchestrator.output import OutputError, read_json, write_output
-from orchestrator.report.view import Snapshot, View
-from orchestrator.settings import Settings, SettingsError, make_run, select_indices
-from tasks.code_version import code_version
-from tasks.context import content_hash
+from orchestrator.settings import Settings, SettingsError, select_indices
 from tasks.dataset import DatasetError, load_examples
-from tasks.job import JobSpec
-from tasks.message import Hash
 from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
-from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
-from tasks.validation import InvalidData, check_value, checked_json
 
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]
@@ -56,118 +39,6 @@ def choose_examples(settings: Settings) -> Examples:
     if problems:
         raise SettingsError(problems)
     return chosen
-
-
-def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:
-    """The content hash of the run's clustering, made on the gpu queue unless the store has it.
-
-    `watch` is called with the step and with (done, total).  Raises: Parked when the gpu queue cannot do it.
-    """
-    store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
-    clustering = store.metadata(run_id, CLUSTERING)
-    if clustering is not None and store.has_clustering(clustering):
-        return clustering
-
-    def show() -> None:
-        text = store.metadata(run_id, PROGRESS)
-        step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
-        watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
-
-    # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
-    scheduler.submit(Request("cluster:" + content_hash(run_id), JobSpec("gpu.cluster", "vocabulary", {})))
-    [(_, result)] = scheduler.results(show)
-    return str(result["clustering"])
-
-
-class ClusterDescription(TypedDict):
-    """An entry of the file that CONFIG_CLUSTER_DESCRIPTIONS_PATH names."""
-
-    id: int | str
-    description: str
-
-
-def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) -> None:
-    """Have the reflector read descriptions of the user's own.  Raises: SettingsError."""
-    try:
-        values = read_json(path, list[ClusterDescription], checked_json)
-        ids = sorted(int(d["id"]) for d in values)
-    except (FileNotFoundError, OutputError, ValueError) as error:
-        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {error}"]) from None
-    if ids != list(range(clusters)):
-        wanted = f"one description for each of 0..{clusters - 1}"
-        raise SettingsError([f"CONFIG_CLUSTER_DESCRIPTIONS_PATH: {path} holds {ids}, not {wanted}"])
-    store.put_metadata(run_id, DESCRIPTIONS, json.dumps(values))
-
-
-def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, notify: Callable[[str], None]) -> None:
-    """Have the run use the reflector's descriptions of its clusters, when these come from discovered tokens.
-
-    The reply for a clustering is kept in a file beside the clustering's folder and not requested again.  Where rules
-    answer in place of a language model, no key is there, or no reply can be used, the descriptions by rule stay, and
-    `notify` says why.  Raises: Parked when the openai queue cannot do it.
-    """
-    farm, run_id = scheduler.dispatcher.farm, scheduler.dispatcher.run_id
-    clustering = farm.store.metadata(run_id, CLUSTERING)
-    if settings.clusters_from is None or clustering is None:
-        return
-    try:
-        check_value(Hash, clustering, "the clustering")
-    except InvalidData as error:
-        raise Parked(str(error)) from None
-    path = settings.clusters_dir / f"{clustering}.described.json"
-    descriptions = _cached_descriptions(path, settings.reflector_model)
-    if descriptions is None and farm.rules:
-        notify("clusters are described by rules: the embedded farm has no language model to ask")
-        return
-    if descriptions is None:
-        reply = _request_descriptions(scheduler, clustering, watch, settings.stage_timeout_s)
-        if reply["by"] == "rules":
-            notify(f"clusters are described by rules: {reply['why']}")
-            return
-        descriptions = reply["descriptions"]
-        cached = {"model": settings.reflector_model, "descriptions": descriptions}
-        write_output(path, json.dumps(cached, indent=2, ensure_ascii=False) + "\n")
-    farm.store.put_metadata(run_id, DESCRIPTIONS, json.dumps(descriptions))
-
-
-def _cached_descriptions(path: Path, model: str) -> list[dict[str, Any]] | None:
-    """What this model has replied before; None where it has not, or where the file cannot be used."""
-    try:
-        cached = json.loads(path.read_text("utf-8"))
-        found: list[dict[str, Any]] | None = cached["descriptions"] if cached["model"] == model else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found
-
-
-def _request_descriptions(scheduler: Scheduler, clustering: str, watch: Watch, limit_s: float) -> dict[str, Any]:
-    # With the attempt in its key: a reply by rules is not kept for a start that has a key for a language model.
-    key = "descriptions:" + content_hash(scheduler.dispatcher.run_id, clustering, scheduler.attempt)
-    scheduler.submit(Request(key, JobSpec("openai.describe", "clusters", {}, limit_s)))
-    [(_, reply)] = scheduler.results(lambda: watch("describing the clusters", None))
-    return reply
-
-
-def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
-    """The folder of the clustering and its descriptions, without a run.  Raises: FarmUnavailable, Parked."""
-    run_id = f"cluster-{secrets.token_hex(4)}"
-    started = time.monotonic()
-
-    def watch(step: str, progress: tuple[int, int] | None) -> None:
-        elapsed = time.monotonic() - started
-        view.show(Snapshot(run_id, 0, 0, "clusters", elapsed_s=elapsed, note=step, progress=progress))
-
-    with open_farm(settings, view.notify) as farm:
-        farm.store.put_run(make_run(settings, run_id))
-        farm.store.set_requirements(run_id, code_version(), settings.target_model)
-        try:
-            limits = WaitLimits(no_progress_s=settings.stage_timeout_s)
-            scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
-            found = ensure_clustering(scheduler, watch)
-            describe_discovered(scheduler, settings, watch, view.notify)
-            return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
-        finally:
-            farm.store.delete_run(run_id)
 
 
 def reflector_prompt_estimate(store: Store, run_id: str, answers: int) -> str:
