@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from tasks.models import Score
+from tasks.models import Example, Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
@@ -74,9 +74,9 @@ class Merge:
 class Candidate:
     """One individual of a plan.
 
-    `deltas` has one float a cluster, in canonical order.  `merge` is None for a clone, whose `scratchpad` is its
-    parent's.  `target` is the position of the cluster that the reflector must change, or None when the
-    individual is not mutated.  `parents` are positions in the population.
+    `deltas` has one float a cluster, in canonical order; without any, the model is not steered.  `merge` is None for a
+    clone, whose `scratchpad` is its parent's.  `target` is the position of the cluster that the reflector must change,
+    or None when the individual is not mutated.  `parents` are positions in the population.
 
     With `rewrite`, the reflector proposes a new delta for every cluster instead; the proposal is not evaluated with
     this candidate.  `variant` counts the earlier candidates of the plan with equal deltas and an equal target: the
@@ -152,6 +152,13 @@ def question_order(count: int, seed: int) -> tuple[int, ...]:
     order = list(range(count))
     random.Random(f"whetstone {seed} questions").shuffle(order)
     return tuple(order)
+
+
+def questions_of(candidate: Candidate, examples: Sequence[Example], seed: int) -> tuple[Example, ...]:
+    """The examples of its set that a candidate is asked, in their order; `seed` is the run's."""
+    if not candidate.questions:
+        return tuple(examples)
+    return tuple(examples[i] for i in question_order(len(examples), seed)[: candidate.questions])
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:

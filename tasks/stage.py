@@ -13,7 +13,7 @@ from typing import Any
 from tasks import context
 from tasks.message import discard
 from tasks.models import Example, Run
-from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, question_order, stage_refs
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, questions_of, stage_refs
 from tasks.store.store import StageContext, Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 
@@ -61,9 +61,7 @@ class Stage:
     def examples(self) -> tuple[Example, ...]:
         """The questions of this candidate."""
         found = context.examples(self.run.id, self.candidate.examples)
-        if not self.candidate.questions:
-            return found
-        return tuple(found[i] for i in question_order(len(found), self.run.seed)[: self.candidate.questions])
+        return questions_of(self.candidate, found, self.run.seed)
 
     @property
     def system_prompt(self) -> str:

@@ -62,11 +62,12 @@ def answer_keys(
     """The content key of each answer: all that determines it, and a salt where the cache is off.
 
     `identity` is the server's (`TargetHost.identity`): its model, version and arguments, whatever the run calls them.
+    Deltas that are all zero change no logit, so their answers are those of the model without steering.
     """
     target = run.target
     fixed = context.content_hash(
         identity,
-        [clustering, list(deltas)],
+        [clustering, list(deltas)] if any(deltas) else None,
         dataclasses.asdict(target.sampling),
         list(batch.stops),
         salt,
@@ -87,7 +88,7 @@ def requests_for(
     With `processor` the generated file steers, which the server has loaded; otherwise the request's deltas do.
     """
     sampling = target.sampling
-    steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering}
+    steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
     if processor:
         steering = {"processor": processor_reference()}
     return [
@@ -129,10 +130,7 @@ def answer_missing(
 
 
 def answer_stage(stage: Stage) -> dict[str, Any]:
-    clustering = stage.store.metadata(stage.run.id, CLUSTERING)
-    if clustering is None:
-        raise LookupError(f"run {stage.run.id} has no clustering")
-    write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
+    clustering = _clustering(stage) if stage.deltas() else ""
     batch = _batch_of(stage)
     identity = host.current().identity(stage.run.target)
     keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.cache_salt)
@@ -148,6 +146,15 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     return {"answers": listed, "generated": generated}
 
 
+def _clustering(stage: Stage) -> str:
+    """The content hash of the run's clustering, whose labels are then where the server loads them."""
+    clustering = stage.store.metadata(stage.run.id, CLUSTERING)
+    if clustering is None:
+        raise LookupError(f"run {stage.run.id} has no clustering")
+    write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
+    return clustering
+
+
 def _batch_of(stage: Stage) -> PromptBatch:
     target = stage.run.target
     with TOKENIZER_LOCK:
@@ -161,7 +168,7 @@ def _batch_of(stage: Stage) -> PromptBatch:
 
 @contextmanager
 def _processor_file(stage: Stage) -> Iterator[str]:
-    """The text of the processor file that the server must load for this individual, or "" for a resident server.
+    """The text of the processor file that the server must load for this individual, or "" where it needs none.
 
     With the lifecycle "restart" the server is stopped, the file is generated, and the first request starts the server
     with it; one individual at a time.
@@ -171,7 +178,7 @@ def _processor_file(stage: Stage) -> Iterator[str]:
         return
     with EXCLUSIVE_LOCK:
         host.current().stop()
-        yield generate(stage.store, stage.run.id, stage.deltas())
+        yield generate(stage.store, stage.run.id, stage.deltas()) if stage.deltas() else ""
 
 
 @shared_task(name="gpu.answer", base=StageTask)
