@@ -24,48 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tasks.models import Fitness, Score
+from tasks.models import Constrained, Objective, Score
 
 LEAST_TOKENS = 1.0
 """Shorter means count as this: an empty answer must not be worth infinitely much."""
 
 
-@dataclass(frozen=True)
-class Constrained:
-    """Fewer tokens without losing right answers.
-
-    baseline_tokens: mean tokens an answer of the baseline; baseline_correctness: its share of right answers; margin:
-    the share of all answers that may be lost for nothing; loss_penalty and gain_reward: for a share of 1, so 5.0 is
-    0.05 a point; loss_scale: the lost share beyond the margin at which the square doubles the penalty.
-    """
-
-    baseline_tokens: float
-    baseline_correctness: float
-    margin: float = 0.0
-    loss_penalty: float = 5.0
-    loss_scale: float = 0.05
-    gain_reward: float = 2.0
-
-    def __post_init__(self) -> None:
-        """Raises: ValueError for a baseline without tokens, or a share, penalty or reward out of range."""
-        if not (math.isfinite(self.baseline_tokens) and self.baseline_tokens > 0):
-            raise ValueError(f"a baseline of {self.baseline_tokens} tokens cannot be compared with")
-        for name in ("baseline_correctness", "margin"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, not a share from 0 to 1")
-        if min(self.loss_penalty, self.gain_reward) < 0 or self.loss_scale <= 0:
-            raise ValueError("a penalty or reward is negative, or the scale of losses is not positive")
-
-
-Objective = Fitness | Constrained
-
-
-def score_answers(tokens: Sequence[int], correct: Sequence[bool], objective: Objective) -> Score:
+def score_answers(tokens: Sequence[float], correct: Sequence[float], objective: Objective) -> Score:
     """Score one evaluation.
 
-    tokens: [n] generated tokens of each answer; correct: [n] its verdicts.
+    tokens: [n] generated tokens of each answer; correct: [n] its verdicts, 1 for a right answer.
     Raises: ValueError when the two differ in length or are empty.
     """
     if not tokens or len(tokens) != len(correct):

@@ -127,6 +127,8 @@ class Settings:
     # Evolution, other
     seed: Annotated[int, int_range(0, _SEED, "none")]
     shortness_scale: Annotated[float, float_range(0, 1e9, "tokens", above=True)]
+    objective: Literal["specification", "constrained"]
+    margin: Annotated[float, float_range(0, 1, "none")]
     evaluation_cache: Switch
     cache_days: Annotated[int, int_range(1, 3650, "days")]
 

@@ -11,14 +11,26 @@ from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import read_discovered_tokens
-from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.models import (
+    Clusters,
+    Constrained,
+    Endpoint,
+    Fitness,
+    Judge,
+    Objective,
+    Reflector,
+    Run,
+    Sampling,
+    Score,
+    Target,
+)
 from tasks.secret import secret
 
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
 
-def make_run(settings: Settings, run_id: str) -> Run:
-    """The part of `settings` that tasks need, under the id of the run.
+def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> Run:
+    """The part of `settings` that tasks need, under the id of the run; `baseline` is that of `objective_of`.
 
     Raises: SettingsError when the file of discovered tokens cannot be read.
     """
@@ -36,7 +48,7 @@ def make_run(settings: Settings, run_id: str) -> Run:
             seed=s.reflector_seed,
         ),
         endpoint=endpoint_of(s),
-        fitness=Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale),
+        objective=objective_of(s, baseline),
         clusters=Clusters(
             folder=str(s.clusters_dir.resolve()),
             embedder=s.embedder_model,
@@ -50,6 +62,18 @@ def make_run(settings: Settings, run_id: str) -> Run:
         evaluation_cache=s.evaluation_cache,
         reflector_context_tokens=s.reflector_context_tokens,
     )
+
+
+def objective_of(s: Settings, baseline: Score | None) -> Objective:
+    """What the search maximises.
+
+    `baseline` is the measured score of what the search starts from, on the training set.  Until it is known, also
+    "constrained" has the weighted fitness: tokens and correctness of a score do not depend on the objective.
+    Raises: ValueError for a baseline without tokens.
+    """
+    if s.objective == "constrained" and baseline is not None:
+        return Constrained(baseline.mean_tokens, baseline.correctness)
+    return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
 
 
 def _discovered(s: Settings) -> tuple[int, ...]:

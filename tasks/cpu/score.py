@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,31 +9,16 @@ from celery import shared_task
 
 from tasks import context
 from tasks.message import Count, PlanName, RunId
-from tasks.models import Fitness, Score
+from tasks.objective import score_answers
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
-
-
-def score(tokens: Sequence[int], correct: Sequence[bool], fitness: Fitness) -> Score:
-    """Score one evaluation.
-
-    tokens: [n] generated tokens of each answer; correct: [n] its verdicts.
-    Raises: ValueError when the two differ in length or are empty.
-    """
-    if not tokens or len(tokens) != len(correct):
-        raise ValueError(f"{len(tokens)} answers and {len(correct)} verdicts cannot be scored")
-    mean_tokens = sum(tokens) / len(tokens)
-    shortness = 1 / (1 + mean_tokens / fitness.shortness_scale)
-    correctness = sum(correct) / len(correct)
-    value = fitness.lambda_shortness * shortness + fitness.lambda_correctness * correctness
-    return Score(value, shortness, correctness, mean_tokens)
 
 
 def score_stage(stage: Stage) -> dict[str, Any]:
     answers = stage.need("answer")["answers"]
     verdicts = stage.need("judge")["verdicts"]
     tokens = [answer["tokens"] for answer in answers]
-    return asdict(score(tokens, [v["is_correct"] for v in verdicts], stage.run.fitness))
+    return asdict(score_answers(tokens, [v["is_correct"] for v in verdicts], stage.run.objective))
 
 
 @shared_task(name="cpu.score", base=StageTask)

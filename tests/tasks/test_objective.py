@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tasks.cpu.score import score
-from tasks.models import Fitness
-from tasks.objective import Constrained, additive_fitness_of, cost_of, fitness_of, score_answers
+from tasks.models import Constrained, Fitness
+from tasks.objective import additive_fitness_of, cost_of, fitness_of, score_answers
 
 SPECIFICATION = Fitness(0.4, 0.6, 50.0)
 BASELINE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)
 
 
-def test_the_specified_fitness_is_that_of_the_score_stage() -> None:
-    rng = random.Random(1)
-    for _ in range(50):
-        tokens = [rng.randint(0, 500) for _ in range(20)]
-        correct = [rng.random() < 0.5 for _ in range(20)]
-        assert score_answers(tokens, correct, SPECIFICATION) == score(tokens, correct, SPECIFICATION)
+def test_the_specified_formula() -> None:
+    found = score_answers([40, 60], [True, False], SPECIFICATION)
+    assert found.mean_tokens == 50
+    assert found.shortness == 0.5
+    assert found.correctness == 0.5
+    assert found.fitness == pytest.approx(0.4 * 0.5 + 0.6 * 0.5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.booleans()), min_size=1))
+def test_the_specified_fitness_lies_between_nothing_and_the_weights_and_shorter_is_never_worse(
+    graded: list[tuple[int, bool]],
+) -> None:
+    tokens, correct = [t for t, _ in graded], [c for _, c in graded]
+    found = score_answers(tokens, correct, SPECIFICATION)
+    assert 0 <= found.fitness <= 1
+    assert score_answers([t // 2 for t in tokens], correct, SPECIFICATION).fitness >= found.fitness
 
 
 def test_the_baseline_is_worth_one_and_half_its_length_two() -> None:
@@ -72,10 +82,11 @@ def test_a_prompt_that_gives_up_half_of_the_right_answers_for_a_twentieth_of_the
     assert fitness_of(5.7, 0.23, plain) < 1 < fitness_of(37.6, 0.44, plain) < fitness_of(21.3, 0.45, plain)
 
 
-@pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1, 2], [True])])
-def test_answers_without_verdicts_have_no_score(tokens: list[int], correct: list[bool]) -> None:
+@pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1], []), ([1, 2], [True])])
+@pytest.mark.parametrize("objective", [SPECIFICATION, BASELINE])
+def test_answers_without_verdicts_have_no_score(objective: Any, tokens: list[int], correct: list[bool]) -> None:
     with pytest.raises(ValueError, match="cannot be scored"):
-        score_answers(tokens, correct, BASELINE)
+        score_answers(tokens, correct, objective)
 
 
 @pytest.mark.parametrize(

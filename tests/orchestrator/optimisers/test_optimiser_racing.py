@@ -16,7 +16,8 @@ from orchestrator.optimisers.racing import (
     projected,
     surely_better,
 )
-from tasks.objective import Constrained, additive_fitness_of
+from tasks.models import Constrained
+from tasks.objective import additive_fitness_of
 
 COUNT = 100
 OBJECTIVE = Constrained(baseline_tokens=100.0, baseline_correctness=0.6)

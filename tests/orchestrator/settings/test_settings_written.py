@@ -114,7 +114,9 @@ def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: A
         assert dataclasses.asdict(part) == {
             field.name: getattr(marked, f"{prefix}_{field.name}") for field in dataclasses.fields(part)
         }
-    assert dataclasses.asdict(run.fitness) == {name: getattr(marked, name) for name in dataclasses.asdict(run.fitness)}
+    assert dataclasses.asdict(run.objective) == {
+        name: getattr(marked, name) for name in dataclasses.asdict(run.objective)
+    }
     assert {name: value for name, value in dataclasses.asdict(run.endpoint).items() if name != "budget_usd"} == {
         field.name: getattr(marked, f"openai_{field.name}")
         for field in dataclasses.fields(run.endpoint)

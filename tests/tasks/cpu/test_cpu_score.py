@@ -1,36 +1,33 @@
-"""Fitness, as the specification computes it."""
+"""The score stage: it applies the objective of its run."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from simulated_run import RUN
 
-from tasks.cpu.score import score
-from tasks.models import Fitness
+from tasks.cpu.score import score_stage
+from tasks.models import Constrained, Fitness, Objective, Run
+from tasks.objective import score_answers
+from tasks.plan import Candidate, Plan
+from tasks.stage import Stage
+from tasks.store.store import Store
 
-FITNESS = Fitness(lambda_shortness=0.4, lambda_correctness=0.6, shortness_scale=50.0)
-
-
-def test_the_formula() -> None:
-    found = score([40, 60], [True, False], FITNESS)
-    assert found.mean_tokens == 50
-    assert found.shortness == 0.5
-    assert found.correctness == 0.5
-    assert found.fitness == pytest.approx(0.4 * 0.5 + 0.6 * 0.5)
+PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
+TOKENS, CORRECT = (40, 60), (True, False)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5000), st.booleans()), min_size=1))
-def test_fitness_lies_between_nothing_and_the_weights_and_shorter_is_never_worse(
-    graded: list[tuple[int, bool]],
-) -> None:
-    tokens, correct = [t for t, _ in graded], [c for _, c in graded]
-    found = score(tokens, correct, FITNESS)
-    assert 0 <= found.fitness <= 1
-    assert score([t // 2 for t in tokens], correct, FITNESS).fitness >= found.fitness
-
-
-@pytest.mark.parametrize(("tokens", "correct"), [([], []), ([1], []), ([1, 2], [True])])
-def test_what_does_not_match_is_refused(tokens: list[int], correct: list[bool]) -> None:
-    with pytest.raises(ValueError, match="cannot be scored"):
-        score(tokens, correct, FITNESS)
+@pytest.mark.parametrize("objective", [Fitness(0.4, 0.6, 50.0), Constrained(100.0, 0.5)])
+def test_an_evaluation_is_scored_by_the_objective_of_its_run(store: Store, objective: Objective) -> None:
+    # Given a run that came out of the store, and the records of a candidate
+    store.put_run(dataclasses.replace(RUN, objective=objective))
+    run: Run = store.run(RUN.id)
+    answers = [{"key": "answer:0", "tokens": tokens, "finish": "stop"} for tokens in TOKENS]
+    verdicts = [{"key": "verdict:0", "is_correct": correct} for correct in CORRECT]
+    store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": answers, "generated": 2}, 1)
+    store.put_stage(run.id, PLAN.name, "0:pre:judge", {"verdicts": verdicts, "judged": 2}, 1)
+    # When its score stage runs
+    found = score_stage(Stage(store, run, PLAN, PLAN.candidates[0], "pre", 1))
+    # Then the score is the objective's
+    assert found == dataclasses.asdict(score_answers(TOKENS, CORRECT, objective))

@@ -44,7 +44,7 @@ def make_run(run_id: str) -> Run:
         judge=Judge("j", 0.01, True, 0.0, 1.0, 128, 1, 2),
         reflector=Reflector("r", 0.7, 1.0, 128, 1),
         endpoint=Endpoint("", "KEY", 10.0, 3, 100, 1000, 1.0, 0.5, 2.0, 0.0),
-        fitness=Fitness(0.4, 0.6, 50.0),
+        objective=Fitness(0.4, 0.6, 50.0),
         clusters=Clusters("c", "embedded", 5, 2, 1, 8, "cpu", discovered=(4, 2)),
         evaluation_cache=True,
     )
