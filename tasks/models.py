@@ -55,6 +55,9 @@ class Score:
     mean_tokens: float
 
 
+EngineName = Literal["embedded", "sglang"]  # each is a module of workers/sglang/engines
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j."""
@@ -74,7 +77,7 @@ class Target:
     """
 
     model: str
-    engine: Literal["embedded", "sglang"]
+    engine: EngineName
     lifecycle: Literal["resident", "restart"]
     url: str
     command: str

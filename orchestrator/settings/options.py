@@ -32,6 +32,7 @@ from orchestrator.settings.fields import (
     int_range,
     string,
 )
+from tasks.models import EngineName
 
 _SEED = 2**31 - 1
 _DAY = 86_400
@@ -69,7 +70,7 @@ class Settings:
 
     # Target
     target_model: Annotated[str, string(), AfterValidator(model_name)]
-    target_engine: Literal["embedded", "sglang"]
+    target_engine: EngineName
     device: Literal["cpu", "cuda"]
     sglang_lifecycle: Literal["resident", "restart"]
     sglang_url: Annotated[str, optional(http_address), no_password("the variable that SGLANG_API_KEY_ENV names")]

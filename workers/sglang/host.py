@@ -24,9 +24,9 @@ from tasks.secret import secret
 from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
+from workers.sglang.engines import engine_of
 from workers.sglang.identity import ExternalServers, differences
 from workers.sglang.server import (
-    STOP_GRACE_S,
     ServerPaths,
     ServerSpec,
     TargetServer,
@@ -71,7 +71,7 @@ class LocalTargetHost:
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
-        return self._records.clear(STOP_GRACE_S["embedded"])
+        return self._records.clear(engine_of("embedded").stop_grace_s)
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         url = self._check_external(target) if target.url else self._serve_own(target, processor)

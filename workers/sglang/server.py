@@ -8,8 +8,6 @@ import logging
 import os
 import shlex
 import shutil
-import signal
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,15 +22,12 @@ from tasks.models import Target
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, free_port, is_healthy
+from workers.sglang.engines import LaunchFiles, engine_of
 from workers.sglang.identity import local_weights, read_identity
 
 log = logging.getLogger(__name__)
 
-STOP_GRACE_S = {"embedded": 2.0, "sglang": 10.0}  # SGLang finishes its requests first, without a limit of its own
-# A server that does not answer for so long counts as hung.  SGLang's /health generates a token, among many others.
-HEALTH_S = {"embedded": 10.0, "sglang": 30.0}
 RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
-EMBEDDED_KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
 
 @dataclass(frozen=True)
@@ -54,9 +49,7 @@ class ServerSpec:
         """The command line without port and key."""
         if self.processor is None:
             return (*self.argv, *self.extra)
-        if self.engine == "embedded":
-            return (*self.argv, *self.extra, "--processor", str(self.processor))
-        return (*self.argv, *self.extra, "--enable-custom-logit-processor")
+        return (*self.argv, *self.extra, *engine_of(self.engine).processor_arguments(self.processor))
 
 
 @dataclass(frozen=True)
@@ -70,11 +63,7 @@ class ServerPaths:
 
 def make_spec(target: Target, model: str, labels: Path, dtype: str, requests_log: Path) -> ServerSpec:
     """The spec for the server of `target`; `model` is a folder or a Hugging Face id."""
-    if target.engine == "embedded":
-        options = ["--model", model, "--labels", str(labels), "--dtype", dtype, "--requests-log", str(requests_log)]
-        start = [sys.executable, "-m", "workers.embedded.target", *options]
-    else:
-        start = [*shlex.split(target.command), "--model-path", model]
+    start = engine_of(target.engine).command(target, LaunchFiles(model, labels, dtype, requests_log))
     return ServerSpec(tuple(start), target.engine, target.model, model, tuple(shlex.split(target.args)))
 
 
@@ -126,11 +115,11 @@ class TargetServer:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         SERVER_STATS.mark_unhealthy(self.url)  # an earlier server may have used the same port
-        key_options, key_environment = self._pass_key()
+        engine = engine_of(self.spec.engine)
+        key_options, key_environment = engine.pass_key(self._api_key, self._paths.key_file)
         argv = (*self.spec.command(), *key_options, "--host", "127.0.0.1", "--port", str(port))
-        # SGLang finishes its requests without a limit, and its own processes end with the first; so it is killed.
-        death_signal = signal.SIGKILL if self.spec.engine == "sglang" else signal.SIGTERM
-        command = Command("target", argv, self._paths.log, {**environment, **key_environment}, death_signal, pass_fds)
+        environment = {**environment, **key_environment}
+        command = Command("target", argv, self._paths.log, environment, engine.death_signal, pass_fds)
         self._process = ChildProcess(command, self._paths.records)
         self._process.start()
 
@@ -161,16 +150,7 @@ class TargetServer:
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.stop(STOP_GRACE_S[self.spec.engine])
-
-    def _pass_key(self) -> tuple[list[str], dict[str, str]]:
-        """Options and environment that give the server its key, without the key on the command line."""
-        if self.spec.engine == "embedded":
-            return [], {EMBEDDED_KEY_VARIABLE: self._api_key}
-        self._paths.key_file.unlink(missing_ok=True)
-        os.close(os.open(self._paths.key_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        self._paths.key_file.write_text(f"api-key: {self._api_key}\n")
-        return ["--config", str(self._paths.key_file)], {}
+            self._process.stop(engine_of(self.spec.engine).stop_grace_s)
 
     def _read_identity(self) -> dict[str, Any]:
         """The server's report, with its weights and arguments as this worker knows them.
@@ -191,7 +171,7 @@ def is_server_healthy(url: str, engine: str) -> bool:
     """Whether a server is healthy.  One that answered recently is not checked: SGLang's check takes a second."""
     if SERVER_STATS.was_alive(url, RECENT_S):
         return True
-    healthy = is_healthy(url, HEALTH_S[engine])
+    healthy = is_healthy(url, engine_of(engine).health_s)
     if healthy:
         SERVER_STATS.alive(url)
     return healthy

@@ -1,0 +1,52 @@
+"""What differs between target servers, one module for each: command line, how it gets its key, how it is stopped.
+
+Every server answers SGLang's routes.  For another engine, add a module with `ENGINE`, and its name to `EngineName` in
+`tasks/models.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from tasks.models import Target
+
+
+@dataclass(frozen=True)
+class LaunchFiles:
+    """What a server is started on: `model` is a folder or a Hugging Face id; it may write its requests to a log."""
+
+    model: str
+    labels: Path
+    dtype: str
+    requests_log: Path
+
+
+@dataclass(frozen=True)
+class TargetEngine:
+    """One kind of target server.  Its name is the name of its module.
+
+    command              the command line without port, key and the arguments of the target's settings
+    processor_arguments  what follows it when the server loads this processor file
+    pass_key             (key, file for it) -> the arguments and the environment that give the server its key; never
+                         the key in an argument, which every user of the machine can read.  The file is deleted later
+    stop_grace_s         seconds between SIGTERM and SIGKILL
+    health_s             a server that does not answer for so many seconds counts as hung
+    death_signal         sent to the server when the worker dies
+    """
+
+    command: Callable[[Target, LaunchFiles], list[str]]
+    processor_arguments: Callable[[Path], list[str]]
+    pass_key: Callable[[str, Path], tuple[list[str], dict[str, str]]]
+    stop_grace_s: float
+    health_s: float
+    death_signal: signal.Signals
+
+
+def engine_of(name: str) -> TargetEngine:
+    """Raises: ModuleNotFoundError for an engine that does not exist."""
+    return cast(TargetEngine, importlib.import_module(f"{__name__}.{name}").ENGINE)

@@ -1,0 +1,37 @@
+"""SGLang on a GPU, or any server that takes its options."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+from tasks.models import Target
+from workers.sglang.engines import LaunchFiles, TargetEngine
+
+
+def _command(target: Target, files: LaunchFiles) -> list[str]:
+    return [*shlex.split(target.command), "--model-path", files.model]
+
+
+def _processor_arguments(_processor: Path) -> list[str]:
+    """A request names the processor, and the server imports it from its module path."""
+    return ["--enable-custom-logit-processor"]
+
+
+def _pass_key(key: str, file: Path) -> tuple[list[str], dict[str, str]]:
+    file.unlink(missing_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    file.write_text(f"api-key: {key}\n")
+    return ["--config", str(file)], {}
+
+
+ENGINE = TargetEngine(
+    command=_command,
+    processor_arguments=_processor_arguments,
+    pass_key=_pass_key,
+    stop_grace_s=10.0,  # it finishes its requests first, without a limit of its own
+    health_s=30.0,  # its /health generates a token, among many others
+    death_signal=signal.SIGKILL,  # it would finish its requests, and its own processes end with the first
+)
