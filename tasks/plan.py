@@ -11,13 +11,47 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tasks.models import Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
-StageName = Literal["merge", "answer", "judge", "score", "reflect"]
+StageName = str
+"""The name of an entry of `STAGES`."""
+
+
+class StageEntry(NamedTuple):
+    """A kind of stage.  Its task is QUEUE.NAME, in the module `tasks.QUEUE.NAME`.
+
+    `phases` are those in which a candidate has it; `only_merged`: it is for candidates with two parents.
+    """
+
+    name: StageName
+    queue: str
+    phases: tuple[Phase, ...] = ("pre", "mut")
+    only_merged: bool = False
+
+
+STAGES = (
+    StageEntry("merge", "openai", phases=("pre",), only_merged=True),
+    StageEntry("reflect", "openai", phases=("mut",)),
+    StageEntry("answer", "gpu"),
+    StageEntry("judge", "openai"),
+    StageEntry("score", "cpu"),
+)
+"""All stages, in their order within a phase."""
+
+
+def stages_of(*, merges: bool, mutates: bool) -> tuple[tuple[Phase, StageName], ...]:
+    """The stages of a candidate, in order: [merge] answer judge score [reflect answer judge score]."""
+    phases: tuple[Phase, ...] = ("pre", "mut") if mutates else ("pre",)
+    return tuple(
+        (phase, entry.name)
+        for phase in phases
+        for entry in STAGES
+        if phase in entry.phases and (merges or not entry.only_merged)
+    )
 
 
 @dataclass(frozen=True)
@@ -94,13 +128,9 @@ def node_id(plan: str, index: int, phase: Phase) -> str:
 
 
 def stage_refs(candidate: Candidate) -> list[StageRef]:
-    """The stages of a candidate, in order: [merge] answer judge score [reflect answer judge score]."""
-    evaluation: tuple[StageName, ...] = ("answer", "judge", "score")
-    before = [StageRef(candidate.index, "merge", "pre")] if candidate.merge else []
-    before += [StageRef(candidate.index, stage, "pre") for stage in evaluation]
-    if candidate.target is None:
-        return before
-    return [*before, *(StageRef(candidate.index, stage, "mut") for stage in ("reflect", *evaluation))]
+    """The stages of a candidate, in order."""
+    stages = stages_of(merges=candidate.merge is not None, mutates=candidate.target is not None)
+    return [StageRef(candidate.index, stage, phase) for phase, stage in stages]
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,15 @@
 """The queues, and every task that goes to them: the module that defines it and the names of its arguments.
 
-A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new task is its module
-and one line of `TASKS`.
+A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new job is its module and
+one line of `TASKS`, a new stage its module and one line of `STAGES` in `tasks/plan.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
-from tasks.plan import StageName
+from tasks.plan import STAGES, StageName
 
 QueueName = Literal["gpu", "openai", "cpu"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
@@ -25,21 +25,20 @@ class TaskEntry(NamedTuple):
 _STAGE = ("run", "plan", "index", "phase", "attempt")
 _JOB = ("run", "job", "attempt")
 
+STAGE_TASKS: Mapping[StageName, str] = {entry.name: f"{entry.queue}.{entry.name}" for entry in STAGES}
+"""The task of each stage of a plan."""
+
 TASKS: Mapping[str, TaskEntry] = {
-    "gpu.answer": TaskEntry("tasks.gpu.answer", _STAGE),
+    **{task: TaskEntry(f"tasks.{task}", _STAGE) for task in STAGE_TASKS.values()},
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
     "gpu.lengths": TaskEntry("tasks.gpu.lengths", _JOB),
     "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.identity": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
-    "openai.merge": TaskEntry("tasks.openai.merge", _STAGE),
-    "openai.judge": TaskEntry("tasks.openai.judge", _STAGE),
-    "openai.reflect": TaskEntry("tasks.openai.reflect", _STAGE),
     "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
     "openai.verdict": TaskEntry("tasks.openai.judge", _JOB),
     "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
-    "cpu.score": TaskEntry("tasks.cpu.score", _STAGE),
     "cpu.plot": TaskEntry("tasks.cpu.plot", _JOB),
     "cpu.gather": TaskEntry("tasks.cpu.score", ("run", "plan", "attempt")),
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
@@ -58,9 +57,3 @@ def modules_of(queue: str) -> tuple[str, ...]:
     if queue not in QUEUES:
         raise KeyError(queue)
     return tuple(dict.fromkeys(entry.module for task, entry in TASKS.items() if queue_of(task) == queue))
-
-
-STAGE_TASKS: Mapping[StageName, str] = {
-    cast(StageName, task.partition(".")[2]): task for task, entry in TASKS.items() if entry.arguments == _STAGE
-}
-"""The task of each stage of a plan."""

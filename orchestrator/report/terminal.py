@@ -15,22 +15,17 @@ from orchestrator.report.formatting import format_duration, format_score
 from orchestrator.report.view import (
     PLANS,
     CandidateView,
-    Phase,
     Snapshot,
-    Stage,
     progress_text,
     steps,
     steps_done,
     usage_parts,
 )
 from tasks.escape import escape_control
+from tasks.plan import Phase, StageName, stages_of
 
 NARROW = 76  # columns below which the stages have no room
 WIDE = 110  # columns from which the stages have room for their names
-COLUMNS: tuple[tuple[Phase, Stage], ...] = (
-    ("pre", "merge"), ("pre", "answer"), ("pre", "judge"), ("pre", "score"),
-    ("mut", "reflect"), ("mut", "answer"), ("mut", "judge"), ("mut", "score"),
-)  # fmt: skip
 RULE = "│ "  # before the second phase
 FAILURES = 2  # named below the table
 AROUND = 10  # lines that are not candidates: heading, table head, hidden count, failures, foot
@@ -155,16 +150,16 @@ def _candidates(snapshot: Snapshot, width: int, room: int) -> RenderableType:
     return Group(table, Text(hidden, style="dim")) if hidden else table
 
 
-def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Phase, Stage]]:
+def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Phase, StageName]]:
     """The stages of this plan as columns; none in a narrow terminal, which has room for the current stage only."""
     if width < NARROW:
         return []
     if snapshot.plan != "offspring":
-        return [one for one in COLUMNS if one[0] == "pre" and one[1] != "merge"]
-    return [one for one in COLUMNS if is_mutating or one[0] == "pre"]
+        return list(stages_of(merges=False, mutates=False))
+    return list(stages_of(merges=True, mutates=is_mutating))
 
 
-def _row(candidate: CandidateView, columns: list[tuple[Phase, Stage]], is_mutating: bool) -> list[Text]:
+def _row(candidate: CandidateView, columns: list[tuple[Phase, StageName]], is_mutating: bool) -> list[Text]:
     path, done = steps(candidate), steps_done(candidate)
     cells = [Text(escape_control(candidate.node))]
     for column in columns:

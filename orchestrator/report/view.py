@@ -13,25 +13,21 @@ from typing import Literal, Protocol, TextIO
 
 from orchestrator.report.formatting import INITIAL, format_cost, format_duration, format_evaluations, format_score
 from tasks.escape import escape_control
-from tasks.plan import Evaluations
+from tasks.plan import Evaluations, Phase, StageName, stages_of
 
-Stage = Literal["waiting", "merge", "answer", "judge", "score", "reflect", "done", "failed"]
-Phase = Literal["pre", "mut"]
 Plan = Literal["clusters", "population", "offspring", "final"]
-
-EVALUATION: tuple[Stage, ...] = ("answer", "judge", "score")
 
 
 @dataclass(frozen=True)
 class CandidateView:
     """One individual of the plan in flight. `target` is the cluster that its mutation changes; None: no mutation.
 
-    A mutated child is evaluated twice; `phase` says to which evaluation `stage` belongs.  `merges` is True for a child
-    of two parents.
+    `stage` is a stage of the plan, or "waiting", "done" or "failed".  A mutated child is evaluated twice; `phase` says
+    to which evaluation `stage` belongs.  `merges` is True for a child of two parents.
     """
 
     node: str
-    stage: Stage
+    stage: StageName
     phase: Phase = "pre"
     target: str | None = None
     fitness: float | None = None
@@ -70,11 +66,9 @@ class Snapshot:
     evaluations: Evaluations = field(default_factory=Evaluations)
 
 
-def steps(candidate: CandidateView) -> tuple[tuple[Phase, Stage], ...]:
+def steps(candidate: CandidateView) -> tuple[tuple[Phase, StageName], ...]:
     """The stages of this candidate, in order.  A mutated child is evaluated before and after its mutation."""
-    first: tuple[Stage, ...] = ("merge", *EVALUATION) if candidate.merges else EVALUATION
-    second: tuple[Stage, ...] = ("reflect", *EVALUATION) if candidate.target is not None else ()
-    return tuple(("pre", stage) for stage in first) + tuple(("mut", stage) for stage in second)
+    return stages_of(merges=candidate.merges, mutates=candidate.target is not None)
 
 
 def steps_done(candidate: CandidateView) -> int:

@@ -16,10 +16,11 @@ from orchestrator.report.view import CandidateView, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
-from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs
+from tasks.plan import Candidate, Evaluations, Plan, evaluations, stage_refs, stages_of
 
-STAGES_OF_AN_EVALUATION = 3
-STAGES_OF_A_MUTATION = 4
+STAGES_OF_AN_EVALUATION = len(stages_of(merges=False, mutates=False))
+STAGES_OF_A_MERGE = len(stages_of(merges=True, mutates=False)) - STAGES_OF_AN_EVALUATION
+STAGES_OF_A_MUTATION = len(stages_of(merges=False, mutates=True)) - STAGES_OF_AN_EVALUATION
 FLUSH_EVERY_S = 1.0
 
 
@@ -156,7 +157,7 @@ class ProgressReporter:
         expected = (
             STAGES_OF_AN_EVALUATION
             + STAGES_OF_A_MUTATION * self.params.mutation_probability
-            + self.params.crossover_probability
+            + STAGES_OF_A_MERGE * self.params.crossover_probability
         )
         return here + later * self.params.offspring_size * expected
 

@@ -1,0 +1,46 @@
+"""The stages of a candidate: one table gives their order, their tasks and what the displays count."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tasks.plan import STAGES, Candidate, Merge, StageEntry, stage_refs, stages_of
+from tasks.queues import QUEUES, STAGE_TASKS, TASKS
+
+MERGE = Merge("a", 0.5, "b", 0.25)
+EVALUATION = ["answer", "judge", "score"]
+
+
+@pytest.mark.parametrize(
+    ("merge", "target", "before", "after"),
+    [
+        (None, None, EVALUATION, []),
+        (MERGE, None, ["merge", *EVALUATION], []),
+        (None, 1, EVALUATION, ["reflect", *EVALUATION]),
+        (MERGE, 1, ["merge", *EVALUATION], ["reflect", *EVALUATION]),
+    ],
+)
+def test_a_candidate_has_the_stages_that_it_needs_in_order(
+    merge: Merge | None, target: int | None, before: list[str], after: list[str]
+) -> None:
+    refs = stage_refs(Candidate(7, (0.0, 0.0), merge=merge, target=target))
+    assert [ref.field for ref in refs] == [f"7:pre:{name}" for name in before] + [f"7:mut:{name}" for name in after]
+
+
+@pytest.mark.parametrize("entry", STAGES, ids=lambda entry: entry.name)
+def test_every_stage_has_its_task_in_the_module_of_its_name(entry: StageEntry) -> None:
+    task = STAGE_TASKS[entry.name]
+    assert entry.queue in QUEUES
+    assert TASKS[task].module == f"tasks.{task}"
+    assert importlib.util.find_spec(TASKS[task].module) is not None
+
+
+def test_a_new_stage_has_its_place_in_both_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a stage between answer and judge
+    at = [entry.name for entry in STAGES].index("judge")
+    monkeypatch.setattr("tasks.plan.STAGES", (*STAGES[:at], StageEntry("check", "cpu"), *STAGES[at:]))
+    # when and then
+    names = [name for _, name in stages_of(merges=False, mutates=True)]
+    assert names == ["answer", "check", "judge", "score", "reflect", "answer", "check", "judge", "score"]
