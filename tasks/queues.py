@@ -1,7 +1,8 @@
 """The queues, and every task that goes to them: the module that defines it and the names of its arguments.
 
 A task's name begins with its queue ("gpu.answer"), and Celery routes it by that alone.  A new job is its module and
-one line of `TASKS`, a new stage its module and one line of `STAGES` in `tasks/plan.py`.
+one line of `TASKS`; a new stage is its module and one line of `STAGES` in `tasks/plan.py`; a new export is its module
+and one line of `EXPORTS` in `tasks/exports.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
+from tasks.exports import EXPORTS
 from tasks.plan import STAGES, StageName
 
 QueueName = Literal["gpu", "openai", "cpu"]
@@ -30,9 +32,9 @@ STAGE_TASKS: Mapping[StageName, str] = {entry.name: f"{entry.queue}.{entry.name}
 
 TASKS: Mapping[str, TaskEntry] = {
     **{task: TaskEntry(f"tasks.{task}", _STAGE) for task in STAGE_TASKS.values()},
+    **{export.task: TaskEntry(f"tasks.{export.task}", _JOB) for export in EXPORTS},
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
     "gpu.lengths": TaskEntry("tasks.gpu.lengths", _JOB),
-    "gpu.processor": TaskEntry("tasks.gpu.processor", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.identity": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),

@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.evolution.individual import list_to_deltas
@@ -29,6 +29,7 @@ from orchestrator.runs.individuals import IndividualsFile, reasons_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, EVOLUTION_PLOTS, Plot
+from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
 from tasks.plan import Evaluations
@@ -37,24 +38,6 @@ from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
 PLOT_DATA = "plot_data.json"
-
-
-class Export(NamedTuple):
-    """A file that a job makes of one individual's deltas: its name, its task, and its title in the report.
-
-    `of_best` is the best individual of all generations, otherwise of the last one.  No title: not in the report.
-    """
-
-    file: str
-    task: str
-    of_best: bool
-    title: str = ""
-
-
-EXPORTS = (
-    Export("processor.py", "gpu.processor", of_best=False),
-    Export("processor_best.py", "gpu.processor", of_best=True, title="the processor"),
-)
 
 
 class ArtifactRequests:

@@ -11,11 +11,12 @@ from orchestrator.farm.connection import FarmConnection
 from orchestrator.output import OutputFolder
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
-from orchestrator.runs.artifacts import EXPORTS, Recorder
+from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import judged_since, read_changes
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
 from tasks.cpu.plot import EVOLUTION_PLOTS
+from tasks.exports import EXPORTS
 from tasks.models import Example
 from tasks.openai.provider import is_priced, listed
 from tasks.plan import Candidate, Evaluations, Outcome, Plan, StageRef

@@ -14,7 +14,8 @@ from simulated_run import RUN, Driver
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.producer import count_messages, drop_waiting
 from orchestrator.output import OutputFolder
-from orchestrator.runs.artifacts import EXPORTS, ArtifactRequests
+from orchestrator.runs.artifacts import ArtifactRequests
+from tasks.exports import EXPORTS
 from tasks.failure import Failure
 from tasks.queues import TASKS
 from tasks.store.store import Store
