@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -87,11 +88,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Escape what is no UTF-8 in captured output: a report that one process sends to another has to be."""
-    report = yield
-    report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
-    return report
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape what is not UTF-8 in a report: with `pytest -n` one process sends it to another."""
+    return escaped((yield))
+
+
+def escaped(value: Any) -> Any:
+    """The value with lone surrogates in its texts as escapes, at any depth."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {escaped(key): escaped(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(escaped(each) for each in value)
+    return value
 
 
 @pytest.fixture(scope="session")
