@@ -32,7 +32,8 @@ from figures import table, write
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("orchestrator", "tasks", "workers")
 SMALL = {
-    "FINANCEBENCH_POOL_INDICES": "0",
+    "DATA_PATH": str(ROOT / "configs/data/sample.jsonl"),
+    "TRAINING_INDICES": "0",
     "VALIDATION_INDICES": "",
     "TARGET_MAX_NEW_TOKENS": "8",
     "POPULATION_SIZE": "2",

@@ -20,7 +20,13 @@ from figures import table, write
 
 ROOT = Path(__file__).parents[1]
 ORCHESTRATOR = [sys.executable, "-m", "orchestrator"]
-SMALL = {"FINANCEBENCH_POOL_INDICES": "0-3", "VALIDATION_INDICES": "", "TARGET_MAX_NEW_TOKENS": "16", "NGEN": "1"}
+SMALL = {
+    "DATA_PATH": str(ROOT / "configs/data/sample.jsonl"),
+    "TRAINING_INDICES": "0-3",
+    "VALIDATION_INDICES": "",
+    "TARGET_MAX_NEW_TOKENS": "16",
+    "NGEN": "1",
+}
 KINDS = (
     ("workers.embedded.supervisor", "supervisor"),
     ("workers.embedded.target", "target server"),

@@ -96,8 +96,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Judge:
-    """The three-stage correctness check: numbers by rule, then a model, then the model's arithmetic by rule.
+    """Who decides whether an answer is right: `name` as `tasks.judging.grader` has it.
 
+    The other fields are for the three-stage check: numbers by rule, then a model, then the model's arithmetic by rule.
     `tolerance` is a relative error.
     """
 
@@ -109,6 +110,7 @@ class Judge:
     max_completion_tokens: int
     seed: int | None
     concurrency: int  # calls in flight for one evaluation
+    name: str = "three_stages"
 
 
 @dataclass(frozen=True)

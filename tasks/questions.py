@@ -79,14 +79,14 @@ def read_questions(
     return questions
 
 
-def examples_of(questions: Sequence[SplitExample], split: str) -> tuple[Example, ...]:
-    """The examples of one split, in their order.  Raises: DatasetError, with the splits there are, for none."""
-    examples = tuple(question.example for question in questions if question.split == split)
-    if not examples:
+def in_split(questions: Sequence[SplitExample], split: str) -> tuple[SplitExample, ...]:
+    """The questions of one split, in their order.  Raises: DatasetError, with the splits there are, for none."""
+    chosen = tuple(question for question in questions if question.split == split)
+    if not chosen:
         present = sorted({question.split for question in questions} - {""})
         listed = ", ".join(map(repr, present)) if present else "no row names one"
         raise DatasetError(f"no row is in the split {split!r}; the splits: {listed}")
-    return examples
+    return chosen
 
 
 def _question(row: Row, columns: Columns, number: int) -> tuple[SplitExample, list[str]]:

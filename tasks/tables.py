@@ -16,6 +16,7 @@ from typing import Any, Literal
 from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, json_object, read_lines
 
 Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
+FINANCEBENCH_KEYS = ("financebench_id", "evidence")
 SUFFIXES: Mapping[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -38,7 +39,8 @@ class Row:
 def format_of(path: str | Path) -> Format:
     """The format of a file or folder, by its name or by the files that `datasets` writes.
 
-    A JSON-lines file whose first row has a `financebench_id` is FinanceBench's.  Raises: DatasetError for another.
+    A JSON-lines file whose first row has a `financebench_id` or `evidence` is FinanceBench's.
+    Raises: DatasetError for another.
     """
     path = Path(path)
     if path.is_dir():
@@ -172,7 +174,7 @@ def _import_pyarrow(path: Path) -> Any:
 def _is_financebench(path: Path) -> bool:
     try:
         for _, line in read_lines(path):
-            return "financebench_id" in json_object(line)
+            return not json_object(line).keys().isdisjoint(FINANCEBENCH_KEYS)
     except DatasetError:
         return False  # whoever reads the file says what is wrong with it
     return False

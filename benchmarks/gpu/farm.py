@@ -117,8 +117,8 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
     settings = {
         "FARM": "external",
         "REDIS_URL": redis_url,
-        "FINANCEBENCH_PATH": options.data.resolve(),
-        "FINANCEBENCH_POOL_INDICES": f"0-{options.rows - 1}",
+        "DATA_PATH": options.data.resolve(),
+        "TRAINING_INDICES": f"0-{options.rows - 1}",
         "VALIDATION_INDICES": "",
         "TARGET_MODEL": options.model if options.model == "embedded" else common.model_folder(options),
         "TARGET_ENGINE": options.engine,

@@ -15,8 +15,9 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.run import EMBEDDED_KEY_ENV
 from tasks import models
 from tasks.collect.collection import Collection
-from tasks.dataset import DatasetError, load_examples
+from tasks.dataset import DatasetError
 from tasks.models import Example
+from tasks.questions import read_questions
 
 SYSTEM_PROMPT = "Answer the question using the provided context."
 # The file has no keys for these.  A 429 with Retry-After is always obeyed.
@@ -142,7 +143,7 @@ def split(examples: Sequence[Example], ratios: SplitRatios, seed: int) -> Split:
 def choose_split(settings: CollectSettings) -> Split:
     """Read and split the questions.  Raises: SettingsError for a file that cannot be used."""
     try:
-        examples = load_examples(settings.data.financebench_path)
+        examples = [question.example for question in read_questions(settings.data.financebench_path)]
     except DatasetError as error:
         raise SettingsError([f"data.financebench_path: {line}" for line in str(error).splitlines()]) from None
     parts = split(examples, settings.data.split_ratios, settings.seed)

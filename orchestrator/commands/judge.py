@@ -18,6 +18,7 @@ from orchestrator.commands import common
 from orchestrator.signals import Terminated, raise_on_sigterm
 
 if TYPE_CHECKING:
+    from tasks.judging.grader import Grader
     from tasks.judging.rows import Row
     from tasks.models import Endpoint, Judge, Verdict
 
@@ -26,11 +27,13 @@ Judge the answers in a file: one JSON object a line, with the fields question, g
 
 One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
 decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed or a call fails.  Without a key, the rules of the embedded endpoint replace the model (docs/judge.md)."""
+malformed or a call fails.  Without a key, the rules of the embedded endpoint replace the model (docs/judge.md).
+The judges "exact_number" and module:function call no model."""
 
 EPILOG = """\
 examples:
   orchestrator judge answers.jsonl --stage 1
+  PYTHONPATH=. orchestrator judge answers.jsonl --judge my_judges:contains
   orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl"""
 
 
@@ -46,6 +49,11 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="relative error of a number, in place of JUDGE_TOLERANCE",
     )
+    parser.add_argument(
+        "--judge",
+        metavar="NAME",
+        help="three_stages, exact_number, or module:function of your own, in place of CONFIG_JUDGE",
+    )
     parser.add_argument("--stage", type=int, choices=[1], help="1: rules only, without calls")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a .config with judge and endpoint (Kconfig's defaults)"
@@ -60,19 +68,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 def judge(arguments: argparse.Namespace) -> int:
     """Raises: SettingsError, OutputError."""
-    from orchestrator.settings import judging_settings
+    from orchestrator.settings import SettingsError, judging_settings
     from tasks.dataset import DatasetError
     from tasks.judging.rows import check_rows, read_rows
 
     settings, endpoint, rules = judging_settings(arguments.config)
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
+    settings = dataclasses.replace(settings, name=arguments.judge or settings.name)
+    grader = _load_grader(settings)
+    if grader is not None and arguments.stage is not None:
+        raise SettingsError([f"--stage: only the judge 'three_stages' has stages, and it is {settings.name!r}"])
     raise_on_sigterm()
     try:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
             total = check_rows(path)
             rows = _with_progress(read_rows(path), total)
-            found = _by_rule(rows, settings) if arguments.stage == 1 else _by_all(rows, settings, endpoint, rules)
+            if grader is not None:
+                found = _by_grader(rows, grader, settings.name)
+            elif arguments.stage == 1:
+                found = _by_rule(rows, settings)
+            else:
+                found = _by_all(rows, settings, endpoint, rules)
             summary = _write(found, out)
     except DatasetError as error:
         return common.fail(common.WRONG, str(error))
@@ -88,6 +105,37 @@ def judge(arguments: argparse.Namespace) -> int:
 
 class _Failed(Exception):
     """A call failed for good."""
+
+
+def _load_grader(settings: Judge) -> Grader | None:
+    """The judge that calls no model; None for the three stages.  Raises: SettingsError."""
+    from orchestrator.settings import SettingsError
+    from tasks.judging.grader import make_grader, needs_model
+    from tasks.judging.user_function import UserFunctionError
+
+    if needs_model(settings.name):
+        return None
+    try:
+        return make_grader(settings.name, _no_endpoint)
+    except UserFunctionError as error:
+        raise SettingsError([str(error)]) from None
+
+
+def _no_endpoint() -> Grader:
+    raise AssertionError("called for the three stages alone")
+
+
+def _by_grader(rows: Iterator[Row], grader: Grader, name: str) -> Iterator[Verdict | None]:
+    from tasks.judging.exact_number import GoldError
+    from tasks.judging.grader import title_of
+    from tasks.judging.user_function import UserFunctionError
+
+    _print_status(f"judge: {title_of(name)}; cost: free")
+    try:
+        for row in rows:
+            yield grader.grade(row.question, row.gold, row.answer)
+    except (GoldError, UserFunctionError) as error:
+        raise _Failed(f"{error}") from error
 
 
 def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:

@@ -19,6 +19,7 @@ from orchestrator import signals
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.settings.run import needs_endpoint
 from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
@@ -103,7 +104,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
 def farm_spec(settings: Settings) -> FarmSpec:
     """The embedded farm of the settings.  Raises: SettingsError when it needs a key that is not set."""
     name = settings.openai_api_key_env
-    if settings.embedded_endpoint == "openai" and not secret(name):
+    if settings.embedded_endpoint == "openai" and needs_endpoint(settings) and not secret(name):
         reason = f"'openai' needs a key, and neither {name} nor the file named by {name}_FILE has one"
         raise SettingsError([f"CONFIG_EMBEDDED_ENDPOINT: {reason}"])
     return FarmSpec(

@@ -30,9 +30,10 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     from orchestrator.runs.changes import check_resumable
     from orchestrator.runs.drive import drive, log_to
     from orchestrator.runs.runner import Runner
-    from orchestrator.runs.setup import choose_examples
+    from orchestrator.runs.setup import check_judge, choose_examples
 
     examples = choose_examples(settings)
+    check_judge(settings, examples)
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}")

@@ -39,6 +39,7 @@ from orchestrator.settings.run import by_rules, endpoint_of
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
+from tasks.judging.grader import needs_model, title_of
 from tasks.openai.provider import is_priced
 from tasks.plan import Plan
 from tasks.store.keys import LIMIT
@@ -54,7 +55,9 @@ def first_line(settings: Settings) -> str:
     endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
     return announce(
         provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
-        provider_at(settings.judge_model, endpoint, rules=rules, external=external),
+        provider_at(settings.judge_model, endpoint, rules=rules, external=external)
+        if needs_model(settings.judge)
+        else title_of(settings.judge),
         highest_cost(endpoint, rules=rules),
     )
 

@@ -2,46 +2,130 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.settings import Settings, SettingsError, select_indices
-from tasks.dataset import DatasetError, load_examples
+from orchestrator.settings.checks import EXAMPLE_SETS
+from tasks.dataset import DatasetError
+from tasks.judging.exact_number import final_number
+from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
+from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
+from tasks.questions import Columns, SplitExample, in_split, read_questions
 from tasks.store.store import Store
+from tasks.tables import Format, format_of
 
 Examples = dict[str, list[Example]]
 Watch = Callable[[str, tuple[int, int] | None], None]
+MOST_LISTED = 10
 
 
 def choose_examples(settings: Settings) -> Examples:
-    """The training and the validation set, fixed for the run.
+    """The training, validation and test set, fixed for the run; the latter two may be empty.
 
-    Raises: SettingsError for indices that the data set does not have, or a data set that cannot be read.
+    Raises: SettingsError, once, for data that cannot be read, splits and indices that the data does not have, and
+    questions that are in two sets.
     """
-    try:
-        rows = load_examples(settings.financebench_path)
-    except DatasetError as error:
-        raise SettingsError([f"CONFIG_FINANCEBENCH_PATH: {line}" for line in str(error).splitlines()]) from None
-    chosen, problems = {}, []
-    for which, option in (("training", "financebench_pool_indices"), ("validation", "validation_indices")):
+    file_format = _format(settings)
+    questions = _with_distinct_ids(_read(settings, file_format))
+    chosen: dict[str, Sequence[SplitExample]] = {}
+    problems: list[str] = []
+    for which in EXAMPLE_SETS:
+        split = "" if file_format == "financebench" else getattr(settings, f"{which}_split")
+        indices = getattr(settings, f"{which}_indices") or ("all" if split else "")
         try:
-            indices = select_indices(getattr(settings, option), len(rows))
+            rows = in_split(questions, split) if split else questions
+            chosen[which] = [rows[index] for index in select_indices(indices, len(rows))]
+        except DatasetError as error:
+            problems.append(f"CONFIG_{which.upper()}_SPLIT: {error}")
         except ValueError as error:
-            problems.append(f"CONFIG_{option.upper()}: {error}")
-            indices = ()
-        chosen[which] = [rows[i] for i in indices]
-    shared = {e.id for e in chosen["training"]} & {e.id for e in chosen["validation"]}
-    if shared and not problems:
-        problems.append(f"CONFIG_VALIDATION_INDICES: {len(shared)} rows are in the training set as well")
-    if problems:
+            problems.append(f"CONFIG_{which.upper()}_INDICES: {error}")
+    if problems := problems or _shared(chosen):
         raise SettingsError(problems)
-    return chosen
+    return {which: [question.example for question in rows] for which, rows in chosen.items()}
+
+
+def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -> None:
+    """Whether the chosen judge can judge: golds have numbers, and the workers of an embedded farm have the function.
+
+    The workers of an external farm have an environment of their own, which is not known here.
+    Raises: SettingsError.
+    """
+    if settings.judge == EXACT_NUMBER:
+        rows = [row for which in EXAMPLE_SETS for row in examples[which]]
+        if without := [row.id for row in rows if final_number(row.gold) is None]:
+            more = f" and {len(without) - MOST_LISTED} more" if len(without) > MOST_LISTED else ""
+            raise SettingsError(
+                [f"CONFIG_JUDGE: right answers without a number: {', '.join(without[:MOST_LISTED])}{more}"]
+            )
+    elif settings.judge != THREE_STAGES and settings.farm == "embedded":
+        try:
+            load_function(settings.judge)
+        except UserFunctionError as error:
+            raise SettingsError([f"CONFIG_JUDGE: {error}"]) from None
 
 
 def reflector_prompt_estimate(store: Store, run_id: str, answers: int) -> str:
     """How long the prompts of the reflector may be, and whether their answers have to be cut."""
     descriptions = json.dumps(store.descriptions(run_id), ensure_ascii=False)
     return prompt_estimate(store.run(run_id), answers, estimate_tokens(descriptions))
+
+
+def _format(settings: Settings) -> Format:
+    if settings.data_format != "auto":
+        return settings.data_format
+    try:
+        return format_of(settings.data_path)
+    except DatasetError as error:
+        raise _unreadable(error) from None
+
+
+def _read(settings: Settings, file_format: Format) -> list[SplitExample]:
+    columns = Columns(
+        id=settings.id_column,
+        question=settings.question_column,
+        answer=settings.answer_column,
+        context=settings.context_column,
+        split=settings.split_column,
+    )
+    try:
+        return read_questions(settings.data_path, columns, file_format)
+    except DatasetError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: DatasetError) -> SettingsError:
+    return SettingsError([f"CONFIG_DATA_PATH: {line}" for line in str(error).splitlines()])
+
+
+def _with_distinct_ids(questions: Sequence[SplitExample]) -> list[SplitExample]:
+    """Splits may number their rows alike; such an id gets the name of its split before it, as in "test/7"."""
+    times = Counter(question.example.id for question in questions)
+
+    def distinct(question: SplitExample) -> SplitExample:
+        example = question.example
+        if times[example.id] == 1 or not question.split:
+            return question
+        named = dataclasses.replace(example, id=f"{question.split}/{example.id}")
+        return dataclasses.replace(question, example=named)
+
+    return [distinct(question) for question in questions]
+
+
+def _shared(chosen: Mapping[str, Sequence[SplitExample]]) -> list[str]:
+    """A line for each set that has questions of a set before it."""
+    problems: list[str] = []
+    earlier: dict[str, str] = {}
+    for which, rows in chosen.items():
+        shared = Counter(earlier[row.example.id] for row in rows if row.example.id in earlier)
+        problems += [
+            f"CONFIG_{which.upper()}_INDICES: {count} rows are in the {other} set as well"
+            for other, count in shared.items()
+        ]
+        earlier |= {row.example.id: which for row in rows if row.example.id not in earlier}
+    return problems

@@ -7,15 +7,18 @@ and what is wrong with them.  Only `check_questions`, `check_deltas` and `check_
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
 from orchestrator.settings.references import (
+    ALL,
     overlap,
     parse_indices,
     pinned_positions,
@@ -23,13 +26,20 @@ from orchestrator.settings.references import (
     read_discovered_tokens,
     select_indices,
 )
+from tasks.dataset import DatasetError
 from tasks.escape import quote
+from tasks.judging.grader import THREE_STAGES
+from tasks.plan import ExampleSet
 from tasks.store.address import password_in
+from tasks.tables import format_of
 from tasks.template import missing_placeholders
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
+EXAMPLE_SETS: Sequence[str] = get_args(ExampleSet)
+COLUMNS = ("question_column", "answer_column", "context_column", "id_column", "split_column")
+_JUDGE = re.compile(r"[\w.]+:[\w.]+|[\w.-]+")
 OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
     "--host": "is set by Whetstone: a server that a worker starts listens on 127.0.0.1",
@@ -93,6 +103,13 @@ def model_name(model: str) -> str:
     if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
         raise ValueError(f"{quote(model)} is not a folder")
     return model
+
+
+def judge_name(name: str) -> str:
+    """One of the judges that have names, a function as module:function, or an entry point."""
+    if not _JUDGE.fullmatch(name):
+        raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
+    return name
 
 
 def server_arguments(text: str) -> str:
@@ -179,7 +196,7 @@ def check_limits(values: Values) -> Findings:
     """Each single call is within the tokens per minute; otherwise it would wait forever."""
     limit = values.get("openai_tokens_per_minute")
     for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
-        longest = values.get(option)
+        longest = None if option.startswith("judge") and values.get("judge") != THREE_STAGES else values.get(option)
         if limit is not None and longest is not None and longest > limit:
             yield (
                 "OPENAI_TOKENS_PER_MINUTE",
@@ -188,24 +205,48 @@ def check_limits(values: Values) -> Findings:
             return
 
 
+def check_columns(values: Values) -> Findings:
+    """No two of the five columns have one name."""
+    first: dict[str, str] = {}
+    for option in COLUMNS:
+        if (name := values.get(option)) and first.setdefault(name, option) != option:
+            yield option.upper(), f"is {quote(name)}, and so is {first[name].upper()}"
+
+
 def check_questions(values: Values) -> Findings:
-    """The pool and the validation set are in the data set and have no question in common."""
-    path = values.get("financebench_path")
-    count = None if path is None else _count_lines(path)
-    sound = {}
-    for option in ("financebench_pool_indices", "validation_indices"):
-        if option not in values:
-            continue
+    """The indices are those of rows, and no two sets have a row in common.
+
+    Rows are counted here in files of one row a line only, and splits are not read: `choose_examples` checks the rest.
+    """
+    file_format, count = None, None
+    if "data_path" in values and "data_format" in values:
         try:
-            sound[option] = parse_indices(values[option])
-            if count is not None:
-                select_indices(values[option], count)
+            file_format, count = _look_at(values["data_path"], values["data_format"])
+        except DatasetError as error:
+            yield "DATA_PATH", str(error)
+    sound: dict[str, tuple[str, Sequence[range]]] = {}
+    for which in EXAMPLE_SETS:
+        indices, split = values.get(f"{which}_indices"), values.get(f"{which}_split")
+        if indices is None or split is None:
+            continue
+        split = "" if file_format == "financebench" else split
+        try:
+            if count is not None and not split:
+                select_indices(indices, count)
+            sound[which] = split, parse_indices(indices) or (ALL if split else ())
         except ValueError as error:
-            yield option.upper(), str(error)
+            yield f"{which.upper()}_INDICES", str(error)
     if count == 0:
-        yield "FINANCEBENCH_PATH", f"{quote(str(path))} has no questions"
-    if len(sound) == 2 and (common := overlap(*sound.values())):
-        yield "VALIDATION_INDICES", f"has question {common[0]} in common with FINANCEBENCH_POOL_INDICES"
+        yield "DATA_PATH", f"{quote(str(values['data_path']))} has no questions"
+    for (one, (split, some)), (other, (other_split, others)) in itertools.combinations(sound.items(), 2):
+        if split == other_split and (common := overlap(some, others)):
+            yield f"{other.upper()}_INDICES", f"has question {common[0]} in common with {one.upper()}_INDICES"
+
+
+def _look_at(path: Path, named: str) -> tuple[str, int | None]:
+    """The format of the questions, and how many there are where each has a line.  Raises: DatasetError."""
+    file_format = format_of(path) if named == "auto" else named
+    return file_format, _count_lines(path) if file_format in ("financebench", "jsonl") else None
 
 
 def check_deltas(values: Values) -> Findings:
@@ -273,6 +314,7 @@ CROSS_CHECKS = (
     check_limits,
     check_prices,
     check_endpoint,
+    check_columns,
     check_questions,
     check_deltas,
     check_discovered,

@@ -102,6 +102,11 @@ def existing_file(*, unset: bool = False) -> Rule:
     return Rule((BeforeValidator(lambda text: text or None), AfterValidator(_file)), sentinel="" if unset else None)
 
 
+def existing_path() -> Rule:
+    """The path of a file or folder that exists."""
+    return Rule((BeforeValidator(lambda text: text or None), AfterValidator(_exists)))
+
+
 def read_value(annotation: Any, rule: Rule, typed: str) -> Value:
     """The value of an option of type `annotation` from the text that a person types into menuconfig.
 
@@ -156,6 +161,10 @@ def _file(path: Path | None) -> Path | None:
     except OSError as error:  # for example a name that is too long
         raise ValueError(f"{quote(str(path))} is not a file: {error.strerror}") from None
     return path
+
+
+def _exists(path: Path) -> Path:
+    return path if path.is_dir() else _file(path) or path
 
 
 def _folder(path: Path) -> Path:

@@ -25,6 +25,8 @@ import kconfiglib
 from tasks.escape import quote
 
 PREFIX = "CONFIG_"
+OTHER_NAMES = {"FINANCEBENCH_PATH": "DATA_PATH", "FINANCEBENCH_POOL_INDICES": "TRAINING_INDICES"}
+"""Names that are accepted for options of another name, in files and overrides.  They are never written."""
 
 _TYPED_TO_DECODED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _DECODED_TO_TYPED = {decoded: "\\" + typed for typed, decoded in _TYPED_TO_DECODED.items()}
@@ -33,6 +35,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^\\"]|\\.)*)"')
 _STRING_ASSIGNMENT = re.compile(r'^(CONFIG_\w+=)"(.*)"[ \t]*$', re.MULTILINE)
 _ASSIGNED = re.compile(PREFIX + r"(\w+)=(.*)")
+_OTHER_NAME = re.compile(rf"^{PREFIX}({'|'.join(OTHER_NAMES)})(?==)", re.MULTILINE)
 _NOT_SET = re.compile("# " + PREFIX + r"(\w+) is not set")
 
 NAMED_LINES = 3  # lines that are not assignments, in an error message
@@ -61,8 +64,14 @@ def typed_from_quoted(quoted: str) -> str | None:
 
 
 def as_kconfig_writes(config: str) -> str:
-    """The text of a whole `.config`, each of its strings quoted as Kconfig's own tools would have quoted it."""
-    return _STRING_ASSIGNMENT.sub(lambda match: f'{match[1]}"{_double_lone_backslashes(match[2])}"', config)
+    """The text of a whole `.config` with the options' own names, quoted as Kconfig's own tools would have done it."""
+    return _STRING_ASSIGNMENT.sub(
+        lambda match: f'{match[1]}"{_double_lone_backslashes(match[2])}"', _with_own_names(config)
+    )
+
+
+def _with_own_names(config: str) -> str:
+    return _OTHER_NAME.sub(lambda match: PREFIX + OTHER_NAMES[match[1]], config)
 
 
 def _double_lone_backslashes(quoted: str) -> str:
@@ -114,7 +123,7 @@ def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments
     found: Assignments = {}
     problems: Problems = {}
     other: Problems = {}
-    for number, line in enumerate(config.split("\n"), start=1):
+    for number, line in enumerate(_with_own_names(config).split("\n"), start=1):
         stripped = line.rstrip()
         match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
         if match is None:
@@ -140,6 +149,7 @@ def read_overrides(
     problems: Problems = {}
     for given, value in pairs:
         name = given.strip().removeprefix(PREFIX)
+        name = OTHER_NAMES.get(name, name)
         if value is None:
             problems[PREFIX + name] = "has no value; write NAME=VALUE"
         elif name not in kinds:

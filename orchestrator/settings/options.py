@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 from orchestrator.settings.checks import (
     faults,
     http_address,
+    judge_name,
     model_name,
     no_password,
     optional,
@@ -28,6 +29,7 @@ from orchestrator.settings.fields import (
     Rule,
     Switch,
     existing_file,
+    existing_path,
     float_range,
     int_range,
     string,
@@ -63,9 +65,19 @@ class Settings:
     retry_wait_s: Annotated[int, int_range(0, 7 * _DAY, "seconds")]
 
     # Data
-    financebench_path: Annotated[Path, existing_file()]
-    financebench_pool_indices: Annotated[str, string()]
+    data_path: Annotated[Path, existing_path()]
+    data_format: Literal["auto", "financebench", "jsonl", "csv", "parquet", "datasets"]
+    question_column: Annotated[str, string()]
+    answer_column: Annotated[str, string()]
+    context_column: str
+    id_column: str
+    split_column: str
+    training_split: str
+    training_indices: Annotated[str, string()]
+    validation_split: str
     validation_indices: str
+    test_split: str
+    test_indices: str
     too_long: Literal["error", "drop", "truncate"]
 
     # Target
@@ -141,6 +153,7 @@ class Settings:
     reflector_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
 
     # Judge
+    judge: Annotated[str, string(), AfterValidator(judge_name)]
     judge_model: Annotated[str, string()]
     judge_tolerance: Annotated[float, float_range(0, 1, "none")]
     judge_forgiving: Switch

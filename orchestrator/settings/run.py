@@ -11,6 +11,7 @@ from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import read_discovered_tokens
+from tasks.judging.grader import needs_model
 from tasks.models import (
     Clusters,
     Constrained,
@@ -106,8 +107,9 @@ def _target(s: Settings) -> Target:
 
 
 def judge_of(s: Settings) -> Judge:
-    """The judge's settings: the fields whose names begin with judge_."""
+    """The judge's settings: `judge`, and the fields whose names begin with judge_."""
     return Judge(
+        name=s.judge,
         model=s.judge_model,
         tolerance=s.judge_tolerance,
         forgiving=s.judge_forgiving,
@@ -122,6 +124,11 @@ def judge_of(s: Settings) -> Judge:
 def by_rules(s: Settings) -> bool:
     """Whether the rules of the embedded endpoint reflect and judge, and no language model."""
     return (s.farm, s.embedded_endpoint) == ("embedded", "rules")
+
+
+def needs_endpoint(s: Settings) -> bool:
+    """Whether the run calls an endpoint at all: to judge, or to have the reflector change deltas."""
+    return needs_model(s.judge) or s.optimiser in ("reflective", "hybrid", "lineage")
 
 
 def endpoint_of(s: Settings) -> Endpoint:
@@ -145,7 +152,7 @@ def _price(price: float | None, rules: bool) -> float | None:
     return 0.0 if rules and price is None else price
 
 
-_PARTS = ("judge_", "openai_", "budget_", "farm", "embedded_endpoint")
+_PARTS = ("judge", "openai_", "budget_", "farm", "embedded_endpoint")
 
 
 def judging_settings(config: Path | None) -> tuple[Judge, Endpoint, bool]:

@@ -6,6 +6,7 @@ function of the user's own.  `make_grader` picks one by the name that the settin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -55,11 +56,25 @@ class ThreeStages:
 def make_grader(name: str, three_stages: Callable[[], Grader]) -> Grader:
     """The grader of this name: "three_stages", "exact_number", "module:function", or the name of an entry point.
 
-    `three_stages` is called only where that judge is chosen: it needs an endpoint.
+    `three_stages` is called only where that judge is chosen: it needs an endpoint.  A function is loaded once a
+    process, so that its key and its code belong together when its file changes.
     Raises: UserFunctionError when there is no such function.
     """
     if name == THREE_STAGES:
         return three_stages()
     if name == EXACT_NUMBER:
         return ExactNumber()
-    return load_function(name)
+    return _loaded(name)
+
+
+def needs_model(name: str) -> bool:
+    """Whether the judge of this name may call a language model."""
+    return name == THREE_STAGES
+
+
+def title_of(name: str) -> str:
+    """A judge without a model, as the first line of a run and reports name it."""
+    return "exact final number (no language model)" if name == EXACT_NUMBER else f"the function {name}"
+
+
+_loaded = functools.cache(load_function)

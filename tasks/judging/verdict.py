@@ -64,7 +64,7 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
     another judge of the same name is never taken for this one.
     """
     values = dataclasses.asdict(settings)
-    del values["concurrency"]
+    del values["concurrency"], values["name"]
     for name in ("tolerance", "temperature", "top_p"):  # 1 and 1.0 are the same setting
         values[name] = None if values[name] is None else float(values[name])
     system = prompt.system_message(settings.tolerance, settings.forgiving)

@@ -13,9 +13,10 @@ from celery import shared_task
 from tasks import context
 from tasks.collect.collection import SampleJob, sample_job
 from tasks.job import JobTask, run_job
-from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
+from tasks.judging.grader import Grader, ThreeStages, make_grader, title_of
+from tasks.judging.verdict import Ask, JudgeReplyError, judge
 from tasks.message import ContentKey, Count, PlanName, RunId
-from tasks.models import Example, Judge
+from tasks.models import Example, Judge, Run
 from tasks.openai.calls import (
     Caller,
     ReplyCounter,
@@ -30,6 +31,7 @@ from tasks.openai.provider import name_of
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.lock import hold_lock
+from tasks.task import raise_if_cancelled
 
 
 def ask_judge(
@@ -74,7 +76,23 @@ def judged_by(
     return {**dataclasses.asdict(verdict), "by": by[-1] if by else ""}
 
 
-def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]) -> int:
+def grader_of(run: Run) -> Grader:
+    """The run's judge; where it is the three stages, for keys alone.  Raises: UserFunctionError."""
+    return make_grader(run.judge.name, lambda: ThreeStages(run.judge, _no_call, name_of(run.endpoint)))
+
+
+def _no_call(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    raise AssertionError("keys of verdicts need no call")
+
+
+def graded(grader: Grader, name: str, row: tuple[str, str, str]) -> dict[str, Any]:
+    """The verdict of a judge without a model, as the store keeps it.  Raises: UserFunctionError, GoldError."""
+    return {**dataclasses.asdict(grader.grade(*row)), "by": title_of(name)}
+
+
+def judge_missing(
+    stage: Stage, grader: Grader, examples: Sequence[Example], texts: Sequence[str], keys: Sequence[str]
+) -> int:
     """Judge what has no verdict yet, `concurrency` answers at a time.  Returns how many there were.
 
     Each verdict is kept as it arrives, so a retry asks only for the rest.  The first error is raised when all calls in
@@ -88,10 +106,13 @@ def judge_missing(stage: Stage, examples: Sequence[Example], texts: Sequence[str
 
     def judge_one(key: str) -> None:
         example, text = todo[key]
-        client = client_for(stage.run, stage.store)
         row = (example.question, example.gold, text)
-        counter = StoredReplyCounter(stage.store, stage.run.id, key)
-        verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
+        if grader.needs_model:
+            client, counter = client_for(stage.run, stage.store), StoredReplyCounter(stage.store, stage.run.id, key)
+            verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
+        else:
+            raise_if_cancelled(stage.store, stage.run.id)
+            verdict = graded(grader, settings.name, row)
         stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
@@ -106,14 +127,13 @@ def judge_stage(stage: Stage) -> dict[str, Any]:
     stored = stage.store.shared(stage.run.id, [a["key"] for a in answers])
     texts = [stored[a["key"]]["text"] for a in answers]
     examples = stage.examples()
-    settings = stage.run.judge
-    address = name_of(stage.run.endpoint)
-    hashes = [verdict_key(e.question, e.gold, text, settings, address) for e, text in zip(examples, texts, strict=True)]
+    grader = grader_of(stage.run)
+    hashes = [grader.key(e.question, e.gold, text) for e, text in zip(examples, texts, strict=True)]
     if salt := stage.cache_salt:
         hashes = [context.content_hash(found, salt) for found in hashes]
     keys = [f"verdict:{found}" for found in hashes]
     with hold_lock(stage.store.redis, f"judge:{context.content_hash(sorted(keys))}"):
-        judged = judge_missing(stage, examples, texts, keys)
+        judged = judge_missing(stage, grader, examples, texts, keys)
     verdicts = stage.store.shared(stage.run.id, keys)
     stage.store.add_providers(stage.run.id, "judge", {v.get("by", "") for v in verdicts.values()} - {""})
     listed = [{"key": key, "is_correct": verdicts[key]["is_correct"]} for key in keys]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.judging.exact_number import final_number
-from tasks.questions import examples_of, read_questions
+from tasks.questions import in_split, read_questions
 from tasks.tables import format_of
 
 FOLDER = Path(__file__).parents[2] / "configs/data"
@@ -38,7 +38,7 @@ def test_the_shipped_file_is_what_the_generator_writes(tmp_path: Path) -> None:
 def test_it_is_read_like_any_file_in_three_splits_of_a_hundred() -> None:
     assert format_of(SHIPPED) == "jsonl"
     questions = read_questions(SHIPPED)
-    assert [len(examples_of(questions, split)) for split in SPLITS] == [100, 100, 100]
+    assert [len(in_split(questions, split)) for split in SPLITS] == [100, 100, 100]
     assert SHIPPED.stat().st_size < 400_000
 
 

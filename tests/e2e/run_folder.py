@@ -19,7 +19,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Small enough for many runs, large enough for merges, mutations, clones and a validation set.
 SMALL = {
-    "FINANCEBENCH_POOL_INDICES": "0-2",
+    "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"),
+    "TRAINING_INDICES": "0-2",
     "VALIDATION_INDICES": "16",
     "TARGET_MAX_NEW_TOKENS": "16",
     "POPULATION_SIZE": "3",

@@ -58,7 +58,7 @@ def test_evolution_steers_the_clusters_of_the_collected_tokens(
         CLUSTERS_FROM=str(data),
         NGEN="1",
         VALIDATION_INDICES="",
-        FINANCEBENCH_POOL_INDICES="0-1",
+        TRAINING_INDICES="0-1",
     )
     assert done.returncode == 0, done.stdout
     assert set(json.loads((run_folder.output / "deltas_best.json").read_text())) == {

@@ -56,7 +56,7 @@ class Worker:
     def start(self) -> None:
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
-        settings = load_settings(ROOT / "configs" / "embedded.config", [f"FINANCEBENCH_PATH={QUESTIONS}"])
+        settings = load_settings(ROOT / "configs" / "embedded.config", [f"DATA_PATH={QUESTIONS}"])
         for run in (RUN, LAST):
             self.store.put_run(make_run(settings, run))
         self.store.put_plan(RUN, PLAN)

@@ -32,7 +32,8 @@ ARGUMENTS = (
 )
 WRITING_DOWN = "--log-requests --log-requests-level 3 --log-requests-format json --log-requests-target"
 SETTINGS = {
-    "FINANCEBENCH_POOL_INDICES": "0-15",
+    "DATA_PATH": str(SAMPLE),
+    "TRAINING_INDICES": "0-15",
     "VALIDATION_INDICES": "16",
     "TARGET_ENGINE": "sglang",
     "DEVICE": "cuda",

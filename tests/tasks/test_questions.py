@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tasks.dataset import DatasetError, load_examples
 from tasks.models import Example
-from tasks.questions import Columns, SplitExample, examples_of, read_questions
+from tasks.questions import Columns, SplitExample, in_split, read_questions
 from tasks.tables import format_of
 
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
@@ -131,12 +131,18 @@ def test_financebench_is_recognised_and_read_as_ever() -> None:
     assert [question.example for question in read_questions(SAMPLE)] == load_examples(SAMPLE)
 
 
+def test_a_financebench_file_whose_first_row_lacks_its_id_is_refused_as_one(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()[:2]]
+    del rows[0]["financebench_id"]
+    assert "line 1: financebench_id is missing" in faults(write_jsonl(tmp_path / "q.jsonl", rows))
+
+
 def test_a_split_is_picked_by_name_and_an_unknown_one_names_those_there_are() -> None:
-    assert examples_of(EXPECTED, "test") == (EXPECTED[1].example,)
+    assert in_split(EXPECTED, "test") == (EXPECTED[1],)
     with pytest.raises(DatasetError, match="'validation'; the splits: 'test', 'train'"):
-        examples_of(EXPECTED, "validation")
+        in_split(EXPECTED, "validation")
     with pytest.raises(DatasetError, match="no row names one"):
-        examples_of([SplitExample(EXPECTED[0].example, "")], "train")
+        in_split([SplitExample(EXPECTED[0].example, "")], "train")
 
 
 def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:

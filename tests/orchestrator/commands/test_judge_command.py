@@ -137,3 +137,28 @@ def test_settings_come_from_a_config(tmp_path: Path) -> None:
     refused = judge(tmp_path, [NEAR], "--config", str(config))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "CONFIG_NONSENSE" in refused.stderr
+
+
+def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
+    rows = [{"question": "How many?", "gold": "72", "answer": answer} for answer in ("So 72.", "70, or 71", "none")]
+    done = judge(tmp_path, rows, "--judge", "exact_number")
+    assert done.returncode == 0, done.stderr
+    assert verdicts(done.stdout) == [(True, 1), (False, 1), (False, 1)]
+    assert "judge: exact final number (no language model); cost: free" in done.stderr
+    refused = judge(tmp_path, [PROSE], "--judge", "exact_number")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "has no number; grade this data by another judge; nothing was written" in refused.stderr
+
+
+def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own_judges.py").write_text("def same(question, gold, answer):\n    return gold == answer\n")
+    root = Path(__file__).parents[3]
+    there = {"PYTHONPATH": f"{root}:{tmp_path}"}
+    done = judge(tmp_path, [PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", "own_judges:same", **there)
+    assert verdicts(done.stdout) == [(False, 1), (True, 1)], done.stderr
+    for wrong, told in (
+        (["--judge", "own_judges:other"], "cannot be loaded"),
+        (["--judge", "own_judges:same", "--stage", "1"], "only the judge 'three_stages' has stages"),
+    ):
+        refused = judge(tmp_path, [PROSE], *wrong, **there)
+        assert (refused.returncode, refused.stdout) == (1, "") and told in refused.stderr

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 SMALL = {
     "FARM": "external", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
-    "FINANCEBENCH_POOL_INDICES": "0-1", "VALIDATION_INDICES": "", "EVALUATION_CACHE": "y",
+    "DATA_PATH": "configs/data/sample.jsonl", "TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "",
+    "EVALUATION_CACHE": "y",
 }  # fmt: skip
 CHILDREN = ("g0_child0_mut", "g0_child1_mut")
 

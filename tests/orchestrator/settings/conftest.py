@@ -24,7 +24,9 @@ class Sound:
         self.deltas = folder / "deltas.json"
         self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
         self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
-        self.put("FINANCEBENCH_PATH", f'"{self.questions}"')
+        self.put("DATA_PATH", f'"{self.questions}"')
+        for which in ("TRAINING", "VALIDATION", "TEST"):
+            self.put(f"{which}_SPLIT", '""')
         self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
 
     def put(self, name: str, written: str) -> None:

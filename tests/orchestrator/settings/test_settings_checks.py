@@ -115,21 +115,23 @@ def test_deltas_follow_the_number_of_clusters(sound: Any, problems: Any) -> None
 # files
 
 
-@pytest.mark.parametrize("name", ["FINANCEBENCH_PATH", "INITIAL_DELTAS_PATH", "CLUSTER_DESCRIPTIONS_PATH"])
+@pytest.mark.parametrize("name", ["DATA_PATH", "INITIAL_DELTAS_PATH", "CLUSTER_DESCRIPTIONS_PATH"])
 def test_a_file_must_be_there(sound: Any, problems: Any, name: str) -> None:
     missing = sound.folder / "missing"
 
     assert problems(f"{name}={missing}") == (f"CONFIG_{name}: {str(missing)!r} does not exist",)
-    assert problems(f"{name}={sound.folder}") == (f"CONFIG_{name}: {str(sound.folder)!r} is not a file",)
+    told = "a folder without dataset_dict.json" if name == "DATA_PATH" else "is not a file"
+    (line,) = problems(f"{name}={sound.folder}")
+    assert line.startswith(f"CONFIG_{name}: ") and str(sound.folder) in line and told in line
 
 
 def test_relative_paths_start_at_the_working_directory(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (sound.folder / "elsewhere").mkdir()
     monkeypatch.chdir(sound.folder / "elsewhere")
 
-    settings = load_settings(sound.path, ["FINANCEBENCH_PATH=../questions.jsonl"])
+    settings = load_settings(sound.path, ["DATA_PATH=../questions.jsonl"])
 
-    assert settings.financebench_path == Path("../questions.jsonl")
+    assert settings.data_path == Path("../questions.jsonl")
 
 
 @pytest.mark.parametrize("name", ["TARGET_MODEL", "EMBEDDER_MODEL"])
@@ -141,7 +143,7 @@ def test_a_model_in_a_folder_must_be_there(sound: Any, problems: Any, name: str)
 # questions
 
 
-@pytest.mark.parametrize("name", ["FINANCEBENCH_POOL_INDICES", "VALIDATION_INDICES"])
+@pytest.mark.parametrize("name", ["TRAINING_INDICES", "VALIDATION_INDICES"])
 @pytest.mark.parametrize(
     ("indices", "told"),
     [
@@ -155,19 +157,19 @@ def test_a_model_in_a_folder_must_be_there(sound: Any, problems: Any, name: str)
     ],
 )
 def test_indices_are_indices_of_the_data_set(problems: Any, name: str, indices: str, told: str) -> None:
-    other = "VALIDATION_INDICES" if name == "FINANCEBENCH_POOL_INDICES" else "FINANCEBENCH_POOL_INDICES"
+    other = "VALIDATION_INDICES" if name == "TRAINING_INDICES" else "TRAINING_INDICES"
 
     (line,) = problems(f"{name}={indices}", f"{other}=37")
     assert line.startswith(f"CONFIG_{name}: ") and told in line
 
 
 def test_the_pool_is_not_empty(problems: Any) -> None:
-    assert problems("FINANCEBENCH_POOL_INDICES=") == ("CONFIG_FINANCEBENCH_POOL_INDICES: is empty",)
+    assert problems("TRAINING_INDICES=") == ("CONFIG_TRAINING_INDICES: is empty",)
 
 
 @pytest.mark.parametrize(("pool", "validation"), [("0-7", "7,8"), ("all", "39"), ("5", "all"), ("0-3,20-30", "4,22")])
 def test_the_validation_set_has_nothing_of_the_pool(problems: Any, pool: str, validation: str) -> None:
-    (line,) = problems(f"FINANCEBENCH_POOL_INDICES={pool}", f"VALIDATION_INDICES={validation}")
+    (line,) = problems(f"TRAINING_INDICES={pool}", f"VALIDATION_INDICES={validation}")
 
     assert line.startswith("CONFIG_VALIDATION_INDICES: has question ")
 
@@ -175,7 +177,33 @@ def test_the_validation_set_has_nothing_of_the_pool(problems: Any, pool: str, va
 def test_a_data_set_has_questions(sound: Any, problems: Any) -> None:
     sound.questions.write_text("\n\n")
 
-    assert f"CONFIG_FINANCEBENCH_PATH: {quote(str(sound.questions))} has no questions" in problems()
+    assert f"CONFIG_DATA_PATH: {quote(str(sound.questions))} has no questions" in problems()
+
+
+def test_the_names_of_financebench_s_options_are_accepted_for_the_general_ones(sound: Any, problems: Any) -> None:
+    sound.path.write_text(sound.path.read_text().replace("CONFIG_DATA_PATH=", "CONFIG_FINANCEBENCH_PATH="))
+    settings = load_settings(sound.path, ["FINANCEBENCH_POOL_INDICES=3-5", "VALIDATION_INDICES="])
+    assert (settings.data_path, settings.training_indices) == (sound.questions, "3-5")
+    assert problems("CONFIG_FINANCEBENCH_POOL_INDICES=99", "VALIDATION_INDICES=")[0].startswith(
+        "CONFIG_TRAINING_INDICES: names 99"
+    )
+
+
+def test_two_columns_have_two_names(problems: Any) -> None:
+    assert problems("ANSWER_COLUMN=question", "ID_COLUMN=", "CONTEXT_COLUMN=") == (
+        "CONFIG_ANSWER_COLUMN: is 'question', and so is QUESTION_COLUMN",
+    )
+
+
+@pytest.mark.parametrize("judge", ["three_stages", "exact_number", "my_judges:Class.method", "an-entry.point"])
+def test_a_judge_has_a_name_or_is_a_function(sound: Any, judge: str) -> None:
+    assert load_settings(sound.path, [f"JUDGE={judge}"]).judge == judge
+
+
+@pytest.mark.parametrize("judge", ["three stages", "my_judges:", ":f", "a:b:c", "x.py:f()"])
+def test_another_judge_is_refused(problems: Any, judge: str) -> None:
+    (line,) = problems(f"JUDGE={judge}")
+    assert line.startswith("CONFIG_JUDGE: ") and "neither a judge's name nor of the form module:function" in line
 
 
 # prompts, addresses, commands, limits

@@ -18,7 +18,7 @@ def test_a_sound_file_becomes_typed_frozen_settings(sound: Any) -> None:
     settings = load_settings(sound.path)
 
     assert (settings.population_size, settings.cxpb, settings.evaluation_cache) == (4, 0.5, True)
-    assert (settings.farm, settings.financebench_path) == ("embedded", sound.questions)
+    assert (settings.farm, settings.data_path) == ("embedded", sound.questions)
     assert settings.cluster_descriptions_path is None
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.ngen = 5  # type: ignore[misc]  # that is the point

@@ -17,6 +17,7 @@ from tasks.models import Run
 
 NUMBERS = (int, float, int | None, float | None)
 OTHERS = {
+    "JUDGE": "my_judges:contains",
     "REDIS_URL": "redis://elsewhere:1/2",
     "SGLANG_URL": "http://elsewhere:1",
     "OPENAI_BASE_URL": "http://elsewhere:2/v1",
@@ -92,9 +93,7 @@ def test_what_may_change_are_options_that_no_answer_and_no_draw_depends_on() -> 
     assert [name for name in names if name in RESUMABLE] == list(RESUMABLE)
     assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(RESUMABLE)
     assert {"REFLECTOR_MODEL", "REFLECTOR_MAX_COMPLETION_TOKENS", "JUDGE_MODEL", "OPENAI_BASE_URL"} <= set(RESUMABLE)
-    assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "FINANCEBENCH_POOL_INDICES"} & set(
-        RESUMABLE
-    )
+    assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING_INDICES"} & set(RESUMABLE)
 
 
 def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: Any) -> None:
@@ -112,7 +111,8 @@ def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: A
     assert (run.id, run.seed) == ("run-1", marked.seed)
     for part, prefix in ((run.target.sampling, "target"), (run.judge, "judge"), (run.reflector, "reflector")):
         assert dataclasses.asdict(part) == {
-            field.name: getattr(marked, f"{prefix}_{field.name}") for field in dataclasses.fields(part)
+            field.name: getattr(marked, "judge" if field.name == "name" else f"{prefix}_{field.name}")
+            for field in dataclasses.fields(part)
         }
     assert dataclasses.asdict(run.objective) == {
         name: getattr(marked, name) for name in dataclasses.asdict(run.objective)

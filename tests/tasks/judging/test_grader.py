@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.judging.exact_number import ExactNumber
-from tasks.judging.grader import Grader, ThreeStages, make_grader
+from tasks.judging.grader import Grader, ThreeStages, make_grader, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError
 from tasks.judging.verdict import verdict_key
 from tasks.models import Judge
@@ -49,3 +50,20 @@ def test_the_other_graders_are_made_without_an_endpoint() -> None:
 def test_any_other_name_is_a_function_of_the_user() -> None:
     with pytest.raises(UserFunctionError, match="no entry point"):
         make_grader("three-stages", never)
+
+
+def test_a_judge_without_a_model_is_named_in_reports() -> None:
+    assert [needs_model(name) for name in ("three_stages", "exact_number", "my:function")] == [True, False, False]
+    assert title_of("exact_number") == "exact final number (no language model)"
+    assert title_of("my:function") == "the function my:function"
+
+
+def test_a_function_is_loaded_once_so_that_its_key_belongs_to_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "judge_loaded_once.py"
+    path.write_text("def judge(question, gold, answer):\n    return True\n")
+    first = make_grader("judge_loaded_once:judge", never)
+    path.write_text("def judge(question, gold, answer):\n    return False\n")
+    assert make_grader("judge_loaded_once:judge", never) is first

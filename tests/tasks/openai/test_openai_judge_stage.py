@@ -11,6 +11,8 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks import context
+from tasks.judging.exact_number import GoldError
+from tasks.judging.user_function import UserFunctionError
 from tasks.models import Example, Run
 from tasks.openai.judge import judge_stage
 from tasks.plan import Candidate, Plan
@@ -61,3 +63,46 @@ def test_a_run_that_is_resumed_takes_its_own_verdicts_with_the_cache_off(store: 
     assert judged(store, run) == 1
     store.forget_plans(run.id, [PLAN.name])
     assert judged(store, run) == 0
+
+
+def without_a_model(run: Run, name: str) -> Run:
+    """The run with another judge, and an endpoint at which no server listens."""
+    judge = dataclasses.replace(run.judge, name=name)
+    nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_KEY_IS_SET")
+    return dataclasses.replace(run, id=name, judge=judge, endpoint=nowhere)
+
+
+FUNCTION = """
+from pathlib import Path
+
+def judge(question, gold, answer):
+    if Path(__file__).with_name("broken").exists():
+        raise KeyError("no such unit")
+    return "not" in answer, "it says not"
+"""
+
+
+def test_a_function_that_raises_fails_the_stage_with_its_own_message_and_a_retry_judges(
+    store: Store, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a function of the user's own that fails, and no endpoint
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "judge_of_this_stage.py").write_text(FUNCTION)
+    broken = tmp_path / "broken"
+    broken.touch()
+    run = without_a_model(run, "judge_of_this_stage:judge")
+    with pytest.raises(UserFunctionError, match="the judge judge_of_this_stage:judge failed: KeyError: 'no such unit'"):
+        judged(store, run)
+
+    # when it is mended and tried again, then its verdict is kept under its name
+    broken.unlink()
+    assert judged(store, run) == 1
+    assert store.providers(run.id, "judge") == ["the function judge_of_this_stage:judge"]
+    [verdict] = store.stage(run.id, PLAN.name, "0:pre:judge")["verdicts"]  # type: ignore[index]
+    assert verdict["is_correct"] is True
+    assert store.shared(run.id, [verdict["key"]])[verdict["key"]]["reasoning"] == "it says not"
+
+
+def test_a_gold_without_a_number_is_an_error_of_the_judge_and_no_verdict(store: Store, run: Run) -> None:
+    with pytest.raises(GoldError, match="has no number"):
+        judged(store, without_a_model(run, "exact_number"))

@@ -1,0 +1,163 @@
+"""The sets of a run are chosen from data of any format; whatever is wrong with them is said before anything starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.runs.setup import check_judge, choose_examples
+from orchestrator.settings import Settings, SettingsError, load_settings
+
+ROOT = Path(__file__).parents[3]
+CSV = """nr,part,q,gold
+1,train,One?,11
+2,train,Two?,22
+3,train,Three?,33
+1,dev,Four?,44
+2,dev,Five?,55
+1,held out,Six?,66
+"""
+OWN = (
+    "ID_COLUMN=nr", "SPLIT_COLUMN=part", "QUESTION_COLUMN=q", "ANSWER_COLUMN=gold", "CONTEXT_COLUMN=",
+    "TRAINING_SPLIT=train", "VALIDATION_SPLIT=dev", "TEST_SPLIT=held out", "TRAINING_INDICES=all",
+)  # fmt: skip
+WITHOUT_SPLITS = ("TRAINING_SPLIT=", "VALIDATION_SPLIT=", "TEST_SPLIT=")
+
+Settle = Callable[..., Settings]
+
+
+@pytest.fixture
+def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settle:
+    """Settings for a file with this content, with these overrides."""
+    monkeypatch.chdir(ROOT)
+
+    def make(content: str, *overrides: str, name: str = "questions.csv") -> Settings:
+        path = tmp_path / name
+        path.write_text(content)
+        return load_settings(Path("configs/embedded.config"), [f"DATA_PATH={path}", *overrides])
+
+    return make
+
+
+def ids(settings: Settings) -> dict[str, list[str]]:
+    return {which: [row.id for row in rows] for which, rows in choose_examples(settings).items()}
+
+
+def problems(settings: Settings) -> Sequence[str]:
+    with pytest.raises(SettingsError) as error:
+        choose_examples(settings)
+    return error.value.problems
+
+
+def test_the_shipped_questions_are_split_by_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    whole = load_settings(Path("configs/embedded.config"), ["TRAINING_INDICES=all", "VALIDATION_INDICES="])
+    assert {which: len(rows) for which, rows in choose_examples(whole).items()} == {
+        "training": 100, "validation": 100, "test": 100,
+    }  # fmt: skip
+
+
+def test_columns_and_splits_have_the_names_that_the_settings_give(settle: Settle) -> None:
+    chosen = choose_examples(settle(CSV, *OWN))
+    assert {which: [row.gold for row in rows] for which, rows in chosen.items()} == {
+        "training": ["11", "22", "33"], "validation": ["44", "55"], "test": ["66"],
+    }  # fmt: skip
+    assert (chosen["test"][0].question, chosen["test"][0].context) == ("Six?", "")
+
+
+def test_an_id_that_splits_share_gets_the_name_of_its_split(settle: Settle) -> None:
+    assert ids(settle(CSV, *OWN)) == {
+        "training": ["train/1", "train/2", "3"], "validation": ["dev/1", "dev/2"], "test": ["held out/1"],
+    }  # fmt: skip
+
+
+def test_indices_count_the_rows_of_their_split(settle: Settle) -> None:
+    part = settle(CSV, *OWN, "TRAINING_INDICES=2,0", "VALIDATION_INDICES=1", "TEST_SPLIT=")
+    assert ids(part) == {"training": ["3", "train/1"], "validation": ["dev/2"], "test": []}
+
+
+def test_without_splits_the_indices_count_all_rows(settle: Settle) -> None:
+    text = CSV.replace("\n1,dev", "\n4,dev").replace("\n2,dev", "\n5,dev").replace("\n1,held", "\n6,held")
+    sets = ("TRAINING_INDICES=0-2", "VALIDATION_INDICES=4", "TEST_INDICES=3,5")
+    assert ids(settle(text, *OWN, *WITHOUT_SPLITS, *sets)) == {
+        "training": ["1", "2", "3"], "validation": ["5"], "test": ["4", "6"],
+    }  # fmt: skip
+    assert ids(settle(text, *OWN, *WITHOUT_SPLITS)) == {
+        "training": ["1", "2", "3", "4", "5", "6"], "validation": [], "test": [],
+    }  # fmt: skip
+
+
+def test_financebench_has_no_splits_so_that_its_indices_count_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    overrides = ["FINANCEBENCH_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1", "TEST_INDICES=47"]
+    chosen = ids(load_settings(Path("configs/embedded.config"), overrides))
+    assert chosen == {
+        "training": ["sample_id_00001", "sample_id_00002"], "validation": [], "test": ["sample_id_00048"],
+    }  # fmt: skip
+
+
+def test_everything_that_is_wrong_with_the_sets_is_said_at_once(settle: Settle) -> None:
+    wrong = settle(CSV, *OWN, "TRAINING_INDICES=0-9", "VALIDATION_SPLIT=nowhere")
+    assert problems(wrong) == (
+        "CONFIG_TRAINING_INDICES: names 9, but the data set has 3 lines, counted from 0",
+        "CONFIG_VALIDATION_SPLIT: no row is in the split 'nowhere'; the splits: 'dev', 'held out', 'train'",
+    )
+
+
+def test_two_sets_have_no_question_in_common(settle: Settle) -> None:
+    shared = settle(CSV, *OWN, "VALIDATION_SPLIT=", "VALIDATION_INDICES=0,1,3", "TEST_SPLIT=dev")
+    assert problems(shared) == (
+        "CONFIG_VALIDATION_INDICES: 2 rows are in the training set as well",
+        "CONFIG_TEST_INDICES: 1 rows are in the validation set as well",
+    )
+    with pytest.raises(SettingsError, match="CONFIG_TEST_INDICES: has question 0 in common with TRAINING_INDICES"):
+        settle(CSV, *OWN, "TEST_SPLIT=train")
+
+
+def test_data_that_names_no_split_is_told_so(settle: Settle) -> None:
+    [line, *_] = problems(settle(CSV, *OWN, "SPLIT_COLUMN=", "ID_COLUMN="))
+    assert line == "CONFIG_TRAINING_SPLIT: no row is in the split 'train'; the splits: no row names one"
+
+
+def test_malformed_rows_are_named_under_the_path(settle: Settle) -> None:
+    lines = problems(settle(CSV.replace("Two?", " ").replace(",33", ","), *OWN))
+    assert [line.partition(": ")[2].strip() for line in lines[1:]] == [
+        "line 3: column q is empty", "line 4: column gold is empty",
+    ]  # fmt: skip
+
+
+def test_a_format_may_be_named(settle: Settle) -> None:
+    rows = "".join(json.dumps({"question": f"{n}?", "answer": n}) + "\n" for n in range(3))
+    assert ids(settle(rows, *WITHOUT_SPLITS, "TRAINING_INDICES=all", "DATA_FORMAT=jsonl", name="q.txt")) == {
+        "training": ["1", "2", "3"], "validation": [], "test": [],
+    }  # fmt: skip
+    with pytest.raises(SettingsError, match=r"CONFIG_DATA_PATH: .*\.txt is not known; say which"):
+        settle(rows, *WITHOUT_SPLITS, name="q.txt")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(settle: Settle, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settle("PAR1", name="q.parquet")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    [line] = problems(settings)
+    assert line.startswith("CONFIG_DATA_PATH: ") and "pip install 'whetstone[data]'" in line
+
+
+def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:
+    settings = settle(CSV.replace(",22", ",many").replace(",66", ",several"), *OWN, "JUDGE=exact_number")
+    with pytest.raises(SettingsError) as error:
+        check_judge(settings, choose_examples(settings))
+    assert str(error.value) == "CONFIG_JUDGE: right answers without a number: train/2, held out/1"
+    numbers = settle(CSV, *OWN, "JUDGE=exact_number")
+    check_judge(numbers, choose_examples(numbers))
+
+
+def test_a_function_must_be_there_for_the_workers_of_an_embedded_farm(settle: Settle) -> None:
+    rows: Any = {"training": [], "validation": [], "test": []}
+    with pytest.raises(SettingsError, match="CONFIG_JUDGE: the judge 'no_such_module:judge' cannot be loaded"):
+        check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge"), rows)
+    check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge", "FARM=external"), rows)
+    check_judge(settle(CSV, *OWN), rows)
