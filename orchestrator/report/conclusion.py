@@ -3,6 +3,7 @@
 The evolved vector is compared with the plain model and with every rival, a system prompt or a vector without search, on
 the same questions.  It wins where its answers are shorter than those of the plain model and of each rival that loses
 nothing, and where it loses less than the margin itself.  If a system prompt does as well, the first sentence says so.
+If the vector is worse than the plain model, it says that.
 
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
 by Holm's procedure.
@@ -11,78 +12,26 @@ by Holm's procedure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.report.inference import (
-    CorrectnessChange,
-    NoiseFloor,
-    NonInferiority,
-    TokenRatio,
-    correctness_change,
-    holm,
-    non_inferiority,
-    questions_needed,
-    smallest_visible_loss,
-    token_ratio,
-)
+from orchestrator.report.formatting import format_percent, format_points
+from orchestrator.report.inference import NoiseFloor, questions_needed, smallest_visible_loss
+from orchestrator.report.pairwise import Pairwise, compare, correct_for_number, describe
+from orchestrator.report.systems import MeasuredSystem, SetName
 
-ALPHA = 0.05
-
-Kind = Literal["plain", "prompt", "vector"]
-Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown"]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One system on the questions of a set: tokens [n] and verdicts [n], in one order for all systems.
-
-    `kind` says how it is made: "plain" is the unchanged model, "prompt" another system prompt with all deltas zero,
-    "vector" deltas.
-    """
-
-    name: str
-    kind: Kind
-    tokens: tuple[int, ...]
-    correct: tuple[bool, ...]
-
-    @property
-    def mean_tokens(self) -> float:
-        return sum(self.tokens) / len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Pairwise:
-    """The evolved vector against one system, by pairs.
-
-    Both p values are corrected for the number of rivals: `shorter_p` is small where the vector's answers are shorter,
-    `better_p` where they are shorter and lose less than the margin (the larger p of the two tests).
-    """
-
-    against: str
-    kind: Kind
-    ratio: TokenRatio
-    change: CorrectnessChange
-    non_inferiority: NonInferiority
-    shorter_p: float
-    better_p: float
-
-    @property
-    def is_longer(self) -> bool:
-        """Whether this system's answers are shown to be longer than the vector's."""
-        return self.shorter_p < ALPHA
-
-    @property
-    def is_beaten(self) -> bool:
-        """Whether the vector is shown to be shorter than this system and not to lose the margin against it."""
-        return self.better_p < ALPHA
+Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "worse"]
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What was shown.  `sentences` begin with the most important; `pairs` has the plain model first."""
+    """What was shown.  `sentences` begin with the most important; `pairs` has the plain model first.
+
+    `measured_on` is the set of questions that the figures come from.
+    """
 
     outcome: Outcome
+    measured_on: SetName
     sentences: tuple[str, ...]
     pairs: tuple[Pairwise, ...]
     smallest_visible_loss: float
@@ -93,133 +42,145 @@ class Conclusion:
 
 
 def conclude(
-    plain: Measured,
-    best: Measured,
-    rivals: Sequence[Measured],
+    plain: MeasuredSystem,
+    best: MeasuredSystem,
+    rivals: Sequence[MeasuredSystem],
     margin: float,
     seed: int,
     noise: NoiseFloor | None = None,
 ) -> Conclusion:
     """Compare the evolved vector `best` with the plain model and the rivals.
 
+    The test set is used if `plain` and `best` were asked it, else the validation set.  Rivals that were not measured on
+    that set are left out; one that was stopped early is compared on the questions that it was asked.
+
     margin: the loss of correctness that counts as none, as a share (0.03); seed: of the bootstrap; noise: from repeated
     measurements of one system, None where there are none.
-    Raises: ValueError when two systems were not measured on the same number of questions.
+    Raises: ValueError when `plain` and `best` were not measured on one set, or two systems have no question in common.
     """
-    [against_plain] = _compare([plain], best, margin, seed)
-    pairs = _compare(rivals, best, margin, seed)
-    discordant = (against_plain.change.gained + against_plain.change.lost) / against_plain.change.count
-    visible = smallest_visible_loss(against_plain.change.count, discordant)
-    harmless = [rival for rival in rivals if _loses_nothing(plain, rival, margin)]
-    outcome, first = _decide(against_plain, best, pairs, harmless)
-    sentences = [first, _against(against_plain), *_about_rivals(plain, best, pairs, harmless)]
-    if not against_plain.non_inferiority.is_shown:
-        sentences.append(_questions(margin, discordant))
-    sentences.append(f"With {against_plain.change.count} questions, a loss under {_points(visible)} may go unseen.")
+    used: SetName = "test" if plain.test and best.test else "validation"
+    plain_measured, best_measured = plain.measured_on(used), best.measured_on(used)
+    if plain_measured is None or best_measured is None:
+        raise ValueError(f"{plain.name} and {best.name} were not measured on the same set")
+    measured = [(rival, result) for rival in rivals if (result := rival.measured_on(used)) is not None]
+    against_plain = compare(plain, plain_measured, best_measured, margin, seed)
+    pairs = correct_for_number([compare(rival, result, best_measured, margin, seed) for rival, result in measured])
+    over_plain = [compare(plain, plain_measured, result, margin, seed) for _, result in measured]
+    harmless = [pair for pair, change in zip(pairs, over_plain, strict=True) if change.non_inferiority.is_shown]
+    useful = [pair for pair, change in zip(pairs, over_plain, strict=True) if change.is_better]
+    outcome, first = _decide(against_plain, pairs, harmless, useful, used)
+    sentences = [first]
+    if outcome == "worse" and useful:
+        sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
+    sentences += [describe(against_plain), *_about_rivals(pairs, harmless, plain.name)]
+    if used == "validation":
+        sentences.append("The vector was chosen by these same questions, which makes its figures look better.")
+    sentences += _limits(against_plain, margin)
     if noise is not None:
         sentences.append(_noise(noise, against_plain))
-    return Conclusion(outcome, tuple(sentences), (against_plain, *pairs), visible)
-
-
-def _compare(systems: Sequence[Measured], best: Measured, margin: float, seed: int) -> list[Pairwise]:
-    raw = []
-    for system in systems:
-        ratio = token_ratio(system.tokens, best.tokens, seed)
-        change = correctness_change(system.correct, best.correct)
-        shown = non_inferiority(change, margin)
-        raw.append(Pairwise(system.name, system.kind, ratio, change, shown, ratio.p, max(ratio.p, shown.p)))
-    shorter, better = holm([pair.shorter_p for pair in raw]), holm([pair.better_p for pair in raw])
-    return [replace(pair, shorter_p=s, better_p=b) for pair, s, b in zip(raw, shorter, better, strict=True)]
-
-
-def _loses_nothing(plain: Measured, rival: Measured, margin: float) -> bool:
-    return non_inferiority(correctness_change(plain.correct, rival.correct), margin).is_shown
+    visible = smallest_visible_loss(against_plain.change.count, against_plain.discordant)
+    return Conclusion(outcome, used, tuple(sentences), (against_plain, *pairs), visible)
 
 
 def _decide(
-    against_plain: Pairwise, best: Measured, pairs: Sequence[Pairwise], harmless: Sequence[Measured]
+    against_plain: Pairwise,
+    pairs: Sequence[Pairwise],
+    harmless: Sequence[Pairwise],
+    useful: Sequence[Pairwise],
+    used: SetName,
 ) -> tuple[Outcome, str]:
-    """The outcome and its sentence.  A rival that itself loses the margin or more cannot take a win away."""
-    names = {rival.name for rival in harmless}
-    standing = [pair for pair in pairs if pair.against in names and not pair.is_longer]
+    """The outcome and its sentence.
+
+    pairs: the vector against each rival; harmless: those of rivals that are shown to lose less than the margin against
+    the plain model; useful: those of rivals that are shown to be shorter as well.  A rival that loses more cannot take
+    a win away, unless the vector has neither fewer tokens nor more right answers on all questions.
+    """
     count = against_plain.change.count
-    if standing:
-        chosen = min(standing, key=lambda pair: pair.ratio.before)
-        rival = next(rival for rival in harmless if rival.name == chosen.against)
-        return _not_better_than(rival, best)
-    if against_plain.is_beaten:
-        return "win", (
-            f"The evolved vector shortens the answers by {_percent(1 - against_plain.ratio.ratio.value)} on {count} "
-            f"questions and loses less than {_points(against_plain.non_inferiority.margin)} of right answers."
+    dominating = [pair for pair in pairs if pair.is_dominated and pair.change.count == count]
+    equal = [pair for pair in useful if not pair.is_shorter] or dominating
+    if against_plain.is_worse:
+        return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}."
+    if equal:
+        is_proved = against_plain.is_better or any(pair in useful for pair in equal)
+        return _not_better_than(min(equal, key=lambda pair: pair.ratio.before), used, is_proved=is_proved)
+    if not against_plain.is_better:
+        return "not_shown", (
+            f"It is not shown that the evolved vector is better than the plain model: {_figures(against_plain, used)}."
         )
-    return "not_shown", f"On {count} questions it is not shown that the evolved vector is better than the plain model."
-
-
-def _not_better_than(rival: Measured, best: Measured) -> tuple[Outcome, str]:
-    figures = f"{rival.mean_tokens:.1f} tokens an answer against {best.mean_tokens:.1f}"
-    if rival.kind == "prompt":
-        return "prompt_suffices", f'A sentence is enough: the system prompt "{rival.name}" does as well ({figures}).'
-    return "vector_suffices", f'A search is not needed: "{rival.name}" does as well ({figures}).'
-
-
-def _against(pair: Pairwise) -> str:
-    ratio, change, test = pair.ratio, pair.change, pair.non_inferiority
-    difference = change.difference
-    verdict = "excluded" if test.is_shown else "not excluded"
-    return (
-        f"Against {_name(pair)}: {ratio.before:.1f} -> {ratio.after:.1f} tokens, "
-        f"ratio {ratio.ratio.value:.3f} ({ratio.ratio.low:.3f} to {ratio.ratio.high:.3f}); "
-        f"{change.before} -> {change.after} of {change.count} right, "
-        f"{_signed(difference.value)} points ({_signed(difference.low)} to {_signed(difference.high)}); "
-        f"a loss of {_points(test.margin)} is {verdict} (lower bound {_signed(test.bound)})."
+    rest = [pair for pair in harmless if not pair.is_shorter]
+    if rest:
+        pair = min(rest, key=lambda pair: pair.ratio.before)
+        return "not_shown", (
+            f"It is not shown that the evolved vector is better than {pair.name}: {_figures(pair, used)}."
+        )
+    return "win", (
+        f"The evolved vector shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)} on "
+        f"{count} {used} questions and loses less than "
+        f"{format_points(against_plain.non_inferiority.margin)} of right answers."
     )
 
 
-def _about_rivals(
-    plain: Measured, best: Measured, pairs: Sequence[Pairwise], harmless: Sequence[Measured]
-) -> list[str]:
-    names = {rival.name for rival in harmless}
-    lossy = [pair.against for pair in pairs if pair.against not in names and pair.ratio.before < best.mean_tokens]
+def _not_better_than(pair: Pairwise, used: SetName, *, is_proved: bool) -> tuple[Outcome, str]:
+    """The sentence where a rival is as good; `is_proved`: one of the two is shown to be better than the plain model."""
+    figures = _figures(pair, used)
+    if not is_proved:
+        subject = "A sentence" if pair.kind == "prompt" else "A vector without search"
+        return "not_shown", (
+            f"{subject}, {pair.name}, does as well as the evolved vector ({figures}). "
+            "It is not shown that the vector is better than the plain model."
+        )
+    if pair.kind == "prompt":
+        return "prompt_suffices", f"A sentence is enough: {pair.name} does as well as the evolved vector ({figures})."
+    return "vector_suffices", f"A search is not needed: {pair.name} does as well as the evolved vector ({figures})."
+
+
+def _recommend(pair: Pairwise) -> str:
+    subject = "The system prompt" if pair.kind == "prompt" else "The vector without search"
+    return (
+        f'{subject} "{pair.against}" is better than the plain model: {pair.ratio.before:.1f} tokens, '
+        f"{pair.change.before} of {pair.change.count} right."
+    )
+
+
+def _figures(pair: Pairwise, used: SetName) -> str:
+    """`64.3 -> 37.8 tokens, 11 -> 7 of 16 right on the test set`: from the other system to the vector."""
+    return (
+        f"{pair.ratio.before:.1f} -> {pair.ratio.after:.1f} tokens, "
+        f"{pair.change.before} -> {pair.change.after} of {pair.change.count} right on the {used} set"
+    )
+
+
+def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise], plain: str) -> list[str]:
+    lossy = [pair for pair in pairs if pair not in harmless and pair.ratio.before < pair.ratio.after]
     sentences = []
     if pairs:
-        beaten = sum(pair.is_beaten for pair in pairs)
+        beaten = sum(pair.is_better for pair in pairs)
         sentences.append(f"It beats {beaten} of {len(pairs)} rivals (p values corrected for their number).")
     if harmless:
-        shortest = min(harmless, key=lambda rival: rival.mean_tokens)
-        sentences.append(_against(next(pair for pair in pairs if pair.against == shortest.name)))
+        sentences.append(describe(min(harmless, key=lambda pair: pair.ratio.before)))
     if lossy:
-        listed = ", ".join(f'"{name}"' for name in lossy)
+        listed = ", ".join(f'"{pair.against}"' for pair in lossy)
         verb = "is" if len(lossy) == 1 else "are"
-        sentences.append(f"{listed} {verb} shorter still, but not shown to keep as many right as {plain.name}.")
+        sentences.append(f"{listed} {verb} shorter still, but not shown to keep as many right as {plain}.")
     return sentences
 
 
-def _questions(margin: float, discordant: float) -> str:
-    needed = questions_needed(margin, discordant)
-    return f"To show a loss of {_points(margin)}, about {needed:,} questions are needed."
+def _limits(pair: Pairwise, margin: float) -> list[str]:
+    """What this number of questions cannot show."""
+    sentences = []
+    if not pair.non_inferiority.is_shown:
+        needed = questions_needed(margin, pair.discordant)
+        sentences.append(f"To show a loss of {format_points(margin)}, about {needed:,} questions are needed.")
+    visible = smallest_visible_loss(pair.change.count, pair.discordant)
+    sentences.append(f"With {pair.change.count} questions, a loss under {format_points(visible)} may go unseen.")
+    return sentences
 
 
 def _noise(noise: NoiseFloor, pair: Pairwise) -> str:
     saved = abs(pair.ratio.before - pair.ratio.after)
     relation = "above" if saved > noise.tokens else "within"
     return (
-        f"Two measurements of one vector differ by up to {noise.tokens:.1f} tokens and {_points(noise.correctness)} "
-        f"({noise.repeats} repeats); the difference in tokens is {relation} that."
+        f"Two measurements of one vector differ by up to {noise.tokens:.1f} tokens and "
+        f"{format_points(noise.correctness)} ({noise.repeats} measurements); the difference in tokens is {relation} "
+        "that."
     )
-
-
-def _name(pair: Pairwise) -> str:
-    return "the plain model" if pair.kind == "plain" else f'"{pair.against}"'
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _points(share: float) -> str:
-    value = f"{100 * share:.1f}".removesuffix(".0")
-    return f"{value} point" if value == "1" else f"{value} points"
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.1f}"

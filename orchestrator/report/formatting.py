@@ -53,3 +53,19 @@ def format_evaluations(evaluations: Evaluations) -> str:
     """`20 computed, 4 from the cache, 6 carried over`."""
     e = evaluations
     return f"{e.computed:,} computed, {e.cached:,} from the cache, {e.carried:,} carried over"
+
+
+def format_percent(share: float) -> str:
+    """`55.2 %` for 0.552."""
+    return f"{100 * share:.1f} %"
+
+
+def format_points(share: float) -> str:
+    """`3 points` for 0.03, `1 point` for 0.01, `2.5 points` for 0.025."""
+    value = f"{100 * share:.1f}".removesuffix(".0")
+    return f"{value} point" if value == "1" else f"{value} points"
+
+
+def format_signed(share: float) -> str:
+    """`-0.5` for -0.005: a difference of shares in points."""
+    return f"{100 * share:+.1f}"

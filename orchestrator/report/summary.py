@@ -6,8 +6,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.report.assessment import Assessment
 from orchestrator.report.formatting import format_cost, format_duration, format_evaluations, format_score
-from orchestrator.report.layout import clip, pad
+from orchestrator.report.layout import clip, pad, wrap
+from orchestrator.report.ranking import provenance, ranking
 from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
 from tasks.escape import escape_control
 from tasks.plan import Evaluations
@@ -42,7 +44,8 @@ class ResourceUsage:
 class FinalReport:
     """The contents of the final report. `descriptions` by cluster; `files` and `commands` are pairs of label and text.
 
-    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".
+    `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `assessment` is None
+    where no other systems were measured: without a validation set.
     """
 
     run: str
@@ -57,17 +60,23 @@ class FinalReport:
     changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
+    assessment: Assessment | None = None
 
 
 def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> str:
     """The final report in lines of at most `width` cells; long paths are not cut, so that they can be copied.
 
+    The first lines are what was shown, where other systems were measured.
+
     `rng` draws the resamples of the bootstrap: the same generator gives the same text.
     Raises: ValueError when a comparison is empty or its sides do not match.
     """
     duration = format_duration(report.usage.seconds)
+    assessed = [] if report.assessment is None else _assessed(report.assessment, width)
     parts = [
+        *assessed[:1],
         [f"Run {escape_control(report.run)}: {report.generations} generations in {duration}"],
+        *assessed[1:],
         _deltas(report, width),
         *(_comparison(comparison, rng) for comparison in report.comparisons),
         _usage(report),
@@ -75,6 +84,18 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         _pairs("Next", report.commands),
     ]
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part)
+
+
+def _assessed(assessment: Assessment, width: int) -> list[list[str]]:
+    """What was shown, then the figures behind it, the table of all systems, and how they were chosen."""
+    first, *others = (escape_control(sentence) for sentence in assessment.conclusion.sentences)
+    details = [line for sentence in others for line in _item(sentence, width)]
+    return [wrap(first, width), details, ranking(assessment, width), provenance(assessment, width)]
+
+
+def _item(sentence: str, width: int) -> list[str]:
+    head, *rest = wrap(sentence, width - 2)
+    return [f"- {head}", *(f"  {line}" for line in rest)]
 
 
 def _deltas(report: FinalReport, width: int) -> list[str]:

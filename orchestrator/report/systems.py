@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SystemKind = Literal["plain", "prompt", "vector", "evolved"]
+SetName = Literal["validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,18 @@ class MeasuredSystem:
     test: Measurement | None = None
     is_stopped: bool = False
     repeats: tuple[Measurement, ...] = ()
+
+    def measured_on(self, name: SetName) -> Measurement | None:
+        return self.validation if name == "validation" else self.test
+
+
+def pair_up(before: Measurement, after: Measurement) -> tuple[Measurement, Measurement]:
+    """Both on the questions that both were asked, in the order of `before`.
+
+    Raises: ValueError where there are none.
+    """
+    asked = set(after.examples)
+    common = tuple(example for example in before.examples if example in asked)
+    if not common:
+        raise ValueError("two systems were not asked one question in common")
+    return before.on(common), after.on(common)

@@ -3,106 +3,191 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from measured_systems import COUNT, EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
 
-from orchestrator.report.conclusion import Kind, Measured, conclude
+from orchestrator.report.conclusion import Conclusion, conclude
 from orchestrator.report.inference import noise_floor
+from orchestrator.report.systems import MeasuredSystem, Measurement
 
-COUNT = 300
-RIGHT = tuple(index % 3 > 0 for index in range(COUNT))
-
-
-def measured(name: str, kind: Kind, factor: float, lost: int = 0, seed: int = 1) -> Measured:
-    """`factor` times the plain model's tokens, give or take; the first `lost` right answers are wrong."""
-    rng = random.Random(seed)
-    base = [60 + 7 * (index % 40) for index in range(COUNT)]
-    tokens = tuple(round(factor * value * rng.uniform(0.9, 1.1)) for value in base)
-    remaining = lost
-    correct = []
-    for is_right in RIGHT:
-        correct.append(is_right and remaining <= 0)
-        remaining -= is_right
-    return Measured(name, kind, tokens, tuple(correct))
+MARGIN = 0.03
 
 
-PLAIN = measured("plain", "plain", 1.0, seed=0)
-ONE_SENTENCE = measured("one sentence", "prompt", 0.6, seed=2)
-SHORT_BUT_WRONG = measured("final answer only", "prompt", 0.1, lost=60, seed=3)
+def concluded(best: MeasuredSystem, rivals: Sequence[MeasuredSystem] = (), plain: MeasuredSystem = PLAIN) -> Conclusion:
+    return conclude(plain, best, rivals, MARGIN, seed=7)
 
 
 def test_a_shorter_vector_that_loses_nothing_wins() -> None:
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.4), [ONE_SENTENCE, SHORT_BUT_WRONG], 0.03, seed=7)
+    conclusion = concluded(EVOLVED, [ONE_SENTENCE, SHORT_BUT_WRONG])
 
     assert conclusion.outcome == "win"
     assert conclusion.headline.startswith("The evolved vector shortens the answers by 60")
-    assert [pair.is_beaten for pair in conclusion.pairs] == [True, True, False]
+    assert "on 300 test questions and loses less than 3 points" in conclusion.headline
+    assert [pair.is_better for pair in conclusion.pairs] == [True, True, False]
     assert '"final answer only" is shorter still, but not shown to keep as many right' in " ".join(conclusion.sentences)
     assert "beats 1 of 2 rivals" in " ".join(conclusion.sentences)
 
 
 def test_a_prompt_that_does_as_well_is_named_in_the_first_sentence() -> None:
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.6), [ONE_SENTENCE], 0.03, seed=7)
+    conclusion = concluded(system("evolved 1", "evolved", 0.6), [ONE_SENTENCE])
 
     assert conclusion.outcome == "prompt_suffices"
     assert conclusion.headline.startswith('A sentence is enough: the system prompt "one sentence" does as well')
 
 
 def test_a_vector_without_search_takes_the_win_as_well() -> None:
-    ends = measured("end of turn alone", "vector", 0.3, seed=4)
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.4), [ends], 0.03, seed=7)
+    conclusion = concluded(EVOLVED, [system("end of turn alone", "vector", 0.3, seed=4)])
     assert conclusion.outcome == "vector_suffices"
-    assert "end of turn alone" in conclusion.headline
+    assert conclusion.headline.startswith('A search is not needed: "end of turn alone"')
 
 
 def test_a_prompt_that_loses_right_answers_takes_nothing_away() -> None:
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.4), [SHORT_BUT_WRONG], 0.03, seed=7)
-    assert conclusion.outcome == "win"
+    assert concluded(EVOLVED, [SHORT_BUT_WRONG]).outcome == "win"
 
 
-def test_a_vector_that_loses_right_answers_has_shown_nothing() -> None:
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.4, lost=12), [], 0.03, seed=7)
+def test_a_vector_that_loses_a_few_right_answers_has_shown_nothing() -> None:
+    best = system("evolved 1", "evolved", 0.4, lost=9, gained=4)
+    conclusion = concluded(best)
 
     assert conclusion.outcome == "not_shown"
+    assert conclusion.headline.startswith("It is not shown that the evolved vector is better than the plain model: ")
+    assert "200 -> 195 of 300 right on the test set" in conclusion.headline
     assert "a loss of 3 points is not excluded" in conclusion.sentences[1]
     assert any("questions are needed" in sentence for sentence in conclusion.sentences)
 
 
-def test_too_few_questions_show_nothing_though_nothing_was_lost() -> None:
-    def first(system: Measured) -> Measured:
-        return Measured(system.name, system.kind, system.tokens[:16], system.correct[:16])
+def test_a_winner_that_is_worse_than_the_plain_model_is_said_to_be_so_first() -> None:
+    conclusion = concluded(system("evolved 1", "evolved", 0.6, lost=40))
+    assert conclusion.outcome == "worse"
+    assert conclusion.headline.startswith("The evolved vector is worse than the plain model: ")
+    assert conclusion.headline.endswith("200 -> 160 of 300 right on the test set.")
 
-    conclusion = conclude(first(PLAIN), first(measured("evolved", "vector", 0.4)), [], 0.03, seed=7)
+    longer = concluded(system("evolved 1", "evolved", 1.2))
+    assert longer.outcome == "worse"
+
+
+def test_where_the_vector_is_worse_a_prompt_that_is_better_is_recommended() -> None:
+    conclusion = concluded(system("evolved 1", "evolved", 0.6, lost=40), [ONE_SENTENCE, SHORT_BUT_WRONG])
+    assert conclusion.outcome == "worse"
+    assert conclusion.sentences[1].startswith('The system prompt "one sentence" is better than the plain model')
+
+
+def test_a_sentence_with_as_few_tokens_and_as_many_right_is_named_first_even_where_nothing_is_shown() -> None:
+    # given so few questions that no loss can be excluded, and a prompt that equals the vector
+    plain = system("none", "plain", 1.0, seed=0, count=16)
+    best = system("evolved 1", "evolved", 0.5, count=16, seed=4)
+    prompt = replace(best, name="concise", kind="prompt", deltas=())
+    # when and then
+    conclusion = concluded(best, [prompt], plain)
+    assert conclusion.outcome == "not_shown"
+    assert conclusion.headline.startswith('A sentence, the system prompt "concise", does as well as the evolved vector')
+    assert "It is not shown that the vector is better than the plain model." in conclusion.headline
+
+
+def test_a_prompt_that_saves_nothing_is_not_said_to_be_enough() -> None:
+    # given a vector that changes nothing, beside a prompt that changes nothing
+    best = system("evolved 1", "evolved", 1.0, seed=4)
+    conclusion = concluded(best, [system("no filler", "prompt", 1.01, seed=5)])
+    assert conclusion.outcome == "not_shown"
+    assert "A sentence is enough" not in conclusion.headline
+
+
+def test_too_few_questions_show_nothing_though_nothing_was_lost() -> None:
+    few = system("none", "plain", 1.0, seed=0, count=16), system("evolved 1", "evolved", 0.4, count=16)
+    conclusion = concluded(few[1], [], few[0])
     assert conclusion.outcome == "not_shown"
     assert conclusion.smallest_visible_loss > 0.3
     assert "With 16 questions, a loss under 3" in conclusion.sentences[-1]
 
 
+def test_without_a_test_set_the_conclusion_says_that_the_choice_was_made_by_the_same_questions() -> None:
+    plain, best = replace(PLAIN, test=None), replace(EVOLVED, test=None)
+    conclusion = concluded(best, [ONE_SENTENCE], plain)
+    assert conclusion.measured_on == "validation"
+    assert "on 300 validation questions" in conclusion.headline
+    assert any("chosen by these same questions" in sentence for sentence in conclusion.sentences)
+    assert not any("these same questions" in sentence for sentence in concluded(EVOLVED, [ONE_SENTENCE]).sentences)
+
+
+def test_a_prompt_that_was_stopped_is_compared_on_the_questions_that_it_was_asked() -> None:
+    part = measurement(0.6, lost=12, count=40)
+    stopped = MeasuredSystem("50 words", "prompt", "Use at most 50 words.", validation=part, is_stopped=True)
+    plain, best = replace(PLAIN, test=None), replace(EVOLVED, test=None)
+    conclusion = concluded(best, [stopped, ONE_SENTENCE], plain)
+    assert [pair.change.count for pair in conclusion.pairs] == [300, 40, 300]
+    # and it is not a rival on a test set that it was not asked
+    assert [pair.against for pair in concluded(EVOLVED, [stopped, ONE_SENTENCE]).pairs] == ["none", "one sentence"]
+
+
+def test_a_stopped_prompt_takes_no_win_away_by_a_lucky_start() -> None:
+    lucky = MeasuredSystem("lucky", "prompt", "", validation=measurement(0.1, gained=2, count=12), is_stopped=True)
+    plain, best = replace(PLAIN, test=None), replace(EVOLVED, test=None)
+    assert concluded(best, [lucky], plain).outcome == "win"
+
+
 def test_a_saving_within_the_noise_is_said_to_be_within_it() -> None:
     noise = noise_floor([[100, 200], [110, 240], [80, 190]], [[True, True], [True, False], [True, True]])
-    loud = conclude(PLAIN, measured("evolved", "vector", 0.95), [], 0.03, seed=7, noise=noise)
+    loud = conclude(PLAIN, system("evolved 1", "evolved", 0.95), [], MARGIN, seed=7, noise=noise)
     assert loud.sentences[-1].endswith("the difference in tokens is within that.")
-    calm = conclude(PLAIN, measured("evolved", "vector", 0.4), [], 0.03, seed=7, noise=noise)
+    calm = conclude(PLAIN, EVOLVED, [], MARGIN, seed=7, noise=noise)
     assert calm.sentences[-1].endswith("the difference in tokens is above that.")
 
 
 def test_a_much_longer_prompt_does_not_do_as_well_by_having_more_right() -> None:
-    gains = measured("show the steps", "prompt", 0.95, seed=5)
-    more_right = Measured(gains.name, gains.kind, gains.tokens, tuple(i % 3 > 0 or i < 60 for i in range(COUNT)))
-    conclusion = conclude(PLAIN, measured("evolved", "vector", 0.4), [more_right], 0.03, seed=7)
+    conclusion = concluded(EVOLVED, [system("show the steps", "prompt", 0.95, gained=20, seed=5)])
     assert conclusion.outcome == "win"
-    assert not conclusion.pairs[1].is_beaten
+    assert not conclusion.pairs[1].is_better
 
 
 def test_many_rivals_raise_what_has_to_be_shown_against_each_of_them_but_not_against_the_plain_model() -> None:
-    best = measured("evolved", "vector", 0.4, lost=2)
-    alone = conclude(PLAIN, best, [ONE_SENTENCE], 0.03, seed=7)
-    crowd = [measured(f"prompt {i}", "prompt", 0.95, seed=10 + i) for i in range(20)]
-    among_many = conclude(PLAIN, best, [ONE_SENTENCE, *crowd], 0.03, seed=7)
+    best = system("evolved 1", "evolved", 0.4, lost=2)
+    alone = concluded(best, [ONE_SENTENCE])
+    crowd = [system(f"prompt {i}", "prompt", 0.95, seed=10 + i) for i in range(20)]
+    among_many = concluded(best, [ONE_SENTENCE, *crowd])
     assert among_many.pairs[0] == alone.pairs[0]
     assert among_many.pairs[1].better_p > alone.pairs[1].better_p
 
 
-def test_systems_that_were_asked_other_questions_are_refused() -> None:
-    with pytest.raises(ValueError, match="no pairs"):
-        conclude(PLAIN, Measured("evolved", "vector", (1, 2), (True, True)), [], 0.03, seed=7)
+def test_systems_without_a_common_question_or_set_are_refused() -> None:
+    other = replace(EVOLVED, test=Measurement(("elsewhere",), (1,), (True,), 1.0))
+    with pytest.raises(ValueError, match="not asked one question in common"):
+        concluded(other)
+    with pytest.raises(ValueError, match="not measured on the same set"):
+        concluded(replace(EVOLVED, validation=None, test=None))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    saved=st.floats(0.0, 1.3),
+    lost=st.integers(0, 30),
+    gained=st.integers(0, 30),
+    rivals=st.lists(st.tuples(st.floats(0.2, 1.3), st.integers(0, 30)), max_size=3),
+    seed=st.integers(0, 1000),
+)
+def test_no_win_is_claimed_where_an_interval_includes_no_gain_or_the_margin(
+    saved: float, lost: int, gained: int, rivals: list[tuple[float, int]], seed: int
+) -> None:
+    rng = random.Random(seed)
+    count = rng.choice([20, 100, COUNT])
+    plain = system("none", "plain", 1.0, seed=0, count=count)
+    best = system("evolved 1", "evolved", 0.3 + saved, min(lost, count // 3), min(gained, count // 3), seed, count)
+    others = [
+        system(f"prompt {i}", "prompt", factor, min(wrong, count // 3), seed=seed + i, count=count)
+        for i, (factor, wrong) in enumerate(rivals)
+    ]
+    conclusion = concluded(best, others, plain)
+    against_plain, *pairs = conclusion.pairs
+    if conclusion.outcome == "win":
+        assert against_plain.ratio.ratio.high < 1 and against_plain.change.difference.value > -MARGIN
+        assert against_plain.non_inferiority.bound > -MARGIN
+        assert not any(pair.is_dominated for pair in pairs)
+        assert conclusion.headline.startswith("The evolved vector shortens")
+    elif conclusion.outcome == "prompt_suffices":
+        assert conclusion.headline.startswith("A sentence is enough")
+    else:
+        assert "shortens the answers" not in conclusion.headline

@@ -1,0 +1,101 @@
+"""All that a report says about the measured systems: which won, against what, and what that shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.report.conclusion import Conclusion, conclude
+from orchestrator.report.inference import NoiseFloor, noise_floor
+from orchestrator.report.pairwise import Pairwise, compare
+from orchestrator.report.systems import MeasuredSystem
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The measured systems of a run with the conclusion.
+
+    `start` names the system prompt that the search started from.  `over_plain` has, by name, each system but the plain
+    one against the plain model, on the conclusion's set; the p values are not corrected for their number.  `test_uses`
+    counts the runs that have asked this test set, this one included.  `choices` says what was chosen by which set.
+    """
+
+    run: str
+    systems: tuple[MeasuredSystem, ...]
+    plain: MeasuredSystem
+    winner: MeasuredSystem
+    start: str
+    margin: float
+    seed: int
+    test_uses: int
+    conclusion: Conclusion
+    over_plain: Mapping[str, Pairwise]
+    noise: NoiseFloor | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+
+    def of_kind(self, *kinds: str) -> list[MeasuredSystem]:
+        return [system for system in self.systems if system.kind in kinds]
+
+
+def assess(
+    run: str,
+    systems: Sequence[MeasuredSystem],
+    winner: str,
+    start: str,
+    margin: float,
+    seed: int,
+    test_uses: int = 0,
+    choices: Mapping[str, str] | None = None,
+) -> Assessment:
+    """Compare the winner with the plain model and all rivals (prompts, vectors without search).
+
+    winner: the name of the evolved system that was chosen on the validation set; margin: a share (0.03); `choices`: see
+    `Assessment`, the choice of the winner is added.
+    Raises: ValueError when names repeat, the winner is not an evolved system, there is not just one plain system, or
+    the two were not measured on one set.
+    """
+    named = {system.name: system for system in systems}
+    if len(named) != len(systems):
+        raise ValueError("two measured systems have the same name")
+    if winner not in named or named[winner].kind != "evolved":
+        raise ValueError(f"the winner {winner!r} is not one of the evolved systems")
+    plain = [system for system in systems if system.kind == "plain"]
+    if len(plain) != 1:
+        raise ValueError(f"{len(plain)} systems are the plain model, not one")
+    noise = repeated(named[winner])
+    rivals = [system for system in systems if system.kind in ("prompt", "vector")]
+    conclusion = conclude(plain[0], named[winner], rivals, margin, seed, noise)
+    return Assessment(
+        run=run,
+        systems=tuple(systems),
+        plain=plain[0],
+        winner=named[winner],
+        start=start,
+        margin=margin,
+        seed=seed,
+        test_uses=test_uses,
+        conclusion=conclusion,
+        over_plain=_over_plain(plain[0], systems, conclusion, margin, seed),
+        noise=noise,
+        choices={**(choices or {}), "winner": "validation"},
+    )
+
+
+def repeated(system: MeasuredSystem) -> NoiseFloor | None:
+    """The noise floor from the repeats of a system on the validation set; None where it was measured once."""
+    if system.validation is None or not system.repeats:
+        return None
+    runs = [system.validation, *(repeat.on(system.validation.examples) for repeat in system.repeats)]
+    return noise_floor([run.tokens for run in runs], [run.correct for run in runs])
+
+
+def _over_plain(
+    plain: MeasuredSystem, systems: Sequence[MeasuredSystem], conclusion: Conclusion, margin: float, seed: int
+) -> dict[str, Pairwise]:
+    before = plain.measured_on(conclusion.measured_on)
+    pairs = {}
+    for system in systems:
+        after = system.measured_on(conclusion.measured_on)
+        if system is not plain and before is not None and after is not None:
+            pairs[system.name] = compare(plain, before, after, margin, seed)
+    return pairs

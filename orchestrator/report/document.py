@@ -1,0 +1,119 @@
+"""`report.json`: the figures of a finished run for programs.  `report.schema.json` describes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+from orchestrator.report.assessment import Assessment
+from orchestrator.report.inference import Estimate
+from orchestrator.report.intervals import mean_interval, share_interval
+from orchestrator.report.pairwise import Pairwise
+from orchestrator.report.systems import MeasuredSystem, Measurement, SetName
+
+SCHEMA_FILE = "report.schema.json"
+
+
+def report_document(assessment: Assessment) -> dict[str, Any]:
+    """`report.json`.  Shares are from 0 to 1, intervals are [low, high] at 95 %; null is "not measured"."""
+    conclusion = assessment.conclusion
+    return {
+        "run": assessment.run,
+        "verdict": conclusion.headline,
+        "conclusion": {
+            "outcome": conclusion.outcome,
+            "measured_on": conclusion.measured_on,
+            "sentences": list(conclusion.sentences),
+            "margin": assessment.margin,
+            "smallest_visible_loss": conclusion.smallest_visible_loss,
+            "noise_floor": None if assessment.noise is None else asdict(assessment.noise),
+        },
+        "validation": _two(assessment, "validation"),
+        "test": _two(assessment, "test"),
+        "test_uses": assessment.test_uses,
+        "winner": assessment.winner.name,
+        "start": assessment.start,
+        "choices": dict(assessment.choices),
+        "comparisons": [_comparison(pair) for pair in conclusion.pairs],
+        "systems": [_system(system, assessment) for system in assessment.of_kind("plain", "evolved")],
+        "rivals": [_system(system, assessment) for system in assessment.of_kind("prompt", "vector")],
+    }
+
+
+def _two(assessment: Assessment, name: SetName) -> dict[str, Any] | None:
+    """The plain model with zero deltas and the winner, on one set."""
+    zero, best = assessment.plain.measured_on(name), assessment.winner.measured_on(name)
+    if zero is None or best is None:
+        return None
+    return {"zero": figures(zero, assessment.seed), "best": figures(best, assessment.seed)}
+
+
+def figures(measured: Measurement, seed: int) -> dict[str, Any]:
+    """The figures of one system on one set, with their intervals."""
+    count = len(measured.examples)
+    share = share_interval(measured.right, count)
+    return {
+        "n": count,
+        "mean_tokens": measured.mean_tokens,
+        "mean_tokens_interval": _interval(mean_interval(measured.tokens, seed)),
+        "correct": measured.right,
+        "share_correct": share.value,
+        "share_correct_interval": _interval(share),
+        "fitness": measured.fitness,
+    }
+
+
+def _system(system: MeasuredSystem, assessment: Assessment) -> dict[str, Any]:
+    pair = assessment.over_plain.get(system.name)
+    return {
+        "name": system.name,
+        "kind": system.kind,
+        "system_prompt": system.system_prompt,
+        "deltas": list(system.deltas),
+        "stopped_after": stopped_after(system),
+        **{
+            name: None if (measured := system.measured_on(name)) is None else figures(measured, assessment.seed)
+            for name in ("validation", "test")
+        },
+        "against_plain": None if pair is None else _comparison(pair),
+    }
+
+
+def stopped_after(system: MeasuredSystem) -> int | None:
+    """The number of validation questions after which this system was stopped; None where it was not."""
+    return len(system.validation.examples) if system.is_stopped and system.validation is not None else None
+
+
+def _comparison(pair: Pairwise) -> dict[str, Any]:
+    change = pair.change
+    return {
+        "against": pair.against,
+        "kind": pair.kind,
+        "n": change.count,
+        "token_ratio": pair.ratio.ratio.value,
+        "token_ratio_interval": _interval(pair.ratio.ratio),
+        "correct_before": change.before,
+        "correct_after": change.after,
+        "gained": change.gained,
+        "lost": change.lost,
+        "correctness_difference": change.difference.value,
+        "correctness_difference_interval": _interval(change.difference),
+        "non_inferiority": asdict(pair.non_inferiority),
+        "shorter_p": pair.shorter_p,
+        "better_p": pair.better_p,
+        "is_shorter": pair.is_shorter,
+        "is_better": pair.is_better,
+    }
+
+
+def _interval(estimate: Estimate) -> list[float]:
+    return [estimate.low, estimate.high]
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON schema of `report.json`, as it ships with the project."""
+    text = resources.files(__package__).joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded

@@ -1,0 +1,39 @@
+"""Intervals of one system's figures, without another system beside it.
+
+Two such intervals may overlap although the paired comparison (inference.py) shows a difference: questions differ more
+than systems do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from orchestrator.report.inference import LEVEL, Estimate
+
+RESAMPLES = 2_000
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+def mean_interval(values: Sequence[int], seed: int) -> Estimate:
+    """The mean of `values` [n] with its percentile bootstrap interval (Efron 1979).  Raises: ValueError for none."""
+    if not values:
+        raise ValueError("no values have no mean")
+    array = np.array(values, dtype=np.float64)
+    picked = np.random.default_rng(seed).integers(0, len(array), size=(RESAMPLES, len(array)))
+    low, high = np.quantile(array[picked].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    mean = float(array.mean())
+    return Estimate(mean, min(mean, float(low)), max(mean, float(high)))
+
+
+def share_interval(successes: int, count: int) -> Estimate:
+    """A share with its Wilson score interval (Wilson 1927).  Raises: ValueError for a count under 1."""
+    if count < 1:
+        raise ValueError("no questions have no share")
+    share = successes / count
+    centre = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
+    half = _Z / (1 + _Z**2 / count) * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
+    return Estimate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))

@@ -1,0 +1,98 @@
+"""The table of all measured systems in the final report, best first."""
+
+from __future__ import annotations
+
+import math
+
+from rich.cells import cell_len
+
+from orchestrator.report.assessment import Assessment
+from orchestrator.report.document import stopped_after
+from orchestrator.report.layout import clip, format_table, wrap
+from orchestrator.report.pairwise import Pairwise
+from orchestrator.report.systems import MeasuredSystem, Measurement
+from tasks.escape import escape_control
+
+NONE = "–"
+SHORTEST_NAME = 8
+
+
+def ranking(assessment: Assessment, width: int = 80) -> list[str]:
+    """One row for each system by its fitness on the validation set, then those that were stopped early.
+
+    The last column is the change of the mean tokens against the plain model with its 95 % interval, on the set that the
+    conclusion is from.  Long names are cut so that lines have at most `width` cells.
+    """
+    with_test = any(system.test is not None for system in assessment.systems)
+    rows = [_head(with_test), *(_row(system, assessment, with_test) for system in _order(assessment))]
+    longest = max(cell_len(row[1]) for row in rows)
+    over = max(cell_len(line) for line in format_table(rows)) - (width - 2)
+    name_width = max(SHORTEST_NAME, longest - max(0, over))
+    rows = [(row[0], clip(row[1], name_width), *row[2:]) for row in rows]
+    return [*wrap(_title(assessment, with_test), width), *(f"  {line}" for line in format_table(rows))]
+
+
+def _title(assessment: Assessment, with_test: bool) -> str:
+    plain = assessment.plain
+    counts = [f"{len(plain.validation.examples)} validation" if plain.validation is not None else ""]
+    counts.append(f"{len(plain.test.examples)} test" if with_test and plain.test is not None else "")
+    counted = " and ".join(count for count in counts if count)
+    return (
+        f"All systems on {counted} questions, by fitness on validation; * is the winner; tokens are means of an "
+        f"answer, the change is that of the {assessment.conclusion.measured_on} set against the plain model"
+    )
+
+
+def _head(with_test: bool) -> tuple[str, ...]:
+    test = (" test", "right") if with_test else ()
+    return ("", "name", "kind", "valid.", "right", *test, "change of tokens")
+
+
+def _order(assessment: Assessment) -> list[MeasuredSystem]:
+    """By fitness on the validation set, the highest first; then stopped systems, and those without a fitness."""
+
+    def key(system: MeasuredSystem) -> tuple[bool, float]:
+        fitness = math.nan if system.validation is None else system.validation.fitness
+        return system.is_stopped, -fitness if math.isfinite(fitness) else math.inf
+
+    return sorted(assessment.systems, key=key)
+
+
+def _row(system: MeasuredSystem, assessment: Assessment, with_test: bool) -> tuple[str, ...]:
+    mark = "*" if system is assessment.winner else ""
+    asked = stopped_after(system)
+    last = _change(assessment.over_plain.get(system.name))
+    return (
+        mark,
+        escape_control(system.name),
+        system.kind,
+        *_cells(system.validation),
+        *(_cells(system.test) if with_test else ()),
+        last if asked is None else f"stopped after {asked}",
+    )
+
+
+def _cells(measured: Measurement | None) -> tuple[str, str]:
+    if measured is None:
+        return NONE, NONE
+    return f"{measured.mean_tokens:6.1f}", f"{measured.right:5d}"
+
+
+def _change(pair: Pairwise | None) -> str:
+    if pair is None:
+        return NONE
+    value, low, high = (100 * (x - 1) for x in (pair.ratio.ratio.value, pair.ratio.ratio.low, pair.ratio.ratio.high))
+    return f"{value:+.0f} % ({low:+.0f} to {high:+.0f})"
+
+
+def provenance(assessment: Assessment, width: int = 80) -> list[str]:
+    """What the search started from, and how often the test set has been asked."""
+    sentences = [f'The search started from the system prompt "{escape_control(assessment.start)}".']
+    stopped = [system for system in assessment.systems if system.is_stopped]
+    if stopped:
+        subject = "1 system was" if len(stopped) == 1 else f"{len(stopped)} systems were"
+        sentences.append(f"{subject} stopped early: no further answer could have made them win.")
+    if assessment.test_uses:
+        runs = "1 run" if assessment.test_uses == 1 else f"{assessment.test_uses} runs"
+        sentences.append(f"The test set has been asked by {runs}, this one included.")
+    return wrap(" ".join(sentences), width)

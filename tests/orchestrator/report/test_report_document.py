@@ -1,0 +1,75 @@
+"""report.json: it fits its schema, and its figures are those of the measurements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, measurement, system
+
+from orchestrator.report.assessment import assess
+from orchestrator.report.document import report_document, report_schema
+from orchestrator.report.systems import MeasuredSystem
+
+STOPPED = MeasuredSystem("50 words", "prompt", "At most 50.", validation=measurement(0.7, 9, count=40), is_stopped=True)
+ENDS = system("end of turn alone", "vector", 0.8, seed=4)
+SYSTEMS = (PLAIN, ONE_SENTENCE, STOPPED, ENDS, EVOLVED)
+
+
+def document(*systems: MeasuredSystem) -> dict:
+    choices = {"start": "validation"}
+    assessment = assess("quiet-1", systems or SYSTEMS, "evolved 1", "one sentence", 0.03, 7, 2, choices)
+    made = json.loads(json.dumps(report_document(assessment), allow_nan=False))
+    jsonschema.Draft202012Validator(report_schema()).validate(made)
+    return made
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(report_schema())
+
+
+def test_the_figures_are_those_of_the_plain_model_and_of_the_winner() -> None:
+    made = document()
+    zero, best = made["test"]["zero"], made["test"]["best"]
+    assert PLAIN.test is not None and EVOLVED.test is not None
+    assert (zero["n"], zero["correct"], best["correct"]) == (300, 200, 200)
+    assert zero["mean_tokens"] == pytest.approx(sum(PLAIN.test.tokens) / 300)
+    assert best["fitness"] == EVOLVED.test.fitness
+    low, high = zero["mean_tokens_interval"]
+    assert low < zero["mean_tokens"] < high
+    low, high = zero["share_correct_interval"]
+    assert (low, high) == (pytest.approx(0.6114, abs=1e-3), pytest.approx(0.7175, abs=1e-3))
+    assert made["validation"]["zero"]["n"] == 300
+
+
+def test_it_says_what_was_shown_and_how_often_the_test_set_was_used() -> None:
+    made = document()
+    assert made["verdict"] == made["conclusion"]["sentences"][0]
+    assert made["conclusion"]["outcome"] == "win" and made["conclusion"]["measured_on"] == "test"
+    assert made["test_uses"] == 2 and made["start"] == "one sentence" and made["winner"] == "evolved 1"
+    assert made["choices"] == {"start": "validation", "winner": "validation"}
+    assert [pair["against"] for pair in made["comparisons"]] == ["none", "one sentence", "end of turn alone"]
+    assert all(pair["non_inferiority"]["margin"] == 0.03 for pair in made["comparisons"])
+
+
+def test_rivals_have_their_figures_texts_and_the_number_of_questions_after_which_they_were_stopped() -> None:
+    sentence, stopped, ends = document()["rivals"]
+    assert sentence["system_prompt"] == "Prompt of one sentence." and sentence["stopped_after"] is None
+    assert sentence["against_plain"]["token_ratio"] == pytest.approx(0.6, abs=0.01)
+    assert stopped["stopped_after"] == stopped["validation"]["n"] == 40
+    assert stopped["test"] is None and stopped["against_plain"] is None
+    assert ends["deltas"] == [1.5, -0.5]
+
+
+def test_without_a_test_set_the_validation_set_decides() -> None:
+    made = document(*(replace(one, test=None) for one in SYSTEMS))
+    assert made["test"] is None and made["conclusion"]["measured_on"] == "validation"
+    assert made["rivals"][1]["against_plain"]["n"] == 40
+
+
+def test_the_noise_floor_of_a_repeated_winner_is_in_it() -> None:
+    repeated = replace(EVOLVED, repeats=(measurement(0.42, seed=8),))
+    assert document(PLAIN, repeated)["conclusion"]["noise_floor"]["repeats"] == 2
+    assert document(PLAIN, EVOLVED)["conclusion"]["noise_floor"] is None
