@@ -72,7 +72,7 @@ def conclude(
     sentences = [first]
     if outcome == "worse" and useful:
         sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
-    sentences += [describe(against_plain), *_about_rivals(pairs, harmless, plain.name)]
+    sentences += [describe(against_plain), *_about_rivals(pairs, harmless)]
     if used == "validation":
         sentences.append("The vector was chosen by these same questions, which makes its figures look better.")
     sentences += _limits(against_plain, margin)
@@ -150,7 +150,7 @@ def _figures(pair: Pairwise, used: SetName) -> str:
     )
 
 
-def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise], plain: str) -> list[str]:
+def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise]) -> list[str]:
     lossy = [pair for pair in pairs if pair not in harmless and pair.ratio.before < pair.ratio.after]
     sentences = []
     if pairs:
@@ -161,7 +161,7 @@ def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise], plain
     if lossy:
         listed = ", ".join(f'"{pair.against}"' for pair in lossy)
         verb = "is" if len(lossy) == 1 else "are"
-        sentences.append(f"{listed} {verb} shorter still, but not shown to keep as many right as {plain}.")
+        sentences.append(f"{listed} {verb} shorter still, but not shown to keep as many right as the plain model.")
     return sentences
 
 

@@ -24,12 +24,14 @@ def ranking(assessment: Assessment, width: int = 80) -> list[str]:
     conclusion is from.  Long names are cut so that lines have at most `width` cells.
     """
     with_test = any(system.test is not None for system in assessment.systems)
-    rows = [_head(with_test), *(_row(system, assessment, with_test) for system in _order(assessment))]
-    longest = max(cell_len(row[1]) for row in rows)
+    systems = _order(assessment)
+    rows = [_head(with_test), *(_row(system, assessment, with_test) for system in systems)]
+    longest = max(cell_len(row[0]) for row in rows)
     over = max(cell_len(line) for line in format_table(rows)) - (width - 2)
     name_width = max(SHORTEST_NAME, longest - max(0, over))
-    rows = [(row[0], clip(row[1], name_width), *row[2:]) for row in rows]
-    return [*wrap(_title(assessment, with_test), width), *(f"  {line}" for line in format_table(rows))]
+    table = format_table([(clip(row[0], name_width), *row[1:]) for row in rows])
+    marks = ["  ", *("* " if system is assessment.winner else "  " for system in systems)]
+    return [*wrap(_title(assessment, with_test), width), *(a + b for a, b in zip(marks, table, strict=True))]
 
 
 def _title(assessment: Assessment, with_test: bool) -> str:
@@ -38,14 +40,14 @@ def _title(assessment: Assessment, with_test: bool) -> str:
     counts.append(f"{len(plain.test.examples)} test" if with_test and plain.test is not None else "")
     counted = " and ".join(count for count in counts if count)
     return (
-        f"All systems on {counted} questions, by fitness on validation; * is the winner; tokens are means of an "
-        f"answer, the change is that of the {assessment.conclusion.measured_on} set against the plain model"
+        f"All systems on {counted} questions, the highest fitness on validation first. * is the winner. "
+        f"The change is that of the mean tokens of the {assessment.conclusion.measured_on} set against the plain model."
     )
 
 
 def _head(with_test: bool) -> tuple[str, ...]:
     test = (" test", "right") if with_test else ()
-    return ("", "name", "kind", "valid.", "right", *test, "change of tokens")
+    return ("name", "kind", "valid.", "right", *test, "change of tokens")
 
 
 def _order(assessment: Assessment) -> list[MeasuredSystem]:
@@ -59,30 +61,31 @@ def _order(assessment: Assessment) -> list[MeasuredSystem]:
 
 
 def _row(system: MeasuredSystem, assessment: Assessment, with_test: bool) -> tuple[str, ...]:
-    mark = "*" if system is assessment.winner else ""
     asked = stopped_after(system)
     last = _change(assessment.over_plain.get(system.name))
     return (
-        mark,
         escape_control(system.name),
         system.kind,
-        *_cells(system.validation),
-        *(_cells(system.test) if with_test else ()),
+        *_cells(system.validation, assessment.plain.validation),
+        *(_cells(system.test, assessment.plain.test) if with_test else ()),
         last if asked is None else f"stopped after {asked}",
     )
 
 
-def _cells(measured: Measurement | None) -> tuple[str, str]:
+def _cells(measured: Measurement | None, plain: Measurement | None) -> tuple[str, str]:
+    """Mean tokens and right answers, of how many where the plain model was asked another number."""
     if measured is None:
         return NONE, NONE
-    return f"{measured.mean_tokens:6.1f}", f"{measured.right:5d}"
+    count = len(measured.examples)
+    is_complete = plain is not None and count == len(plain.examples)
+    return f"{measured.mean_tokens:6.1f}", f"{measured.right:5d}" if is_complete else f"{measured.right:2d}/{count}"
 
 
 def _change(pair: Pairwise | None) -> str:
     if pair is None:
         return NONE
     value, low, high = (100 * (x - 1) for x in (pair.ratio.ratio.value, pair.ratio.ratio.low, pair.ratio.ratio.high))
-    return f"{value:+.0f} % ({low:+.0f} to {high:+.0f})"
+    return f"{value:+3.0f} % ({low:+.0f} to {high:+.0f})"
 
 
 def provenance(assessment: Assessment, width: int = 80) -> list[str]:
@@ -91,7 +94,7 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
     stopped = [system for system in assessment.systems if system.is_stopped]
     if stopped:
         subject = "1 system was" if len(stopped) == 1 else f"{len(stopped)} systems were"
-        sentences.append(f"{subject} stopped early: no further answer could have made them win.")
+        sentences.append(f"{subject} stopped early, with no chance left of being the best.")
     if assessment.test_uses:
         runs = "1 run" if assessment.test_uses == 1 else f"{assessment.test_uses} runs"
         sentences.append(f"The test set has been asked by {runs}, this one included.")

@@ -47,6 +47,6 @@ def test_repeats_of_the_winner_are_the_noise_floor() -> None:
         ((EVOLVED,), "evolved 1", "0 systems are the plain model"),
     ],
 )
-def test_systems_that_make_no_report_are_refused(systems: tuple[MeasuredSystem, ...], winner: str, message: str) -> None:
+def test_systems_without_a_report_are_refused(systems: tuple[MeasuredSystem, ...], winner: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         assessed(*systems, winner=winner)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
 from rich.cells import cell_len
 
+from orchestrator.report.assessment import assess
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage, final_report
 from tasks.plan import Evaluations
@@ -101,3 +103,27 @@ def test_unusable_replies_of_the_reflector_are_counted_where_there_are_any() -> 
     assert (
         "2 mutations skipped, 1 merge kept the first parent's scratchpad: no reply of the reflector was usable" in text
     )
+
+
+def test_the_first_lines_say_what_was_shown_where_other_systems_were_measured() -> None:
+    systems = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, EVOLVED)
+    assessment = assess("quiet-1", systems, "evolved 1", "one sentence", 0.03, seed=7, test_uses=2)
+    lines = lines_of(dataclasses.replace(REPORT, assessment=assessment))
+    headline = " ".join(lines[: lines.index("")])
+    assert headline == assessment.conclusion.headline
+    assert lines[lines.index("") + 1].startswith("Run quiet-1: 3 generations")
+    text = "\n".join(lines)
+    assert "- It beats 1 of 2 rivals" in text and "All systems on 300 validation and 300 test" in text
+    assert "asked by 2 runs" in " ".join(text.split())
+    assert all(cell_len(line) <= 80 for line in lines if not line.startswith("  cost"))
+
+
+def test_a_winner_that_is_worse_is_the_first_thing_to_read() -> None:
+    worse = system("evolved 1", "evolved", 0.6, lost=60)
+    assessment = assess("quiet-1", (PLAIN, worse), "evolved 1", "none", 0.03, seed=7)
+    lines = lines_of(dataclasses.replace(REPORT, assessment=assessment))
+    assert lines[0].startswith("The evolved vector is worse than the plain model")
+
+
+def test_without_other_systems_the_report_begins_with_the_run() -> None:
+    assert lines_of(REPORT)[0].startswith("Run quiet-1")
