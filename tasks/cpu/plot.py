@@ -1,6 +1,7 @@
 """Draw a run's plots on the cpu queue, so that no other process imports matplotlib.
 
-A new plot is a module in `tasks/cpu/plots/` and one line of `EVOLUTION_PLOTS` or `COLLECTION_PLOTS`.
+A new plot is a module in `tasks/cpu/plots/` and one line of `EVOLUTION_PLOTS`, `COMPARISON_PLOTS` or
+`COLLECTION_PLOTS`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ class Plot(NamedTuple):
     """A plot: its file in the output folder, its title in the report, and the function that draws it.
 
     `module` is a module of `tasks.cpu.plots`; `function` in it returns a PNG.  `data` names the function's arguments,
-    in their order: history, tree, baseline_tokens and baseline_name of an evolution, v_steer of a collection.
+    in their order: history, tree, baseline_tokens and baseline_name of an evolution, points of the measured systems
+    (`pareto.json`), v_steer of a collection.
     """
 
     file: str
@@ -35,8 +37,9 @@ EVOLUTION_PLOTS = (
     Plot("evolution_lengths.png", "lengths", "curves", "lengths_png", ("history", "baseline_tokens", "baseline_name")),
     Plot("evolution_tree.png", "tree", "tree", "tree_png", ("tree",)),
 )
+COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "pareto", "pareto_png", ("points",)),)
 COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
-PLOTS: Mapping[str, Plot] = {plot.file: plot for plot in (*EVOLUTION_PLOTS, *COLLECTION_PLOTS)}
+PLOTS: Mapping[str, Plot] = {plot.file: plot for plot in (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS)}
 
 
 def draw(file: str, data: Mapping[str, Any]) -> bytes:

@@ -7,13 +7,14 @@ import sys
 
 import pytest
 
-from tasks.cpu.plot import COLLECTION_PLOTS, EVOLUTION_PLOTS, PLOTS, draw
+from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, PLOTS, draw
 
 DATA = {
     "history": [],
     "tree": {"nodes": [], "edges": []},
     "baseline_tokens": None,
     "baseline_name": "zero deltas",
+    "points": [],
     "v_steer": [{"token_id": 1, "token_str": "a", "delta": 0.5}],
 }
 
@@ -24,7 +25,7 @@ def test_every_plot_of_the_table_is_drawn_as_a_png(file: str) -> None:
 
 
 def test_each_plot_has_a_file_and_a_title_of_its_own() -> None:
-    plots = (*EVOLUTION_PLOTS, *COLLECTION_PLOTS)
+    plots = (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS)
     assert len(PLOTS) == len({plot.title for plot in plots}) == len(plots)
 
 

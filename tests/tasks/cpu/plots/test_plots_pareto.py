@@ -1,0 +1,99 @@
+"""The plot of all systems: every label readable, whatever is close together."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tasks.cpu.plots.labels import Box, distance_to, place_labels
+from tasks.cpu.plots.pareto import evolved_front, pareto_png
+
+KINDS = ("plain", *["prompt"] * 12, *["vector"] * 8, *["evolved"] * 4)
+
+
+def point(name: str, kind: str, tokens: float, share: float, stopped: int | None = None) -> dict:
+    return {
+        "name": name,
+        "kind": kind,
+        "mean_tokens": tokens,
+        "mean_tokens_interval": [0.9 * tokens, 1.1 * tokens],
+        "share_correct": share,
+        "share_correct_interval": [max(0.0, share - 0.08), min(1.0, share + 0.08)],
+        "is_winner": name == "evolved 24",
+        "stopped_after": stopped,
+    }
+
+
+def measured(seed: int = 0) -> list[dict]:
+    rng = random.Random(seed)
+    return [
+        point(f"{kind} {i}", kind, rng.uniform(5, 70), rng.uniform(0.4, 0.65), 40 if i == 5 else None)
+        for i, kind in enumerate(KINDS)
+    ]
+
+
+def test_thirteen_prompts_and_eight_vectors_are_drawn_the_same_way_each_time() -> None:
+    png = pareto_png(measured())
+    image = Image.open(io.BytesIO(png))
+    assert image.size == (1300, 910)
+    assert png == pareto_png(measured())
+    assert png != pareto_png(measured(seed=1))
+
+
+def test_names_of_others_cannot_spoil_the_plot() -> None:
+    names = ["$x", "\\frac{", "a" * 300, "資本的支出", "", "_hidden"]
+    points = [point(name, "prompt", 10 + 5 * i, 0.5) for i, name in enumerate(names)]
+    assert pareto_png(points).startswith(b"\x89PNG")
+
+
+def test_one_point_and_equal_points_are_drawn() -> None:
+    assert pareto_png([point("none", "plain", 50.0, 0.6)]).startswith(b"\x89PNG")
+    assert pareto_png([point(f"p{i}", "prompt", 50.0, 0.6) for i in range(5)]).startswith(b"\x89PNG")
+
+
+def test_the_evolved_front_has_no_point_that_another_beats_and_no_stopped_one() -> None:
+    points = [
+        point("a", "evolved", 20.0, 0.5),
+        point("b", "evolved", 30.0, 0.6),
+        point("c", "evolved", 25.0, 0.5),
+        point("d", "evolved", 40.0, 0.6),
+        point("e", "evolved", 10.0, 0.7, stopped=12),
+        point("f", "prompt", 5.0, 0.9),
+    ]
+    assert [one["name"] for one in evolved_front(points)] == ["a", "b"]
+
+
+BOUNDS = Box(0, 0, 1200, 760)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_label_covers_another_or_a_point(seed: int) -> None:
+    # given 25 points of which half are close together
+    rng = random.Random(seed)
+    points = [(rng.uniform(100, 1100), rng.uniform(100, 650)) for _ in range(13)]
+    points += [(rng.uniform(300, 700), rng.uniform(380, 480)) for _ in range(12)]
+    sizes = [(rng.uniform(40, 125), 16.0) for _ in points]
+    markers = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    # when
+    boxes = place_labels(points, sizes, BOUNDS, markers)
+    # then
+    assert len(boxes) == len(points)
+    for index, box in enumerate(boxes):
+        assert BOUNDS.left <= box.left and box.right <= BOUNDS.right
+        assert all(box.overlap(other) == 0 for other in boxes[index + 1 :])
+        assert all(box.overlap(marker) <= 0.05 * box.area for marker in markers)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.floats(0, 1200), st.floats(0, 760)), max_size=12))
+def test_every_point_has_a_label_of_its_size_near_it(points: list[tuple[float, float]]) -> None:
+    boxes = place_labels(points, [(60.0, 16.0)] * len(points), BOUNDS, [])
+    assert len(boxes) == len(points)
+    for box, place in zip(boxes, points, strict=True):
+        assert (box.right - box.left, box.top - box.bottom) == (pytest.approx(60), pytest.approx(16))
+        assert distance_to(box, place) < 150
