@@ -1,9 +1,9 @@
 """What a finished search has shown, in plain sentences: a win only where the figures support one.
 
 The evolved vector is compared with the plain model and with every rival, a system prompt or a vector without search, on
-the same questions.  It wins where its answers are shorter than those of the plain model and of each rival that loses
-nothing, and where it loses less than the margin itself.  If a system prompt does as well, the first sentence says so.
-If the vector is worse than the plain model, it says that.
+the same questions.  It wins where it is shown to be shorter than the plain model and to lose less than the margin, and
+where each rival is shown to be worse: longer, or, for a rival that is not shown to lose nothing, right less often.  If
+a system prompt does as well, the first sentence says so.  If the vector is worse than the plain model, it says that.
 
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
 by Holm's procedure.
@@ -92,11 +92,12 @@ def _decide(
     """The outcome and its sentence.
 
     pairs: the vector against each rival; harmless: those of rivals that are shown to lose less than the margin against
-    the plain model; useful: those of rivals that are shown to be shorter as well.  A rival that loses more cannot take
-    a win away, unless the vector has neither fewer tokens nor more right answers on all questions.
+    the plain model; useful: those of rivals that are shown to be shorter as well.  A rival whose race was stopped can
+    only be useful: it has too few answers for more.
     """
     count = against_plain.change.count
-    dominating = [pair for pair in pairs if pair.is_dominated and pair.change.count == count]
+    complete = [pair for pair in pairs if pair.change.count == count]
+    dominating = [pair for pair in complete if pair.is_dominated]
     equal = [pair for pair in useful if not pair.is_shorter] or dominating
     if against_plain.is_worse:
         return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}."
@@ -107,7 +108,7 @@ def _decide(
         return "not_shown", (
             f"It is not shown that the evolved vector is better than the plain model: {_figures(against_plain, used)}."
         )
-    rest = [pair for pair in harmless if not pair.is_shorter]
+    rest = [pair for pair in complete if not pair.is_shorter and not (pair.is_more_right and pair not in harmless)]
     if rest:
         pair = min(rest, key=lambda pair: pair.ratio.before)
         return "not_shown", (

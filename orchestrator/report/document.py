@@ -102,8 +102,10 @@ def _comparison(pair: Pairwise) -> dict[str, Any]:
         "correctness_difference_interval": _interval(change.difference),
         "non_inferiority": asdict(pair.non_inferiority),
         "shorter_p": pair.shorter_p,
+        "more_right_p": pair.more_right_p,
         "better_p": pair.better_p,
         "is_shorter": pair.is_shorter,
+        "is_more_right": pair.is_more_right,
         "is_better": pair.is_better,
     }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist, stdev
 
 import numpy as np
@@ -103,7 +104,7 @@ def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resample
     if sums[0] <= 0:
         raise ValueError("the answers before have no tokens")
     ratio = float(sums[1] / sums[0])
-    resampled = _resampled_ratios(pairs, np.random.default_rng(seed), resamples)
+    resampled = _resampled_ratios(pairs, seed, resamples)
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     p = (1 + int(np.count_nonzero(resampled >= 1.0))) / (1 + len(resampled))
     estimate = Estimate(ratio, min(ratio, float(low)), max(ratio, float(high)))
@@ -111,17 +112,32 @@ def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resample
 
 
 def _resampled_ratios(
-    pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rng: np.random.Generator, resamples: int
+    pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int, resamples: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """The ratio in each of the resamples of questions; pairs: [2, n].  A resample without tokens before is left out."""
-    count = pairs.shape[1]
+    drawn = _resamples(pairs.shape[1], seed, resamples)
     parts = []
     for start in range(0, resamples, _CHUNK):
-        picked = rng.integers(0, count, size=(min(_CHUNK, resamples - start), count))
-        sums = pairs[:, picked].sum(axis=2)
-        usable = sums[0] > 0
-        parts.append(sums[1][usable] / sums[0][usable])
+        sums = drawn[start : start + _CHUNK].astype(np.float64) @ pairs.T
+        usable = sums[:, 0] > 0
+        parts.append(sums[usable, 1] / sums[usable, 0])
     return np.concatenate(parts)
+
+
+@lru_cache(maxsize=2)
+def _resamples(count: int, seed: int, resamples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """How often each of `count` questions is in each resample: [resamples, count].
+
+    Cached, because a report makes dozens of comparisons on the same questions.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = np.empty((resamples, count), dtype=np.uint8)
+    for start in range(0, resamples, _CHUNK):
+        rows = min(_CHUNK, resamples - start)
+        picked = rng.integers(0, count, size=(rows, count)) + count * np.arange(rows)[:, None]
+        drawn[start : start + rows] = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def correctness_change(before: Sequence[bool], after: Sequence[bool]) -> CorrectnessChange:

@@ -15,6 +15,7 @@ from orchestrator.report.inference import (
     non_inferiority,
     token_ratio,
 )
+from orchestrator.report.statistics import mcnemar
 from orchestrator.report.systems import MeasuredSystem, Measurement, SystemKind, pair_up
 
 ALPHA = 0.05
@@ -24,8 +25,9 @@ ALPHA = 0.05
 class Pairwise:
     """One system (`after`) against another (`before`, named by `against` and `kind`), by pairs of answers.
 
-    Both p values are corrected for the number of comparisons of one kind: `shorter_p` is small where the answers are
-    shorter, `better_p` where they are shorter and lose less than the margin (the larger p of the two tests).
+    The p values are one-sided and small where the answers are shorter (`shorter_p`), where more are right
+    (`more_right_p`, McNemar's exact test), and where they are shorter and lose less than the margin (`better_p`, the
+    larger p of the two tests).  `correct_for_number` corrects them for the number of comparisons.
     """
 
     against: str
@@ -34,6 +36,7 @@ class Pairwise:
     change: CorrectnessChange
     non_inferiority: NonInferiority
     shorter_p: float
+    more_right_p: float
     better_p: float
 
     @property
@@ -51,6 +54,11 @@ class Pairwise:
     def is_shorter(self) -> bool:
         """Whether the answers are shown to be shorter.  An interval that includes no change shows nothing."""
         return self.shorter_p < ALPHA and self.ratio.ratio.high < 1
+
+    @property
+    def is_more_right(self) -> bool:
+        """Whether more answers are shown to be right."""
+        return self.more_right_p < ALPHA and self.change.difference.low > 0
 
     @property
     def is_better(self) -> bool:
@@ -78,13 +86,19 @@ def compare(before: MeasuredSystem, measured: Measurement, after: Measurement, m
     ratio = token_ratio(first.tokens, second.tokens, seed)
     change = correctness_change(first.correct, second.correct)
     shown = non_inferiority(change, margin)
-    return Pairwise(before.name, before.kind, ratio, change, shown, ratio.p, max(ratio.p, shown.p))
+    more_right_p = mcnemar(change.gained, change.lost) / 2 if change.gained > change.lost else 1.0
+    return Pairwise(before.name, before.kind, ratio, change, shown, ratio.p, more_right_p, max(ratio.p, shown.p))
 
 
 def correct_for_number(pairs: Sequence[Pairwise]) -> list[Pairwise]:
-    """The same comparisons with p values corrected for their number (Holm)."""
-    shorter, better = holm([pair.shorter_p for pair in pairs]), holm([pair.better_p for pair in pairs])
-    return [replace(pair, shorter_p=s, better_p=b) for pair, s, b in zip(pairs, shorter, better, strict=True)]
+    """The same comparisons with p values corrected for their number, each kind of p by itself (Holm)."""
+    shorter = holm([pair.shorter_p for pair in pairs])
+    more_right = holm([pair.more_right_p for pair in pairs])
+    better = holm([pair.better_p for pair in pairs])
+    return [
+        replace(pair, shorter_p=s, more_right_p=m, better_p=b)
+        for pair, s, m, b in zip(pairs, shorter, more_right, better, strict=True)
+    ]
 
 
 def describe(pair: Pairwise) -> str:

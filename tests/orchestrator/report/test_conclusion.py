@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measured_systems import COUNT, EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, measurement, system
 
 from orchestrator.report.conclusion import Conclusion, conclude
 from orchestrator.report.inference import noise_floor
@@ -161,7 +161,20 @@ def test_systems_without_a_common_question_or_set_are_refused() -> None:
         concluded(replace(EVOLVED, validation=None, test=None))
 
 
-@settings(deadline=None, max_examples=60)
+def test_a_shorter_prompt_is_not_beaten_because_its_harmlessness_could_not_be_shown() -> None:
+    # given 100 questions, on which one lost answer and one gained are too many to exclude a loss of 3 points
+    plain, best = system("none", "plain", 1.0, seed=0, count=100), system("evolved 1", "evolved", 0.6, count=100)
+    prompt = system("one sentence", "prompt", 0.55, lost=1, seed=2, count=100)
+    assert concluded(best, [], plain).outcome == "win"
+    # when and then
+    conclusion = concluded(best, [prompt], plain)
+    assert conclusion.outcome == "not_shown"
+    assert conclusion.headline.startswith(
+        'It is not shown that the evolved vector is better than the system prompt "one sentence"'
+    )
+
+
+@settings(deadline=None, max_examples=40)
 @given(
     saved=st.floats(0.0, 1.3),
     lost=st.integers(0, 30),
@@ -173,7 +186,7 @@ def test_no_win_is_claimed_where_an_interval_includes_no_gain_or_the_margin(
     saved: float, lost: int, gained: int, rivals: list[tuple[float, int]], seed: int
 ) -> None:
     rng = random.Random(seed)
-    count = rng.choice([20, 100, COUNT])
+    count = rng.choice([20, 100])
     plain = system("none", "plain", 1.0, seed=0, count=count)
     best = system("evolved 1", "evolved", 0.3 + saved, min(lost, count // 3), min(gained, count // 3), seed, count)
     others = [

@@ -45,6 +45,7 @@ def test_thirteen_prompts_and_eight_vectors_are_drawn_the_same_way_each_time() -
     assert png != pareto_png(measured(seed=1))
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
 def test_names_of_others_cannot_spoil_the_plot() -> None:
     names = ["$x", "\\frac{", "a" * 300, "資本的支出", "", "_hidden"]
     points = [point(name, "prompt", 10 + 5 * i, 0.5) for i, name in enumerate(names)]
