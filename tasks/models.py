@@ -154,6 +154,9 @@ class Fitness:
     shortness_scale: float  # tokens
 
 
+ClusteredBy = Literal["meaning", "waste"]
+
+
 @dataclass(frozen=True)
 class Constrained:
     """Fewer tokens without losing right answers.
@@ -187,7 +190,11 @@ Objective = Fitness | Constrained
 
 @dataclass(frozen=True)
 class Clusters:
-    """How the vocabulary is clustered; equal values and an equal tokenizer give the same content hash."""
+    """How the vocabulary is clustered; equal values and an equal tokenizer give the same content hash.
+
+    Clusters by "meaning" are those of k-means over embeddings; clusters by "waste" are made of two sets of answers
+    (`Sides`), and of the fields below they use the folder and `buckets` alone.
+    """
 
     folder: str
     embedder: str
@@ -197,6 +204,38 @@ class Clusters:
     batch_size: int
     device: str
     discovered: tuple[int, ...] = ()  # token ids on which PCA and k-means are fitted; none means the whole vocabulary
+    by: ClusteredBy = "meaning"
+    buckets: int = 10  # of the tokens in answers; waste has clusters 0 to 2 before them, and the rest after them
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The texts of two sets of answers of one model: in its plain manner, and short right ones (golds may be there)."""
+
+    verbose: tuple[str, ...]
+    short: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClusterFigures:
+    """What is known of the clusters of a clustering beside their descriptions; positions count from 0.
+
+    `eos` is the cluster of the tokens that end a turn.  Of clusters by waste, `pinned` is that of the tokens that no
+    answer used, and `log_odds` has one value a cluster: how much likelier its tokens are in verbose answers than in
+    short right ones, as a logarithm, and 0 for `eos` and `pinned`.  Other clusters have None and none.
+    """
+
+    eos: int = 0
+    pinned: int | None = None
+    log_odds: tuple[float, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ClusterFigures:
+        """Raises: InvalidData when the text is not what `to_json` writes."""
+        return parse_json(cls, text)
 
 
 @dataclass(frozen=True)
@@ -213,6 +252,7 @@ class Run:
     clusters: Clusters
     evaluation_cache: bool
     reflector_context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
+    pinned_clusters: tuple[int, ...] = ()  # positions of the clusters whose deltas the search does not change
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)

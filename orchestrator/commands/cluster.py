@@ -16,29 +16,38 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Cluster the vocabulary of the target model, as `orchestrator evolve` does before its first generation.
 
-Every token is decoded and embedded, reduced by PCA and clustered by k-means.  Cluster 0 is the end-of-turn tokens,
-cluster 1 the digits and arithmetic symbols.  The result is written to a folder under CONFIG_CLUSTERS_DIR that is named
+Every token is decoded and embedded, reduced by PCA and clustered by k-means; or, with CONFIG_CLUSTERS_BY="waste",
+clustered by how much more verbose answers use it than short right ones.  Cluster 0 is the end-of-turn tokens, cluster 1
+the digits and arithmetic symbols.  The result is written to a folder under CONFIG_CLUSTERS_DIR that is named
 by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
 With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
-assigned to the nearest centre.  The reflector then describes the clusters; without a key for it, rules do."""
+assigned to the nearest centre.  The reflector then describes the clusters; without a key for it, rules do.  Clusters
+by waste are made of the pairs of answers in the same file."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("cluster", DESCRIPTION)
     common.add_settings(parser)
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", dest="discovered",
-        help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM",
+        "--from", type=Path, metavar="FILE", dest="collected",
+        help="the output of `orchestrator collect`, in place of CONFIG_CLUSTERS_FROM or CONFIG_CLUSTERS_WASTE_FROM",
     )  # fmt: skip
     common.add_json(parser)
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.discovered is not None:
-        arguments.overrides.append(f"CLUSTERS_FROM={arguments.discovered}")
-    return common.handle_errors(lambda: cluster(common.read_settings(arguments), as_json=arguments.json))
+    return common.handle_errors(lambda: cluster(_settings(arguments), as_json=arguments.json))
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """The settings with the file of `--from`.  Raises: SettingsError."""
+    if arguments.collected is not None:
+        is_waste = common.read_settings(arguments).clusters_by == "waste"
+        option = "CLUSTERS_WASTE_FROM" if is_waste else "CLUSTERS_FROM"
+        arguments.overrides.append(f"{option}={arguments.collected}")
+    return common.read_settings(arguments)
 
 
 def cluster(settings: Settings, *, as_json: bool) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,50 @@ from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, read_json, write_output
+from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.view import Snapshot, View
 from orchestrator.runs.setup import Watch
-from orchestrator.settings import Settings, SettingsError, make_run
+from orchestrator.settings import Settings, SettingsError, make_run, read_sides
 from tasks.code_version import code_version
 from tasks.context import content_hash
 from tasks.job import JobSpec
 from tasks.message import Hash
+from tasks.models import Sides
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
 
-def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:
+def collected_sides(settings: Settings) -> Sides | None:
+    """The answers that make clusters by waste; None for clusters by meaning.  Raises: SettingsError."""
+    if settings.clusters_by == "meaning":
+        return None
+    if settings.clusters_waste_from is None:
+        raise SettingsError(["CONFIG_CLUSTERS_WASTE_FROM: is empty: clusters by waste are made of answers"])
+    try:
+        return read_sides(settings.clusters_waste_from)
+    except ValueError as error:
+        raise SettingsError([f"CONFIG_CLUSTERS_WASTE_FROM: {error}"]) from None
+
+
+def sides_of(plain: Sequence[JudgedAnswer], short: Sequence[JudgedAnswer], golds: Sequence[str] = ()) -> Sides:
+    """The two sides from answers to the plain prompt and answers to prompts that ask for brevity.
+
+    An answer to a brevity prompt counts when it is right and shorter than the plain answer to the same question.
+    `golds` are added when fewer count than there are plain answers.
+    """
+    lengths = {answer.example: answer.tokens for answer in plain}
+    kept = [a.text for a in short if a.is_correct and a.tokens < lengths.get(a.example, 0)]
+    if len(kept) < len(plain):
+        kept += golds
+    return Sides(tuple(answer.text for answer in plain), tuple(kept))
+
+
+def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -> str:
     """The content hash of the run's clustering, made on the gpu queue unless the store has it.
 
-    `watch` is called with the step and with (done, total).  Raises: Parked when the gpu queue cannot do it.
+    `sides` are the answers for clusters by waste, None for clusters by meaning.  `watch` is called with the step and
+    with (done, total).  Raises: Parked when the gpu queue cannot do it.
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     clustering = store.metadata(run_id, CLUSTERING)
@@ -42,8 +71,14 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch) -> str:
         step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
         watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
 
+    key, arguments = content_hash(run_id), {}
+    if sides is not None:
+        texts = dataclasses.asdict(sides)
+        arguments = {"sides": "sides:" + content_hash(texts)}
+        store.put_shared(run_id, arguments["sides"], texts)
+        key = content_hash(run_id, arguments)
     # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
-    scheduler.submit(Request("cluster:" + content_hash(run_id), JobSpec("gpu.cluster", "vocabulary", {})))
+    scheduler.submit(Request("cluster:" + key, JobSpec("gpu.cluster", "vocabulary", arguments)))
     [(_, result)] = scheduler.results(show)
     return str(result["clustering"])
 
@@ -118,7 +153,11 @@ def _request_descriptions(scheduler: Scheduler, clustering: str, watch: Watch, l
 
 
 def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, Any]]]:
-    """The folder of the clustering and its descriptions, without a run.  Raises: FarmUnavailable, Parked."""
+    """The folder of the clustering and its descriptions, without a run.
+
+    Raises: SettingsError, FarmUnavailable, Parked.
+    """
+    sides = collected_sides(settings)
     run_id = f"cluster-{secrets.token_hex(4)}"
     started = time.monotonic()
 
@@ -132,7 +171,7 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
         try:
             limits = WaitLimits(no_progress_s=settings.stage_timeout_s)
             scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
-            found = ensure_clustering(scheduler, watch)
+            found = ensure_clustering(scheduler, watch, sides)
             describe_discovered(scheduler, settings, watch, view.notify)
             return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
         finally:

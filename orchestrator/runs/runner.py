@@ -40,6 +40,7 @@ from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.judging.grader import needs_model, title_of
+from tasks.models import Sides
 from tasks.openai.provider import is_priced
 from tasks.plan import Plan
 from tasks.store.keys import LIMIT
@@ -83,10 +84,16 @@ class Runner:
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
+    @cached_property
+    def sides(self) -> Sides | None:
+        """The answers that make clusters by waste.  Raises: SettingsError."""
+        return clustering.collected_sides(self.settings)
+
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         self.view.notify(first_line(self.settings))
         search = make_search(self.settings)
+        _ = self.sides  # what cannot be read is refused before anything is started
         state = load_state(self.output, search)
         run_id = self.output.run_id(KIND)
         if self.output.config.exists():
@@ -171,7 +178,7 @@ class _Session:
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
         self.examples = check_prompts(self.scheduler, too_long, self.examples, watch, notify)
-        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch))
+        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, self.runner.sides))
         clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))

@@ -14,8 +14,7 @@ from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, Sear
 from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.planning import again_name
-from orchestrator.settings import Settings, read_deltas
-from orchestrator.settings.references import pinned_positions
+from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
 Watch = Callable[[Generation, float | None], None]
@@ -93,7 +92,7 @@ def _evaluations(outcomes: Iterable[Outcome]) -> Evaluations:
 
 def make_search(settings: Settings) -> Search:
     """The search that the settings ask for: each optimiser takes the parameters that it has fields for."""
-    deltas = read_deltas(settings.initial_deltas_path, settings.kmeans_clusters)
+    deltas = read_deltas(settings.initial_deltas_path, layout_of(settings))
     ids = canonical_order(list(deltas))
     values = {
         "seed": settings.seed,
@@ -101,7 +100,7 @@ def make_search(settings: Settings) -> Search:
         "initial_deltas": tuple(float(deltas[cluster]) for cluster in ids),
         "generations": settings.ngen,
         "population_size": settings.population_size,
-        "pinned": pinned_positions(settings.pinned_clusters, len(ids)),
+        "pinned": pinned_of(settings),
         "bound": settings.delta_bound,
         "sigma": settings.step_size,
         "crossover_probability": settings.cxpb,

@@ -3,13 +3,14 @@
 Importing this package needs kconfiglib and pydantic, and nothing heavier.
 """
 
+from orchestrator.settings.clusters import cluster_layout, layout_of, pinned_of
 from orchestrator.settings.load import load_settings, write_config
 from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
 from orchestrator.settings.references import (
-    cluster_ids,
     parse_indices,
     read_deltas,
     read_discovered_tokens,
+    read_sides,
     select_indices,
 )
 from orchestrator.settings.run import judging_settings, make_run
@@ -19,13 +20,16 @@ __all__ = [
     "Settings",
     "SettingsError",
     "changed_options",
-    "cluster_ids",
+    "cluster_layout",
     "judging_settings",
+    "layout_of",
     "load_settings",
     "make_run",
     "parse_indices",
+    "pinned_of",
     "read_deltas",
     "read_discovered_tokens",
+    "read_sides",
     "select_indices",
     "write_config",
 ]

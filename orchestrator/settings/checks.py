@@ -2,7 +2,7 @@
 
 The check of a value returns its argument, or raises ValueError with a message that continues the option's name.
 A cross-field check gets the values that are sound by themselves (some may be missing), and yields the names of options
-and what is wrong with them.  Only `check_questions`, `check_deltas` and `check_discovered` read files.
+and what is wrong with them.  Only `check_questions`, `check_deltas`, `check_discovered` and `check_waste` read files.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from orchestrator.settings.clusters import ClusterLayout, cluster_layout, pinned_positions
 from orchestrator.settings.references import (
     ALL,
     overlap,
     parse_indices,
-    pinned_positions,
     read_deltas,
     read_discovered_tokens,
+    read_sides,
     select_indices,
 )
 from tasks.dataset import DatasetError
@@ -181,15 +182,16 @@ def check_optimiser(values: Values) -> Findings:
         for option in ("initial_spread", "vary_proposals"):
             if values.get(option):
                 yield option.upper(), f"is an option of OPTIMISER 'reflective', which is {optimiser!r}"
-    if "pinned_clusters" in values and "kmeans_clusters" in values:
-        count = values["kmeans_clusters"] + 2
+    layout = _layout(values)
+    if "pinned_clusters" in values and optimiser is not None and layout is not None:
         try:
-            pinned = pinned_positions(values["pinned_clusters"], count)
+            pinned = pinned_positions(values["pinned_clusters"], layout, optimiser)
         except ValueError as error:
             yield "PINNED_CLUSTERS", str(error)
             return
-        if len(pinned) == count:
-            yield "PINNED_CLUSTERS", f"names all {count} clusters, so that nothing is left to search"
+        if len(pinned) == layout.count:
+            also = "" if layout.rest is None else f" but {layout.rest}, which is pinned anyway"
+            yield "PINNED_CLUSTERS", f"names all {layout.count} clusters{also}, so that nothing is left to search"
 
 
 def check_limits(values: Values) -> Findings:
@@ -251,10 +253,11 @@ def _look_at(path: Path, named: str) -> tuple[str, int | None]:
 
 def check_deltas(values: Values) -> Findings:
     """The initial deltas are one finite number for each cluster."""
-    if "initial_deltas_path" not in values or "kmeans_clusters" not in values:
+    layout = _layout(values)
+    if "initial_deltas_path" not in values or layout is None:
         return
     try:
-        read_deltas(values["initial_deltas_path"], values["kmeans_clusters"])
+        read_deltas(values["initial_deltas_path"], layout)
     except ValueError as error:
         yield "INITIAL_DELTAS_PATH", str(error)
 
@@ -263,6 +266,9 @@ def check_discovered(values: Values) -> Findings:
     """The discovered tokens can be read, and there are enough of them for the clusters."""
     path, clusters = values.get("clusters_from"), values.get("kmeans_clusters")
     if path is None:
+        return
+    if values.get("clusters_by") == "waste":
+        yield "CLUSTERS_FROM", "is of CLUSTERS_BY 'meaning', which is 'waste'; name the file in CLUSTERS_WASTE_FROM"
         return
     try:
         discovered = read_discovered_tokens(path)
@@ -275,6 +281,20 @@ def check_discovered(values: Values) -> Findings:
             f"{clusters} is more than the {len(discovered)} discovered tokens of CLUSTERS_FROM; "
             "ask for fewer clusters, or collect with a larger phase0.k",
         )
+
+
+def check_waste(values: Values) -> Findings:
+    """The pairs of answers can be read."""
+    path, by = values.get("clusters_waste_from"), values.get("clusters_by")
+    if path is None or by is None:
+        return
+    if by != "waste":
+        yield "CLUSTERS_WASTE_FROM", f"is of CLUSTERS_BY 'waste', which is {by!r}"
+        return
+    try:
+        read_sides(path)
+    except ValueError as error:
+        yield "CLUSTERS_WASTE_FROM", str(error)
 
 
 def check_weights(values: Values) -> Findings:
@@ -318,7 +338,16 @@ CROSS_CHECKS = (
     check_questions,
     check_deltas,
     check_discovered,
+    check_waste,
 )
+
+
+def _layout(values: Values) -> ClusterLayout | None:
+    """The clusters; None where an option that decides them is not sound."""
+    try:
+        return cluster_layout(values["clusters_by"], values["kmeans_clusters"], values["waste_buckets"])
+    except KeyError:
+        return None
 
 
 def _by_rules(values: Values) -> bool:

@@ -34,7 +34,8 @@ from orchestrator.settings.fields import (
     int_range,
     string,
 )
-from tasks.models import EngineName
+from orchestrator.settings.references import ZERO
+from tasks.models import ClusteredBy, EngineName
 
 _SEED = 2**31 - 1
 _DAY = 86_400
@@ -101,18 +102,21 @@ class Settings:
 
     # Clusters
     clusters_dir: FolderPath
+    clusters_by: ClusteredBy
     embedder_model: Annotated[str, string(), AfterValidator(model_name)]
     kmeans_clusters: Annotated[int, int_range(1, 1000, "clusters")]
     pca_components: Annotated[int, int_range(1, 4096, "components")]
     cluster_seed: Annotated[int, int_range(0, _SEED, "none")]
     embed_batch_size: Annotated[int, int_range(1, 65_536, "tokens a batch")]
     clusters_from: Annotated[Path | None, existing_file()]
+    waste_buckets: Annotated[int, int_range(1, 1000, "clusters")]
+    clusters_waste_from: Annotated[Path | None, existing_file()]
     cluster_descriptions_path: Annotated[Path | None, existing_file()]
 
     # Genetic evolution: no defaults
     lambda_shortness: Annotated[float, float_range(0, 1, "none", unset=True)]
     lambda_correctness: Annotated[float, float_range(0, 1, "none", unset=True)]
-    initial_deltas_path: Annotated[Path, existing_file(unset=True)]
+    initial_deltas_path: Annotated[Path, existing_file(unset=True, or_word=ZERO)]
     population_size: Annotated[int, int_range(2, 10_000, "individuals", unset=True)]
     ngen: Annotated[int, int_range(1, 1_000_000, "generations", unset=True)]
     cxpb: Annotated[float, float_range(0, 1, "none", unset=True)]

@@ -1,7 +1,7 @@
-"""What settings refer to: a file of deltas, a file of discovered tokens, and lines of the data set.
+"""What settings refer to: a file of deltas, discovered tokens, pairs of answers, and lines of the data set.
 
-Deltas are one finite number for each cluster, "0" to KMEANS_CLUSTERS + 1.  Discovered tokens are in the output of
-`orchestrator collect`.  Lines are "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
+Deltas are one finite number for each cluster.  Discovered tokens and pairs of a verbose and a compressed answer are in
+the output of `orchestrator collect`.  Lines are "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
 """
 
 from __future__ import annotations
@@ -11,33 +11,39 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from tasks.escape import quote
+from tasks.models import Sides
+from tasks.validation import parse_json
+
+if TYPE_CHECKING:
+    from orchestrator.settings.clusters import ClusterLayout
 
 _DELTAS = TypeAdapter(dict[str, FiniteFloat])
 
-
-def cluster_ids(kmeans_clusters: int) -> tuple[str, ...]:
-    """The ids of all clusters in numerical order: 0 and 1, and then those of k-means."""
-    return tuple(str(cluster) for cluster in range(kmeans_clusters + 2))
+ZERO = Path("zero")
+"""In place of a file of deltas: 0 for each cluster, however many there are."""
 
 
-def read_deltas(path: Path, kmeans_clusters: int) -> dict[str, float]:
-    """The deltas in the JSON file at `path`, in the order of `cluster_ids`.
+def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
+    """The deltas in the JSON file at `path`, in the order of the clusters' ids; 0 for each when `path` is `ZERO`.
 
     Raises: ValueError with a message of one line when the file cannot be read, is not a JSON object, has other keys
     than the clusters, or has a value that is not a finite number.
     """
+    if path == ZERO:
+        return dict.fromkeys(layout.ids, 0.0)
     try:
         pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=_Pairs)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
     if not isinstance(pairs, _Pairs):
         raise ValueError(f"{quote(str(path))} is not a JSON object of cluster ids and numbers")
-    _check_keys(path, [key for key, _ in pairs], cluster_ids(kmeans_clusters))
+    _check_keys(path, [key for key, _ in pairs], layout)
     try:
         values = _DELTAS.validate_python(dict(pairs), strict=True)
     except ValidationError as error:
@@ -46,14 +52,15 @@ def read_deltas(path: Path, kmeans_clusters: int) -> dict[str, float]:
         raise ValueError(
             f"{quote(str(path))} has {value} for cluster {cluster}, which is not a finite number"
         ) from None
-    return {key: values[key] for key in cluster_ids(kmeans_clusters)}
+    return {key: values[key] for key in layout.ids}
 
 
 class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object, repeated keys included."""
 
 
-def _check_keys(path: Path, keys: list[str], clusters: tuple[str, ...]) -> None:
+def _check_keys(path: Path, keys: list[str], layout: ClusterLayout) -> None:
+    clusters = layout.ids
     wrong = [
         ("lacks", [cluster for cluster in clusters if cluster not in keys]),
         ("has the unknown", sorted(set(keys) - set(clusters))),
@@ -63,8 +70,9 @@ def _check_keys(path: Path, keys: list[str], clusters: tuple[str, ...]) -> None:
         f"{verb} {', '.join(quote(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some
     ]
     if found:
-        clusters_are = f"the clusters are '0' to '{clusters[-1]}', KMEANS_CLUSTERS + 1"
-        raise ValueError(f"{quote(str(path))} {' and '.join(found)} ({clusters_are})")
+        clusters_are = f"the clusters are '0' to '{clusters[-1]}', {layout.last}"
+        otherwise = f"the value {ZERO} in place of a file is 0 for each"
+        raise ValueError(f"{quote(str(path))} {' and '.join(found)} ({clusters_are}); {otherwise}")
 
 
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:
@@ -90,6 +98,42 @@ def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     if len(set(ids)) < len(ids):
         raise ValueError(f"{quote(str(path))} has a discovered token twice")
     return tuple(ids)
+
+
+class _Pair(TypedDict):
+    verbose_answer: str
+    compressed_answer: str
+
+
+class _Example(TypedDict):
+    retained_pairs: list[_Pair]
+
+
+class _Splits(TypedDict):
+    train: list[_Example]
+
+
+class _Collected(TypedDict):
+    """What is read of the output of `orchestrator collect`."""
+
+    splits: _Splits
+
+
+def read_sides(path: Path) -> Sides:
+    """The verbose and the compressed answers of the retained pairs in the JSON file at `path`.
+
+    Raises: ValueError with a message of one line when the file cannot be read, is no output of `orchestrator collect`,
+    or has no such pair.
+    """
+    try:
+        collected = parse_json(_Collected, path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"{quote(str(path))} has no pairs of `orchestrator collect`: {reason}") from None
+    pairs = [pair for example in collected["splits"]["train"] for pair in example["retained_pairs"]]
+    if not pairs:
+        raise ValueError(f"{quote(str(path))} has no retained pairs: no compressed answer was right")
+    return Sides(tuple(p["verbose_answer"] for p in pairs), tuple(p["compressed_answer"] for p in pairs))
 
 
 ALL = (range(sys.maxsize),)
@@ -125,20 +169,6 @@ def select_indices(text: str, count: int) -> tuple[int, ...]:
     if last >= count:
         raise ValueError(f"names {last}, but the data set has {count} lines, counted from 0")
     return tuple(index for one in ranges for index in one)
-
-
-def pinned_positions(text: str, count: int) -> tuple[int, ...]:
-    """The positions of the clusters that `text` names, of `count` clusters.
-
-    Raises: ValueError as `parse_indices`, and for a cluster that does not exist.
-    """
-    ranges = parse_indices(text)
-    if ranges == ALL:
-        return tuple(range(count))
-    last = max((one[-1] for one in ranges), default=-1)
-    if last >= count:
-        raise ValueError(f"names cluster {last}, but the clusters are 0 to {count - 1}")
-    return tuple(sorted(index for one in ranges for index in one))
 
 
 def overlap(some: Sequence[range], others: Sequence[range]) -> range | None:

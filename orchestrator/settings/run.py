@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+from orchestrator.settings.clusters import pinned_of
 from orchestrator.settings.fields import read_value
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
@@ -59,9 +60,12 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
             batch_size=s.embed_batch_size,
             device=s.device,
             discovered=_discovered(s),
+            by=s.clusters_by,
+            buckets=s.waste_buckets,
         ),
         evaluation_cache=s.evaluation_cache,
         reflector_context_tokens=s.reflector_context_tokens,
+        pinned_clusters=pinned_of(s),
     )
 
 

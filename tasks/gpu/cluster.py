@@ -17,6 +17,7 @@ from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, Hash, RunId
+from tasks.models import Sides
 from tasks.store.keys import CLUSTERING, PROGRESS
 from tasks.task import raise_if_cancelled
 from tasks.validation import check_value
@@ -55,7 +56,8 @@ def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
 def cluster(job: Job) -> dict[str, Any]:
     """Cluster the vocabulary, in a process of its own, and put the result into the store under its content hash.
 
-    Raises: ClusteringError.
+    The argument `sides` is the content key of the answers from which clusters by waste are made.
+    Raises: ClusteringError; LookupError when the answers are not in the store.
     """
     # Imported here: joblib and numpy are for a worker that clusters.
     from tasks.gpu.clustering.artifacts import load_clustering
@@ -68,17 +70,24 @@ def cluster(job: Job) -> dict[str, Any]:
         store.put_metadata(run, PROGRESS, json.dumps({"stage": stage, "done": done, "total": total}))
         store.notify(run)
 
+    sides, embedder, device = None, "", "cpu"
+    if settings.clusters.by == "waste":
+        [answers] = job.results([job.arguments["sides"]])
+        sides = Sides(tuple(answers["verbose"]), tuple(answers["short"]))
+    else:
+        embedder, device = worker.embedder(settings.clusters.embedder), settings.clusters.device
     load_early(worker.model_folder(settings.target))  # the answers need it next
     folder = run_clustering(
         worker.model_folder(settings.target),
         dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder)),
-        worker.embedder(settings.clusters.embedder),
+        embedder,
         progress,
-        worker.environment(settings.clusters.device),
+        worker.environment(device),
+        sides,
     )
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
-    store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions)
+    store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
     store.put_metadata(run, CLUSTERING, clustering.hash)
     return {"clustering": clustering.hash}
 

@@ -46,18 +46,20 @@ def _mutate(stage: Stage) -> dict[str, Any]:
 
 
 def _rewrite(stage: Stage) -> dict[str, Any]:
-    descriptions, deltas = _clusters(stage)
-    ids = list(deltas)
+    every, current = _clusters(stage)
+    descriptions, free = rewrite.free_clusters(every, current, stage.run.pinned_clusters)
+    ids = list(free)
 
     def build(responses: Sequence[Response]) -> Messages:
-        return rewrite.rewrite_messages(descriptions, deltas, stage.scratchpad(), responses)
+        return rewrite.rewrite_messages(descriptions, free, stage.scratchpad(), responses)
 
     messages, answers_cut = _fitted(stage, build)
     ask, log = _asking(stage, "rewrite", rewrite.schema_of(ids))
     result = ask_with_retry(ask, "rewrite", messages, lambda data: rewrite.check_rewrite(data, ids), log)
     if isinstance(result, Invalid):
         return {"delta": None, "reason": result.reason, **answers_cut}
-    return {"deltas": list(result.deltas), "scratchpad": result.summary, **answers_cut}
+    deltas = current | dict(zip(ids, result.deltas, strict=True))
+    return {"deltas": list(deltas.values()), "scratchpad": result.summary, **answers_cut}
 
 
 def _clusters(stage: Stage) -> tuple[list[dict[str, Any]], dict[str, float]]:

@@ -75,6 +75,17 @@ class Rewrite:
     summary: str
 
 
+def free_clusters(
+    descriptions: Sequence[Mapping[str, Any]], deltas: Mapping[str, float], pinned: Sequence[int]
+) -> tuple[list[Mapping[str, Any]], dict[str, float]]:
+    """The descriptions and the deltas without the clusters at the positions `pinned`.
+
+    The reflector reads of these alone, so that it proposes nothing that would not be done.
+    """
+    free = {cluster: delta for position, (cluster, delta) in enumerate(deltas.items()) if position not in pinned}
+    return [described for described in descriptions if str(described["id"]) in free], free
+
+
 def schema_of(cluster_ids: Sequence[str]) -> dict[str, Any]:
     """The strict schema of a reply: exactly these clusters."""
     deltas = strict_object({cluster: {"type": "number"} for cluster in cluster_ids})

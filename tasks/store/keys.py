@@ -4,7 +4,7 @@
     whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, OUTDATED, and one field a finished stage
     whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
-    whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS
+    whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS, FIGURES
     whetstone:lock:<name>           held by whoever does this work now (tasks/store/lock.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
@@ -42,6 +42,7 @@ LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering
 DESCRIPTIONS = "descriptions"  # of the clusters, as JSON; also a field of a clustering
 LABELS = "labels"  # a field of a clustering
+FIGURES = "figures"  # a field of a clustering: the ClusterFigures, as JSON
 
 JOBS = "jobs"  # the record of what is outside a plan
 

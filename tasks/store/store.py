@@ -12,7 +12,7 @@ from typing import Any, cast
 import redis
 
 from tasks.failure import Failure
-from tasks.models import Example, Run
+from tasks.models import ClusterFigures, Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
 from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key
@@ -291,10 +291,20 @@ class Store:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
         self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
 
-    def put_clustering(self, run_id: str, clustering: str, labels: bytes, descriptions: str) -> None:
+    def put_clustering(
+        self,
+        run_id: str,
+        clustering: str,
+        labels: bytes,
+        descriptions: str,
+        figures: ClusterFigures = ClusterFigures(),
+    ) -> None:
         key = clustering_key(clustering)
         self.redis.sadd(run_key(run_id, keys.SHARED), key)
-        self.redis.hset(key, mapping={keys.LABELS: labels, keys.DESCRIPTIONS: descriptions})
+        self.redis.hset(
+            key,
+            mapping={keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()},
+        )
 
     def has_clustering(self, clustering: str) -> bool:
         return bool(self.redis.exists(clustering_key(clustering)))
@@ -314,6 +324,13 @@ class Store:
         if text is None:
             raise KeyError(f"no clustering of run {run_id!r} in the store")
         return cast("list[dict[str, Any]]", json.loads(text))
+
+    def cluster_figures(self, clustering: str) -> ClusterFigures:
+        """Which cluster ends a turn, which is pinned, and the log-odds of each.  Raises: KeyError, InvalidData."""
+        found = self.redis.hget(clustering_key(clustering), keys.FIGURES)
+        if found is None:
+            raise KeyError(f"no clustering {clustering!r} in the store")
+        return ClusterFigures.from_json(cast(bytes, found))
 
     # What a run leaves for its output folder: prompts, files, usage and money.
 

@@ -25,7 +25,14 @@ from orchestrator.report.statistics import Comparison
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
 from orchestrator.runs.search import Search
 from orchestrator.runs.status import run_status
-from orchestrator.settings import SettingsError, load_settings, read_deltas, read_discovered_tokens
+from orchestrator.settings import (
+    SettingsError,
+    cluster_layout,
+    load_settings,
+    read_deltas,
+    read_discovered_tokens,
+    read_sides,
+)
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_rows
 from tasks.validation import checked_json
@@ -35,6 +42,7 @@ VALID = (ROOT / "configs" / "embedded.config").read_text()
 COLLECT = yaml.safe_load((ROOT / "configs" / "collect.yaml").read_text())
 ROW = json.loads((ROOT / "configs" / "data" / "sample.jsonl").read_text().splitlines()[0])
 IDS = tuple(str(i) for i in range(4))
+LAYOUT = cluster_layout("meaning", len(IDS) - 2, 10)
 COMMON: dict[str, Any] = {
     "seed": 7, "cluster_ids": IDS, "initial_deltas": (0.0,) * 4, "generations": 2, "population_size": 3,
 }  # fmt: skip
@@ -139,7 +147,7 @@ def test_rows_to_judge(tmp_path: Path, tried: Counter[str], content: bytes) -> N
 @given(files(dict.fromkeys(IDS, 0.0)))
 @example(b"[" * 100_000)
 def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    check_read(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, len(IDS) - 2), ValueError)
+    check_read(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, LAYOUT), ValueError)
 
 
 @cases
@@ -147,6 +155,15 @@ def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
 @example(b"[" * 100_000)
 def test_discovered_tokens(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
     check_read(tried, tmp_path / "phase0.json", content, read_discovered_tokens, ValueError)
+
+
+@cases
+@given(
+    files({"splits": {"train": [{"retained_pairs": [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]}]}})
+)
+@example(b"[" * 100_000)
+def test_pairs_of_answers(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    check_read(tried, tmp_path / "phase0.json", content, read_sides, ValueError)
 
 
 @cases

@@ -1,6 +1,7 @@
 """`python -m tasks.gpu.clustering`: cluster one vocabulary and report in JSON lines on stdout.
 
 Progress is {"stage", "done", "total"}; the last line is {"hash", "folder"}.  On an error: exit 1, one line on stderr.
+With `--by waste` the answers are read from stdin: {"verbose": [text, ...], "short": [text, ...]}.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, get_args
 
 from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
-from tasks.models import Clusters
+from tasks.models import ClusteredBy, Clusters, Sides
+from tasks.validation import InvalidData, parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,8 +40,6 @@ def main() -> int:
 
 
 def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
-    from tasks.gpu.clustering.pipeline import cluster_vocabulary
-
     def report(**values: object) -> None:
         print(json.dumps(values), file=lines, flush=True)
 
@@ -52,11 +52,23 @@ def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
         batch_size=options.batch_size,
         device=options.device,
         discovered=tuple(options.discovered),
+        by=options.by,
+        buckets=options.buckets,
     )
+
+    def progress(stage: str, done: int, total: int) -> None:
+        report(stage=stage, done=done, total=total)
+
     tokenizer = _tokenizer(options.tokenizer)
-    clustering = cluster_vocabulary(
-        tokenizer, clusters, options.embedder, lambda stage, done, total: report(stage=stage, done=done, total=total)
-    )
+    # Imported here: clusters by waste need neither scikit-learn nor sentence-transformers.
+    if clusters.by == "waste":
+        from tasks.gpu.clustering.waste_pipeline import cluster_answers
+
+        clustering = cluster_answers(tokenizer, clusters, _sides(), progress)
+    else:
+        from tasks.gpu.clustering.pipeline import cluster_vocabulary
+
+        clustering = cluster_vocabulary(tokenizer, clusters, options.embedder, progress)
     report(hash=clustering.hash, folder=str(clustering.folder))
     return 0
 
@@ -71,10 +83,19 @@ def _tokenizer(name: str) -> PreTrainedTokenizerBase:
         raise cannot_load("tokenizer", name, error) from error
 
 
+def _sides() -> Sides:
+    try:
+        return parse_json(Sides, sys.stdin.buffer.read())
+    except InvalidData as error:
+        raise ClusteringError(f"clusters by waste need answers on stdin: {error}") from None
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tasks.gpu.clustering", description="Cluster a vocabulary.")
     parser.add_argument("--tokenizer", required=True, help="a folder or a Hugging Face id")
-    parser.add_argument("--embedder", required=True, help="a sentence-transformers model: a folder or an id")
+    parser.add_argument("--by", choices=get_args(ClusteredBy), default="meaning")
+    parser.add_argument("--buckets", type=int, default=10, help="of clusters by waste")
+    parser.add_argument("--embedder", default="", help="a sentence-transformers model: a folder or an id")
     parser.add_argument("--folder", required=True, help="the clustering is written to <folder>/<hash>")
     parser.add_argument("--components", type=int, default=50, help="of the PCA")
     parser.add_argument("--count", type=int, default=10, help="of k-means; clusters 0 and 1 come on top")
@@ -85,7 +106,10 @@ def _options() -> argparse.Namespace:
         "--discovered", type=int, nargs="*", default=[], metavar="ID",
         help="fit on these tokens alone; every other token goes to the nearest centre",
     )  # fmt: skip
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.by == "meaning" and not options.embedder:
+        parser.error("clusters by meaning need --embedder")
+    return options
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

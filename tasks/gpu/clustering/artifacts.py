@@ -1,27 +1,33 @@
 """A finished clustering on disk: one folder, named by the hash of its inputs, complete or absent.
 
-<folder>/<hash>/
+By meaning, <folder>/<hash>/ holds
     labels_kmeans.joblib       array [V], uint8 or uint16: the cluster of each token id (0, 1, or k-means + 2)
     embeddings.npy             array [V, dimension] float32: the embedding of each token, clusters 0 and 1 too
     pca.joblib                 the fitted PCA (scikit-learn)
     kmeans_centres.npy         array [count, components] float32: row k is the centre of cluster k + 2
     cluster_descriptions.json  a list of {id, description, examples, count}, in the order of ids
     manifest.json              its inputs, and the SHA-256 of each file
+By waste, it holds
+    labels_waste.joblib        array [V], uint8 or uint16: the cluster of each token id
+    cluster_descriptions.json  as above
+    cluster_figures.json       {eos, pinned, log_odds}
+    manifest.json              as above
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
 from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
+from tasks.models import ClusterFigures
 from tasks.validation import parse_json
 
 if TYPE_CHECKING:
@@ -31,11 +37,12 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
-LABELS = "labels_kmeans.joblib"
+LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.joblib", "labels_waste.joblib"
 EMBEDDINGS = "embeddings.npy"
 PCA_FILE = "pca.joblib"
 CENTRES = "kmeans_centres.npy"
 DESCRIPTIONS = "cluster_descriptions.json"
+FIGURES = "cluster_figures.json"
 MANIFEST = "manifest.json"
 
 
@@ -43,7 +50,7 @@ class Manifest(TypedDict):
     """manifest.json: what is read of it again."""
 
     hash: str
-    embedded: str
+    embedded: NotRequired[str]
     files: dict[str, str]  # name -> SHA-256
 
 
@@ -71,11 +78,22 @@ class Clustering:
     folder: Path
     labels: NDArray[Any]
     descriptions: list[Description]
+    figures: ClusterFigures = ClusterFigures()  # noqa: RUF009  (it is frozen)
+
+
+class Inputs(Protocol):
+    """All that determines a clustering."""
+
+    def hash(self) -> str:
+        """32 hexadecimal digits."""
+
+    def manifest(self) -> dict[str, Any]:
+        """What manifest.json says of them, with the hash."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClusteringOutput:
-    """What is written of a new clustering. Shapes as in the module's docstring."""
+    """What is written of a new clustering by meaning. Shapes as in the module's docstring."""
 
     labels: NDArray[Any]
     embeddings: NDArray[np.float32]
@@ -83,10 +101,20 @@ class ClusteringOutput:
     centres: NDArray[np.float32]
     descriptions: list[Description]
 
+    def files(self) -> dict[str, Any]:
+        """The content of each file."""
+        return {
+            LABELS_KMEANS: self.labels,
+            EMBEDDINGS: self.embeddings,
+            PCA_FILE: self.pca,
+            CENTRES: self.centres,
+            DESCRIPTIONS: self.descriptions,
+        }
+
 
 @dataclass(frozen=True)
 class ClusteringInputs:
-    """All that determines a clustering. Device and batch size are left out: they change only its cost."""
+    """All that determines a clustering by meaning. Device and batch size are left out: they change only its cost."""
 
     vocabulary: Sequence[str]
     eos: frozenset[int]
@@ -106,6 +134,9 @@ class ClusteringInputs:
         """The hash of what determines the embeddings: clusterings with the same hash share them."""
         text = json.dumps([VERSION, list(self.vocabulary), self.embedder], ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def manifest(self) -> dict[str, Any]:
+        return {"hash": self.hash(), "embedded": self.embeddings_hash(), **self.summary()}
 
     def summary(self) -> dict[str, Any]:
         """Everything but the vocabulary itself."""
@@ -131,8 +162,10 @@ def embedder_identity(embedder: str | Path) -> str:
     return f"sha256:{model_sha256(folder)}"
 
 
-def save_clustering(root: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> Path:
-    """Write the folder `<root>/<hash>` and return it. An existing clustering is left as it is.
+def save_clustering(root: Path, inputs: Inputs, files: Mapping[str, Any]) -> Path:
+    """Write the folder `<root>/<hash>` with these files and return it. An existing clustering is left as it is.
+
+    The ending of a file's name says how its content is written: .joblib, .npy or .json.
 
     A killed process leaves nothing under that name, and of two processes the first one counts.
     """
@@ -140,7 +173,7 @@ def save_clustering(root: Path, inputs: ClusteringInputs, output: ClusteringOutp
     remove_unfinished(root, older_than_s=_ABANDONED_S)
     final = root / inputs.hash()
     with folder_atomic(final) as work:
-        _write(work, inputs, output)
+        _write(work, inputs, files)
     return final
 
 
@@ -154,7 +187,7 @@ def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32]
             manifest = parse_json(Manifest, path.read_bytes())
             # A damaged clustering is passed over here; loading that clustering reports it.
             if (
-                manifest["embedded"] == requested
+                manifest.get("embedded") == requested
                 and _sha256(path.with_name(EMBEDDINGS)) == manifest["files"][EMBEDDINGS]
             ):
                 embeddings: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
@@ -178,28 +211,31 @@ def load_clustering(folder: Path) -> Clustering:
                 raise ClusteringError(
                     f"the clustering in {folder} is damaged ({name}); delete the folder to make it anew"
                 )
-        labels = joblib.load(folder / LABELS)
+        labels = joblib.load(folder / (LABELS_WASTE if LABELS_WASTE in manifest["files"] else LABELS_KMEANS))
         descriptions: list[Description] = json.loads((folder / DESCRIPTIONS).read_text(encoding="utf-8"))
+        has_figures = FIGURES in manifest["files"]
+        figures = ClusterFigures.from_json((folder / FIGURES).read_bytes()) if has_figures else ClusterFigures()
     except (OSError, ValueError, KeyError) as error:
         raise ClusteringError(
             f"{folder} holds no complete clustering ({error}); delete the folder to make it anew"
         ) from error
     labels.setflags(write=False)
-    return Clustering(manifest["hash"], folder, labels, descriptions)
+    return Clustering(manifest["hash"], folder, labels, descriptions, figures)
 
 
-def _write(folder: Path, inputs: ClusteringInputs, output: ClusteringOutput) -> None:
+def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
     import joblib
     import numpy as np
 
-    joblib.dump(output.labels, folder / LABELS)
-    np.save(folder / EMBEDDINGS, output.embeddings)
-    joblib.dump(output.pca, folder / PCA_FILE)
-    np.save(folder / CENTRES, output.centres)
-    _write_json(folder / DESCRIPTIONS, output.descriptions)
-    files = {name: _sha256(folder / name) for name in (LABELS, EMBEDDINGS, PCA_FILE, CENTRES, DESCRIPTIONS)}
-    hashes = {"hash": inputs.hash(), "embedded": inputs.embeddings_hash()}
-    _write_json(folder / MANIFEST, {**hashes, **inputs.summary(), "files": files})
+    for name, content in files.items():
+        match Path(name).suffix:
+            case ".joblib":
+                joblib.dump(content, folder / name)
+            case ".npy":
+                np.save(folder / name, content)
+            case _:
+                _write_json(folder / name, content)
+    _write_json(folder / MANIFEST, {**inputs.manifest(), "files": {name: _sha256(folder / name) for name in files}})
 
 
 def _write_json(path: Path, value: object) -> None:

@@ -38,7 +38,7 @@ class Description(TypedDict):
 def describe_fixed(cluster: int, what: str, texts: Sequence[str], ids: Iterable[int]) -> Description:
     """The description of cluster 0 or 1, which hold the tokens `ids`; `what` names their kind."""
     members = sorted(ids)
-    examples = _distinct([texts[i] for i in members], EXAMPLES)
+    examples = distinct([texts[i] for i in members], EXAMPLES)
     named = f": {_quoted(examples)}" if examples else " (this vocabulary has none)"
     return Description(id=cluster, description=what + named, examples=examples, count=len(members))
 
@@ -48,16 +48,27 @@ def describe_cluster(
 ) -> Description:
     """The description of a k-means cluster of the tokens `ids` [n], `distances` [n] from its centre."""
     nearest = [i for _, i in sorted(zip(distances.tolist(), ids.tolist(), strict=True))]
-    central = _distinct([texts[i] for i in nearest], _SHOWN)
+    central = distinct([texts[i] for i in nearest], _SHOWN)
     inner = [texts[i] for i in sorted(nearest[: max(_SHOWN, len(nearest) // 4)])]
     # Single letters and markers have the lowest ids and do not describe a cluster with words in it.
     words = [text for text in inner if len(text.strip()) > 1 and kind_of(text) != "markers"] or inner
-    common = _distinct(words, EXAMPLES)
-    examples = _distinct([*common[: EXAMPLES - _SHOWN], *central], EXAMPLES)
+    common = distinct(words, EXAMPLES)
+    examples = distinct([*common[: EXAMPLES - _SHOWN], *central], EXAMPLES)
     text = (
         f"{_kinds([texts[i] for i in ids])}; common ones: {_quoted(common[:_SHOWN])}; at its centre: {_quoted(central)}"
     )
     return Description(id=cluster, description=text, examples=examples, count=len(ids))
+
+
+def distinct(texts: Iterable[str], most: int) -> list[str]:
+    """The first `most` texts that differ in more than case and outer white space, without that white space."""
+    texts_by_word: dict[str, str] = {}
+    for text in texts:
+        word = (text.strip() or text)[:_LONGEST]
+        texts_by_word.setdefault(word.casefold(), word)
+        if len(texts_by_word) == most:
+            break
+    return list(texts_by_word.values())
 
 
 def kind_of(text: str) -> str:
@@ -98,17 +109,6 @@ def _kinds(texts: Sequence[str]) -> str:
     named = [f"{kind} ({share} %)" for kind, share in shares[:3] if share >= 20 or kind == shares[0][0]]
     joined = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
     return joined[0].upper() + joined[1:]
-
-
-def _distinct(texts: Iterable[str], most: int) -> list[str]:
-    """The first `most` texts that differ in more than case and outer white space, without that white space."""
-    texts_by_word: dict[str, str] = {}
-    for text in texts:
-        word = (text.strip() or text)[:_LONGEST]
-        texts_by_word.setdefault(word.casefold(), word)
-        if len(texts_by_word) == most:
-            break
-    return list(texts_by_word.values())
 
 
 def _quoted(texts: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""From a tokenizer to the cluster of every token.
+"""From a tokenizer to the cluster of every token, by meaning.
 
 decode -> eos (cluster 0), numbers (cluster 1) -> embed -> PCA -> k-means (cluster + 2) -> describe -> write
 
@@ -28,7 +28,7 @@ from tasks.gpu.clustering.describe import Description, describe_cluster, describ
 from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
 from tasks.gpu.clustering.process import Progress, no_progress
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
+from tasks.gpu.clustering.vocabulary import classified
 from tasks.models import Clusters
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def cluster_vocabulary(
     if not folder.is_dir():
         output = _compute(inputs, clusters, embedder, on_progress)
         on_progress("write", 0, total)
-        folder = save_clustering(Path(clusters.folder), inputs, output)
+        folder = save_clustering(Path(clusters.folder), inputs, output.files())
     clustering = load_clustering(folder)
     on_progress("write", total, total)
     return clustering
@@ -62,13 +62,11 @@ def cluster_vocabulary(
 
 def collect_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> ClusteringInputs:
     """All that determines the clustering; its hash names the folder. Embeds nothing."""
-    vocabulary = decode_vocabulary(tokenizer)
-    eos = eos_tokens(tokenizer)
-    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    vocabulary, eos, numbers = classified(tokenizer)
     return ClusteringInputs(
         vocabulary=vocabulary,
         eos=eos,
-        numbers=number_tokens(vocabulary, without=eos | special),
+        numbers=numbers,
         embedder=embedder_identity(embedder),
         components=clusters.components,
         count=clusters.count,

@@ -5,6 +5,7 @@ This side imports nothing heavy.  The other side is `python -m tasks.gpu.cluster
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import IO
 import tasks
 from tasks import die_with_parent
 from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.models import Clusters
+from tasks.models import Clusters, Sides
 
 _GRACE_S = 5.0
 Progress = Callable[[str, int, int], None]
@@ -35,17 +36,21 @@ def run_clustering(
     embedder: str | Path,
     on_progress: Progress = no_progress,
     environment: Mapping[str, str] | None = None,
+    sides: Sides | None = None,
 ) -> Path:
     """Cluster the vocabulary of a tokenizer (a folder or a Hugging Face id); return the folder of the clustering.
 
-    `environment` is added to this process's own.
+    `environment` is added to this process's own.  Clusters by waste need `sides` and no embedder, which may be "".
 
     The process dies with its parent (on Linux, even with one that is killed) and is stopped when this call is
     interrupted, also by `on_progress` raising.  Call it from a thread that lives until it returns.
     Raises: ClusteringError with the process's own sentence.
     """
-    with tempfile.TemporaryFile() as errors:
-        process = _start(tokenizer, clusters, embedder, errors, environment or {})
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as answers:
+        if sides is not None:
+            answers.write(json.dumps(dataclasses.asdict(sides)).encode())
+            answers.seek(0)
+        process = _start(tokenizer, clusters, embedder, (answers, errors), environment or {})
         try:
             folder = _follow(process, on_progress)
             code = process.wait()
@@ -60,10 +65,13 @@ def _start(
     tokenizer: str | Path,
     clusters: Clusters,
     embedder: str | Path,
-    errors: IO[bytes],
+    streams: tuple[IO[bytes], IO[bytes]],
     environment: Mapping[str, str],
 ) -> subprocess.Popen[str]:
+    """`streams` are its standard input and its standard error."""
     options = {
+        "by": clusters.by,
+        "buckets": clusters.buckets,
         "tokenizer": tokenizer,
         "embedder": embedder,
         "folder": clusters.folder,
@@ -85,9 +93,9 @@ def _start(
             *(f"--{name}={value}" for name, value in options.items()),
             *discovered,
         ],
-        stdin=subprocess.DEVNULL,
+        stdin=streams[0],
         stdout=subprocess.PIPE,
-        stderr=errors,
+        stderr=streams[1],
         text=True,
         env={**os.environ, **environment, "PYTHONPATH": path},
         # Ctrl+C in a terminal then reaches the parent alone, which stops the child.

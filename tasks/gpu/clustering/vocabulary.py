@@ -163,6 +163,14 @@ def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     return set() if first is None or markers[first] in others else {markers[first]}
 
 
+def classified(tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], frozenset[int], frozenset[int]]:
+    """The text of every token id, and the ids of clusters 0 and 1."""
+    texts = decode_vocabulary(tokenizer)
+    eos = eos_tokens(tokenizer)
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return texts, eos, number_tokens(texts, without=eos | special)
+
+
 SYMBOLS = frozenset("+-*/=%$€£¥¢×÷±−")
 """Plus, hyphen-minus, asterisk, slash, equals, percent, five currencies, times, obelus, plus-minus, minus."""
 

@@ -27,11 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.gpu.clustering.describe import EXAMPLES, Description
+from tasks.gpu.clustering.describe import EXAMPLES, Description, distinct
 
 EOS, NUMBERS, LINE_BREAKS, FIRST_BUCKET = 0, 1, 2, 3
 _NAMED = 8  # tokens that a description names
-_LONGEST = 24  # characters of a token in a description
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +148,7 @@ def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Tok
     described = []
     for cluster, ids in enumerate(members):
         frequent = sorted(ids, key=lambda i: (-usage.weight(i), i))
-        examples = _distinct(texts, frequent, EXAMPLES)
+        examples = distinct((texts[i] for i in frequent), EXAMPLES)
         text = kinds.get(cluster) or _usage_in_words(usage.log_odds(ids))
         if cluster not in (EOS, len(members) - 1):
             verbose, short = usage.shares(ids)
@@ -164,17 +163,6 @@ def _usage_in_words(log_odds: float) -> str:
     if abs(log_odds) < 0.1:
         return "Tokens that verbose and short right answers use alike"
     return f"Tokens that {'verbose' if log_odds > 0 else 'short right'} answers use more"
-
-
-def _distinct(texts: Sequence[str], ids: Iterable[int], most: int) -> list[str]:
-    """The texts of the first `most` tokens that differ in more than case and outer white space."""
-    kept: dict[str, str] = {}
-    for i in ids:
-        word = (texts[i].strip() or texts[i])[:_LONGEST]
-        kept.setdefault(word.casefold(), word)
-        if len(kept) == most:
-            break
-    return list(kept.values())
 
 
 def _logit(count: float, total: float) -> float:

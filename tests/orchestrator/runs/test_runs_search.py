@@ -66,6 +66,14 @@ def test_the_settings_of_the_genetic_algorithm() -> None:
     )  # fmt: skip
 
 
+def test_the_start_and_the_pinned_cluster_of_clusters_by_waste() -> None:
+    for optimiser in ("reflective", "cma"):
+        search = search_of("CLUSTERS_BY=waste", "WASTE_BUCKETS=5", "INITIAL_DELTAS_PATH=zero", f"OPTIMISER={optimiser}")
+        assert search.params.cluster_ids == tuple(map(str, range(9)))
+        assert search.params.initial_deltas == (0.0,) * 9
+        assert search.params.pinned == (8,)
+
+
 def test_each_optimiser_takes_what_it_has_a_field_for() -> None:
     params = search_of("OPTIMISER=hybrid", "STEP_SIZE=0.5", "DELTA_BOUND=4", "HYBRID_PROPOSALS=1").params
     assert isinstance(params, HybridParams)
@@ -116,7 +124,7 @@ def test_the_reflector_s_proposals_of_a_hybrid_descend_from_the_best() -> None:
     }
     assert {e["kind"] for e in tree.edges} == {"mutation"}
     targets = [node["target"] for node in tree.nodes if node["stage"] == "mut"]
-    assert targets == ["0", "1", "2", "3", "4", "5"]
+    assert targets == ["0", "1", "3", "4", "5", "6"]  # cluster 2 is pinned
 
 
 def test_stages_that_are_expected_are_those_that_an_undisturbed_generation_has() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import load_settings, read_deltas
+from orchestrator.settings import cluster_layout, load_settings, read_deltas
 from tasks.escape import quote
 from tasks.template import fill
 
@@ -109,7 +109,8 @@ def test_deltas_follow_the_number_of_clusters(sound: Any, problems: Any) -> None
     sound.write_deltas({str(cluster): cluster for cluster in (4, 3, 2, 1, 0)})
 
     assert load_settings(sound.path, ["KMEANS_CLUSTERS=3"]).kmeans_clusters == 3
-    assert list(read_deltas(sound.deltas, 3).items()) == [("0", 0.0), ("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]
+    deltas = read_deltas(sound.deltas, cluster_layout("meaning", 3, 10))
+    assert list(deltas.items()) == [("0", 0.0), ("1", 1.0), ("2", 2.0), ("3", 3.0), ("4", 4.0)]
 
 
 # files

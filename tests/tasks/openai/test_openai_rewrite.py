@@ -8,7 +8,7 @@ import pytest
 
 from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response
-from tasks.openai.rewrite import NOTHING_LEARNT, Rewrite, check_rewrite, rewrite_messages, schema_of
+from tasks.openai.rewrite import NOTHING_LEARNT, Rewrite, check_rewrite, free_clusters, rewrite_messages, schema_of
 from tasks.openai.schema import mismatch, not_strict
 
 IDS = ("0", "1", "10")
@@ -45,6 +45,13 @@ def test_the_schema_is_strict_and_names_every_cluster() -> None:
     assert not_strict(schema) is None
     assert mismatch(GOOD, schema) is None
     assert mismatch({**GOOD, "deltas": {"0": 1}}, schema) is not None
+
+
+def test_pinned_clusters_are_not_asked_for() -> None:
+    descriptions, deltas = free_clusters(DESCRIPTIONS, DELTAS, pinned=(1,))
+    assert list(deltas) == [cluster for cluster in IDS if cluster != IDS[1]]
+    assert [str(described["id"]) for described in descriptions] == list(deltas)
+    assert free_clusters(DESCRIPTIONS, DELTAS, pinned=()) == (DESCRIPTIONS, DELTAS)
 
 
 def test_a_usable_reply_comes_back_in_canonical_order() -> None:

@@ -1,0 +1,63 @@
+"""The answers that make clusters by waste: from a collection, or from the answers of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.runs.clustering import collected_sides, sides_of
+from orchestrator.settings import SettingsError, load_settings
+from tasks.models import Sides
+
+ROOT = Path(__file__).parents[3]
+WASTE = ["CLUSTERS_BY=waste", "INITIAL_DELTAS_PATH=zero"]
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def judged(example: str, text: str, is_correct: bool = True) -> JudgedAnswer:
+    return JudgedAnswer(example, len(text.split()), is_correct, text, "?", "", "")
+
+
+PLAIN = (judged("q1", "The answer to this is seven."), judged("q2", "The answer to that is nine.", is_correct=False))
+
+
+def test_the_short_side_is_what_is_right_and_shorter_than_the_plain_answer() -> None:
+    short = (
+        judged("q1", "Seven."),
+        judged("q1", "It is seven."),
+        judged("q1", "The answer to this question is seven, I think."),
+        judged("q2", "Ten.", is_correct=False),
+    )
+    assert sides_of(PLAIN, short, ["7", "9"]) == Sides(
+        ("The answer to this is seven.", "The answer to that is nine."), ("Seven.", "It is seven.")
+    )
+
+
+def test_golds_are_added_where_there_are_fewer_short_answers_than_questions() -> None:
+    assert sides_of(PLAIN, [judged("q1", "Seven.")], ["7", "9"]).short == ("Seven.", "7", "9")
+    assert sides_of(PLAIN, [judged("q1", "Eight.", is_correct=False)], ["7", "9"]).short == ("7", "9")
+
+
+def test_clusters_by_meaning_need_no_answers() -> None:
+    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config")) is None
+
+
+def test_clusters_by_waste_need_answers(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_WASTE_FROM: is empty"):
+        collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE))
+    path = tmp_path / "phase0_data.json"
+    pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
+    path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))
+    settings = load_settings(ROOT / "configs" / "embedded.config", [*WASTE, f"CLUSTERS_WASTE_FROM={path}"])
+    assert collected_sides(settings) == Sides(("It is so.",), ("Yes.",))
+    # A file that goes between is reported as a setting
+    path.unlink()
+    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_WASTE_FROM"):
+        collected_sides(settings)

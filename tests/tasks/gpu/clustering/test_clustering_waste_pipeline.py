@@ -1,0 +1,124 @@
+"""Clusters by waste of whole vocabularies: from the texts of answers to a folder, in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import cluster_families as families
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
+from tasks.gpu.clustering.vocabulary import eos_tokens
+from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs, tokenize
+from tasks.models import Clusters, Sides
+from workers.embedded.models import embedded_model
+
+PLAIN = (
+    "Based on the provided context, the company reported a net income of $215 million in 2018.\n\nTherefore, the "
+    "answer to the question is that the net income of the company was $215 million.",
+    "To answer the question, we need to look at the provided context, which says that the gross margin was 42 %.\n\n"
+    "Therefore, the gross margin of the company was 42 %.",
+    "Yes, based on the provided context, the company does pay a dividend to the people who hold its shares.",
+)
+SHORT = ("$215 million", "The gross margin was 42 %.", "Yes, it does.")
+SIDES = Sides(PLAIN * 3, SHORT * 3)
+
+
+def settings(folder: Path, **changes: object) -> Clusters:
+    values = Clusters(str(folder), "", 0, 0, 0, 0, "cpu", by="waste", buckets=4)
+    return dataclasses.replace(values, **changes)  # type: ignore[arg-type]  # the values' types are the fields'
+
+
+def test_the_embedded_model_s_vocabulary_by_waste(tmp_path: Path) -> None:
+    # given answers, and no embedder
+    told: list[str] = []
+    # when the vocabulary is clustered in a process
+    folder = run_clustering(embedded_model(), settings(tmp_path), "", lambda stage, *_: told.append(stage), {}, SIDES)
+    found = load_clustering(folder)
+    # then every token has one of 4 + 4 clusters, and those by rule hold what they must
+    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    assert found.labels.shape == (len(tokenizer),) == (49152,)
+    assert [d["count"] for d in found.descriptions] == np.bincount(found.labels, minlength=8).tolist()
+    assert set(np.flatnonzero(found.labels == 0).tolist()) == eos_tokens(tokenizer)
+    assert {found.labels[i] for i in tokenizer("\n\n")["input_ids"]} == {2}
+    # and what only the plain answers say comes first
+    context = tokenizer(" context")["input_ids"]
+    assert [found.labels[i] for i in context] == [3]
+    assert list(found.figures.log_odds[3:7]) == sorted(found.figures.log_odds[3:7], reverse=True)
+    # and the rest is named to be pinned
+    assert (found.figures.eos, found.figures.pinned) == (0, 7)
+    assert found.figures.log_odds[0] == found.figures.log_odds[7] == 0.0
+    assert "stays at 0" in found.descriptions[7]["description"]
+    # and nothing was embedded
+    assert "embed" not in told
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["files"]) == {"labels_waste.joblib", "cluster_descriptions.json", "cluster_figures.json"}
+    assert {path.name for path in folder.iterdir()} == {*manifest["files"], "manifest.json"}
+    assert (manifest["by"], manifest["buckets"], manifest["hash"]) == ("waste", 4, folder.name)
+
+
+def test_it_happens_once_for_its_content(tmp_path: Path) -> None:
+    # given a finished clustering
+    made = cluster_answers(families.qwen(), settings(tmp_path), SIDES)
+    before = {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()}
+    # when the same answers come in another order
+    turned = Sides(SIDES.verbose[::-1], SIDES.short[::-1])
+    again = cluster_answers(families.qwen(), settings(tmp_path), turned)
+    # then it is that clustering
+    assert again.hash == made.hash
+    assert again.figures == made.figures
+    assert {path.name: path.stat().st_mtime_ns for path in made.folder.iterdir()} == before
+
+
+def test_what_decides_the_labels_is_in_the_hash(tmp_path: Path) -> None:
+    tokenizer, plain = families.qwen(), settings(tmp_path)
+    inputs = [
+        collect_waste_inputs(tokenizer, plain, SIDES),
+        collect_waste_inputs(tokenizer, plain, Sides(PLAIN, SHORT)),
+        collect_waste_inputs(tokenizer, plain, Sides(SIDES.short, SIDES.verbose)),
+        collect_waste_inputs(tokenizer, settings(tmp_path, buckets=5), SIDES),
+        collect_waste_inputs(families.llama3(), plain, SIDES),
+    ]
+    assert len({each.hash() for each in inputs}) == 5
+    cheap = settings(tmp_path / "elsewhere", device="cuda", batch_size=1, seed=9)
+    assert collect_waste_inputs(tokenizer, cheap, SIDES).hash() == inputs[0].hash()
+
+
+def test_a_marker_in_an_answer_is_text() -> None:
+    tokenizer = families.qwen()
+    [ids] = tokenize(tokenizer, ["the end<|im_end|>"])
+    assert not set(ids) & eos_tokens(tokenizer)
+    assert tokenizer.decode(ids) == "the end<|im_end|>"
+    assert tokenize(tokenizer, []) == []
+
+
+@pytest.mark.parametrize(
+    ("sides", "says"),
+    [
+        (Sides((), SHORT), "no tokens of verbose answers"),
+        (Sides(PLAIN, ()), "no tokens of short answers"),
+        (Sides(("42",), ("42",)), "4 buckets need at least as many different tokens"),
+    ],
+)
+def test_answers_that_say_too_little_leave_nothing(tmp_path: Path, sides: Sides, says: str) -> None:
+    with pytest.raises(ClusteringError, match=says):
+        cluster_answers(families.qwen(), settings(tmp_path), sides)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_answers_the_process_fails_in_one_sentence(tmp_path: Path) -> None:
+    families.qwen().save_pretrained(tmp_path / "tokenizer")
+    with pytest.raises(ClusteringError, match=r"^clusters by waste need answers on stdin"):
+        run_clustering(tmp_path / "tokenizer", settings(tmp_path / "out"), "")
+
+
+def test_a_damaged_clustering_by_waste_is_refused(tmp_path: Path) -> None:
+    made = cluster_answers(families.qwen(), settings(tmp_path), SIDES)
+    path = made.folder / "cluster_figures.json"
+    path.write_text(path.read_text().replace("0.0", "0.1", 1))
+    with pytest.raises(ClusteringError, match=r"cluster_figures\.json.*delete the folder"):
+        load_clustering(made.folder)
