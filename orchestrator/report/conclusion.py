@@ -2,8 +2,8 @@
 
 The evolved vector is compared with the plain model and with every rival, a system prompt or a vector without search, on
 the same questions.  It wins where it is shown to be shorter than the plain model and to lose less than the margin, and
-where each rival is shown to be worse: longer, or, for a rival that is not shown to lose nothing, right less often.  If
-a system prompt does as well, the first sentence says so.  If the vector is worse than the plain model, it says that.
+where each rival is shown to be worse: longer, or right less often.  If a system prompt does as well, the first sentence
+says so.  If the vector is worse than the plain model, it says that.
 
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
 by Holm's procedure.
@@ -98,7 +98,7 @@ def _decide(
     count = against_plain.change.count
     complete = [pair for pair in pairs if pair.change.count == count]
     dominating = [pair for pair in complete if pair.is_dominated]
-    equal = [pair for pair in useful if not pair.is_shorter] or dominating
+    equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
     if against_plain.is_worse:
         return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}."
     if equal:
@@ -108,7 +108,7 @@ def _decide(
         return "not_shown", (
             f"It is not shown that the evolved vector is better than the plain model: {_figures(against_plain, used)}."
         )
-    rest = [pair for pair in complete if not pair.is_shorter and not (pair.is_more_right and pair not in harmless)]
+    rest = [pair for pair in complete if not _is_worse_rival(pair, is_harmless=pair in harmless)]
     if rest:
         pair = min(rest, key=lambda pair: pair.ratio.before)
         return "not_shown", (
@@ -119,6 +119,14 @@ def _decide(
         f"{count} {used} questions and loses less than "
         f"{format_points(against_plain.non_inferiority.margin)} of right answers."
     )
+
+
+def _is_worse_rival(pair: Pairwise, *, is_harmless: bool) -> bool:
+    """Whether the vector is shown to be shorter than the rival, or to be right more often.
+
+    Against a rival that loses nothing, more right answers must not be bought with more tokens.
+    """
+    return pair.is_shorter or (pair.is_more_right and (not is_harmless or pair.ratio.after <= pair.ratio.before))
 
 
 def _not_better_than(pair: Pairwise, used: SetName, *, is_proved: bool) -> tuple[Outcome, str]:

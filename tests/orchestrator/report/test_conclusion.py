@@ -161,6 +161,17 @@ def test_systems_without_a_common_question_or_set_are_refused() -> None:
         concluded(replace(EVOLVED, validation=None, test=None))
 
 
+def test_a_prompt_of_the_same_length_that_is_right_less_often_does_not_do_as_well() -> None:
+    # given a prompt that is shorter by a hair, which is not shown, and loses nothing
+    more_right = system("evolved 1", "evolved", 0.6, gained=20, seed=4)
+    against_sentence = concluded(more_right, [ONE_SENTENCE]).pairs[1]
+    assert not against_sentence.is_shorter and against_sentence.is_more_right
+    assert concluded(more_right, [ONE_SENTENCE]).outcome == "not_shown"
+    # when its answers are exactly as long, then the vector wins by its right answers
+    equal = system("one sentence", "prompt", 0.6, seed=4)
+    assert concluded(more_right, [equal]).outcome == "win"
+
+
 def test_a_shorter_prompt_is_not_beaten_because_its_harmlessness_could_not_be_shown() -> None:
     # given 100 questions, on which one lost answer and one gained are too many to exclude a loss of 3 points
     plain, best = system("none", "plain", 1.0, seed=0, count=100), system("evolved 1", "evolved", 0.6, count=100)
