@@ -70,7 +70,6 @@ ELSEWHERE = {
     "orchestrator/runs/final.py": "e2e/test_same_seed.py",
     "orchestrator/runs/interruption.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/runs/runner.py": "e2e/test_same_seed.py",
-    "orchestrator/runs/setup.py": "e2e/test_same_seed.py",
     "orchestrator/settings/references.py": "orchestrator/settings/test_settings_checks.py",
     "orchestrator/settings/run.py": "orchestrator/settings/test_settings_discovered.py",
     "orchestrator/signals.py": "orchestrator/runs/test_drive.py",

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from orchestrator.settings import Settings
 
 DESCRIPTION = """\
-Check everything that a run needs, one line for each check: the settings, the broker (its reply, its persistence), the
-workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the openai workers,
-the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
+Check everything that a run needs, one line for each check: the settings, the questions, the broker (its reply, its
+persistence), the workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the
+openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
 
 The exit status is 0 when every check passes and 1 otherwise.  A failed check has a hint below it."""
 
@@ -68,6 +68,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
         except SettingsError as error:
             yield from (wrong("settings", problem, f"edit {config}") for problem in error.problems)
             return
+        yield from _questions(settings, config)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     yield disk("disk here", shutil.disk_usage(existing).free)
@@ -80,6 +81,23 @@ def findings(config: Path | None) -> Iterator[Finding]:
 
         yield check_gpus_here()
     yield from _farm(config, settings)
+
+
+def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
+    """Whether the sets of the run can be read and judged."""
+    from orchestrator.farm.checks import well, wrong
+    from orchestrator.runs.setup import check_judge, choose_examples
+    from orchestrator.settings import SettingsError
+
+    try:
+        examples = choose_examples(settings)
+        check_judge(settings, examples)
+    except SettingsError as error:
+        yield from (
+            wrong("questions", problem, f"edit {config}, or the data that it names") for problem in error.problems
+        )
+        return
+    yield well("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
 
 
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:

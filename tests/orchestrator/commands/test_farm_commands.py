@@ -14,6 +14,7 @@ from tasks.code_version import code_version
 from tasks.store.address import ENVIRONMENT_VARIABLE
 
 Run = Callable[..., tuple[int, str]]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -102,6 +103,20 @@ def test_the_doctor_names_settings_that_are_wrong(orchestrator: Run, tmp_path: P
     assert status == 1
     assert "CONFIG_CXPB: '2' is out of range" in said
     assert f"hint: edit {config}" in said
+
+
+def test_the_doctor_reads_the_questions(orchestrator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    embedded = (ROOT / "configs" / "embedded.config").read_text()
+    config = tmp_path / "config"
+    config.write_text(embedded.replace('TRAINING_INDICES="0-19"', 'TRAINING_INDICES="0-9"'))
+    assert "questions" in (said := orchestrator("doctor", "--config", str(config))[1])
+    assert "10 training, 100 validation, 100 test" in said
+    config.write_text(embedded.replace('TEST_SPLIT="test"', 'TEST_SPLIT="exam"'))
+    status, said = orchestrator("doctor", "--config", str(config))
+    assert status == 1
+    assert "CONFIG_TEST_SPLIT: no row is in the split 'exam'" in said
+    assert "or the data that it names" in said
 
 
 def test_the_doctor_says_when_there_is_no_broker(orchestrator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
