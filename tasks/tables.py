@@ -16,7 +16,6 @@ from typing import Any, Literal
 from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, json_object, read_lines
 
 Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
-FINANCEBENCH_KEYS = ("financebench_id", "evidence")
 SUFFIXES: Mapping[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -39,7 +38,7 @@ class Row:
 def format_of(path: str | Path) -> Format:
     """The format of a file or folder, by its name or by the files that `datasets` writes.
 
-    A JSON-lines file whose first row has a `financebench_id` or `evidence` is FinanceBench's.
+    A JSON-lines file whose first row has a `financebench_id`, or evidence with full pages, is FinanceBench's.
     Raises: DatasetError for another.
     """
     path = Path(path)
@@ -174,7 +173,11 @@ def _import_pyarrow(path: Path) -> Any:
 def _is_financebench(path: Path) -> bool:
     try:
         for _, line in read_lines(path):
-            return not json_object(line).keys().isdisjoint(FINANCEBENCH_KEYS)
+            row = json_object(line)
+            entries = row["evidence"] if isinstance(row.get("evidence"), list) else []
+            return "financebench_id" in row or any(
+                isinstance(entry, dict) and "evidence_text_full_page" in entry for entry in entries
+            )
     except DatasetError:
         return False  # whoever reads the file says what is wrong with it
     return False

@@ -135,6 +135,9 @@ def test_a_financebench_file_whose_first_row_lacks_its_id_is_refused_as_one(tmp_
     rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()[:2]]
     del rows[0]["financebench_id"]
     assert "line 1: financebench_id is missing" in faults(write_jsonl(tmp_path / "q.jsonl", rows))
+    other = [{"question": "?", "answer": "1", "evidence": evidence} for evidence in ("a page", ["a page"], [{}], None)]
+    assert format_of(write_jsonl(tmp_path / "other.jsonl", other)) == "jsonl"
+    assert len(read_questions(tmp_path / "other.jsonl")) == len(other)
 
 
 def test_a_split_is_picked_by_name_and_an_unknown_one_names_those_there_are() -> None:
