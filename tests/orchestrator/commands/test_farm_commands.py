@@ -109,9 +109,9 @@ def test_the_doctor_reads_the_questions(orchestrator: Run, tmp_path: Path, monke
     monkeypatch.chdir(ROOT)
     embedded = (ROOT / "configs" / "embedded.config").read_text()
     config = tmp_path / "config"
-    config.write_text(embedded.replace('TRAINING_INDICES="0-19"', 'TRAINING_INDICES="0-9"'))
+    config.write_text(embedded.replace('TRAINING_SPLIT="train"\n', 'TRAINING_SPLIT="train"\n#'))
     assert "questions" in (said := orchestrator("doctor", "--config", str(config))[1])
-    assert "10 training, 100 validation, 100 test" in said
+    assert "100 training, " in said and ", 100 test" in said
     config.write_text(embedded.replace('TEST_SPLIT="test"', 'TEST_SPLIT="exam"'))
     status, said = orchestrator("doctor", "--config", str(config))
     assert status == 1
