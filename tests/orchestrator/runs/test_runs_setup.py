@@ -24,8 +24,9 @@ CSV = """nr,part,q,gold
 OWN = (
     "ID_COLUMN=nr", "SPLIT_COLUMN=part", "QUESTION_COLUMN=q", "ANSWER_COLUMN=gold", "CONTEXT_COLUMN=",
     "TRAINING_SPLIT=train", "VALIDATION_SPLIT=dev", "TEST_SPLIT=held out", "TRAINING_INDICES=all",
+    "VALIDATION_INDICES=",
 )  # fmt: skip
-WITHOUT_SPLITS = ("TRAINING_SPLIT=", "VALIDATION_SPLIT=", "TEST_SPLIT=")
+WITHOUT_SPLITS = ("TRAINING_SPLIT=", "VALIDATION_SPLIT=", "VALIDATION_INDICES=", "TEST_SPLIT=")
 
 Settle = Callable[..., Settings]
 
@@ -93,7 +94,8 @@ def test_without_splits_the_indices_count_all_rows(settle: Settle) -> None:
 
 def test_financebench_has_no_splits_so_that_its_indices_count_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    overrides = ["FINANCEBENCH_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1", "TEST_INDICES=47"]
+    overrides = ["FINANCEBENCH_PATH=configs/data/sample.jsonl", "FINANCEBENCH_POOL_INDICES=0-1"]
+    overrides += ["VALIDATION_INDICES=", "TEST_INDICES=47"]
     chosen = ids(load_settings(Path("configs/embedded.config"), overrides))
     assert chosen == {
         "training": ["sample_id_00001", "sample_id_00002"], "validation": [], "test": ["sample_id_00048"],
