@@ -87,7 +87,7 @@ class Target:
     dtype: str  # of the embedded target: "auto", "float32" or "bfloat16"
     ready_timeout_s: float
     request_timeout_s: float
-    concurrency: int  # requests in flight for one evaluation
+    concurrency: int  # requests in flight of one gpu worker, for all its evaluations together
     system_prompt: str
     prompt_template: str  # {context} and {query}
     sampling: Sampling

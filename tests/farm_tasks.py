@@ -75,6 +75,17 @@ def count(names: list[str]) -> int:
     return len(names)
 
 
+@shared_task(name="gpu.ask")
+def ask(url: str, requests: int, concurrency: int) -> int:
+    """Send requests to a target server. Returns how many were answered."""
+    from tasks.gpu.target import GenerateRequest, TargetClient
+
+    answered: list[int] = []
+    request = GenerateRequest((1,), 1, 0.0, 1.0, 0, ())
+    TargetClient(url, 60, concurrency).generate_many([request] * requests, lambda index, _: answered.append(index))
+    return len(answered)
+
+
 @shared_task(name="gpu.serve")
 def serve(command: str) -> dict[str, object]:
     """Have the worker's host serve a target with this command. Returns the server's /server_info."""

@@ -45,9 +45,11 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     threads.limit_shutdown()
     app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
+        from workers.celery_ext.prefetch import FillServer
         from workers.sglang.step import TargetHostStep
 
         app.steps["worker"].add(TargetHostStep)
+        app.steps["consumer"].add(FillServer)
     return app
 
 

@@ -85,7 +85,7 @@ def _target(settings: CollectSettings) -> models.Target:
         dtype="auto",
         ready_timeout_s=TARGET_READY_S,
         request_timeout_s=target.sglang.timeout_s,
-        concurrency=1,
+        concurrency=settings.phase0.target_concurrency,
         system_prompt=SYSTEM_PROMPT,
         prompt_template=target.prompt_template,
         sampling=models.Sampling(target.max_new_tokens, target.temperature, target.top_p, target.seed),

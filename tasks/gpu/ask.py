@@ -35,8 +35,8 @@ def ask_target(
     """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
 
     When the server goes away, the host starts it again and the requests without an answer are sent anew: at most
-    `max_retries` times, with a growing pause, or without a limit (None) as long as one answer in `NO_ANSWER_S`
-    seconds arrives.
+    `max_retries` times, with a growing pause, or without a limit (None) until it has only failed for `NO_ANSWER_S`
+    seconds.
 
     `processor` and `identity` are those of `TargetHost.serve`.
 
@@ -44,13 +44,13 @@ def ask_target(
     does not come back; whatever `on_answer` raises.
     """
     remaining = dict(requests)
-    last_answer = time.monotonic()
+    failing_since: float | None = None  # not the last answer: a request may have waited long for its turn
 
     def keep(key: Key, answer: Generated) -> None:
-        nonlocal last_answer
+        nonlocal failing_since
         on_answer(key, answer)
         del remaining[key]
-        last_answer = time.monotonic()
+        failing_since = None
 
     def attempt() -> None:
         if not remaining:
@@ -61,7 +61,9 @@ def ask_target(
         client.generate_many([remaining[key] for key in keys], lambda index, answer: keep(keys[index], answer))
 
     def no_answer_for_long(_: tenacity.RetryCallState) -> bool:
-        return time.monotonic() - last_answer > NO_ANSWER_S
+        nonlocal failing_since
+        failing_since = failing_since or time.monotonic()
+        return time.monotonic() - failing_since > NO_ANSWER_S
 
     tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TargetDown),

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from celery import shared_task
 
 from tasks.files import write_atomic
 from tasks.gpu import host
+from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
@@ -76,20 +78,32 @@ def cluster(job: Job) -> dict[str, Any]:
         sides = Sides(tuple(answers["verbose"]), tuple(answers["short"]))
     else:
         embedder, device = worker.embedder(settings.clusters.embedder), settings.clusters.device
-    load_early(worker.model_folder(settings.target))  # the answers need it next
-    folder = run_clustering(
-        worker.model_folder(settings.target),
-        dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder)),
-        embedder,
-        progress,
-        worker.environment(device),
-        sides,
+    model = worker.model_folder(settings.target)
+    clusters = dataclasses.replace(settings.clusters, folder=worker.clusters_folder(settings.clusters.folder))
+    load_early(model)  # the answers need both next
+    worker.start_early(settings.target)
+    folder = retry_without_server(
+        lambda: run_clustering(model, clusters, embedder, progress, worker.environment(device), sides), worker, device
     )
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
     store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
     store.put_metadata(run, CLUSTERING, clustering.hash)
     return {"clustering": clustering.hash}
+
+
+def retry_without_server(make: Callable[[], Path], worker: host.TargetHost, device: str) -> Path:
+    """What `make` returns.  If it fails on a GPU, the target server is stopped first and it is tried once more.
+
+    A GPU may be too small for the server and the embedder at once.  Raises: ClusteringError.
+    """
+    try:
+        return make()
+    except ClusteringError:
+        if not device.startswith("cuda"):
+            raise
+        worker.stop()
+        return make()
 
 
 @shared_task(name="gpu.cluster", base=JobTask)

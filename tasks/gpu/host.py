@@ -35,6 +35,13 @@ class TargetHost(Protocol):
         Raises: TargetUnavailable; TargetChanged; ModelUnavailable of the embedded models.
         """
 
+    def start_early(self, target: Target) -> None:
+        """Start the server of `target` in the background, unless one runs: loading a model takes a minute.
+
+        Returns at once.  A start that fails is tried again by the first task that needs the server, and that task
+        reports the error.
+        """
+
     def identity(self, target: Target) -> Mapping[str, Any]:
         """What determines the answers of the server of `target`, as JSON values: it is part of every answer's key.
 

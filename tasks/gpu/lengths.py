@@ -83,6 +83,7 @@ def check_lengths(job: Job) -> dict[str, Any]:
     """
     target: Target = parse_json(Target, json.dumps(job.arguments["target"]))
     worker = host.current()
+    worker.start_early(target)  # the first job of a run: the server loads its model meanwhile
     model = worker.model_folder(target)
     examples = [e for which in job.arguments["sets"] for e in context.examples(job.run, which)]
     with TOKENIZER_LOCK:

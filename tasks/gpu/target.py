@@ -17,6 +17,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from typing_extensions import TypedDict
 
 from tasks.gpu.connections import CONNECTIONS, SERVER_STATS
+from tasks.gpu.request_queue import REQUESTS, Turn
 from tasks.validation import InvalidData, parse_json
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
@@ -97,6 +98,7 @@ class TargetClient:
     """A server at `base_url`. `timeout_s` bounds one try; no new try of a request begins after `retry_s` seconds.
 
     The retries cover a short interruption and not a restart, so that the caller soon learns that the server is down.
+    `concurrency` bounds the requests that this process has in flight, all its clients together.
     """
 
     base_url: str
@@ -106,7 +108,7 @@ class TargetClient:
     retry_s: float = 5.0
 
     def generate_many(self, requests: Sequence[GenerateRequest], on_answer: Callable[[int, Generated], None]) -> None:
-        """Answer all requests, at most `concurrency` at once; `on_answer(index, answer)` as each one arrives.
+        """Answer all requests, in their turn; `on_answer(index, answer)` as each one arrives.
 
         Answers arrive in any order; `on_answer` runs in this thread.  The first error cancels the rest.
         Raises: TargetRefused on HTTP 4xx, at once. TargetDown after retries. Whatever `on_answer` raises.
@@ -128,19 +130,22 @@ class TargetClient:
     async def _all(
         self, requests: Sequence[GenerateRequest], answered: Callable[[tuple[int, Generated]], None]
     ) -> None:
-        slots = asyncio.Semaphore(self.concurrency)
         http = await CONNECTIONS.session(self.base_url, self.api_key)
 
-        async def answer_one(index: int, request: GenerateRequest) -> None:
-            async with slots:
+        async def answer_one(turn: Turn, index: int, request: GenerateRequest) -> None:
+            try:
+                await turn
                 with SERVER_STATS.request():
                     answer = await self._with_retries(http, request)
+            finally:
+                REQUESTS.end(turn)
             SERVER_STATS.answered(self.base_url, answer.completion_tokens)
             answered((index, answer))
 
-        async with asyncio.TaskGroup() as group:
-            for index, request in enumerate(requests):
-                group.create_task(answer_one(index, request))
+        with REQUESTS.batch(len(requests), self.concurrency) as turns:
+            async with asyncio.TaskGroup() as group:
+                for index, request in enumerate(requests):
+                    group.create_task(answer_one(turns[index], index, request))
 
     async def _with_retries(self, http: aiohttp.ClientSession, request: GenerateRequest) -> Generated:
         tries = AsyncRetrying(

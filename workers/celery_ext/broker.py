@@ -24,7 +24,7 @@ import base64
 import binascii
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from queue import Empty
 from typing import Any
 
@@ -63,9 +63,23 @@ class ReadableMessages(AMQP):
         return super().as_task_v2(task_id, name, args, kwargs, *rest, **options)
 
 
+class QoS(redis.QoS):
+    """kombu's limit on the messages that a worker holds, and a condition of the worker's own.
+
+    Where a BRPOP is under way the condition comes too late: Redis may have taken a message from the queue for it.
+    """
+
+    channel: Any  # a Channel
+    has_room: Callable[[], bool] = staticmethod(lambda: True)
+
+    def can_consume(self) -> bool:
+        return bool(super().can_consume()) and (bool(self.channel._in_poll) or self.has_room())
+
+
 class Channel(redis.Channel):
     """kombu's channel, except for lines that cannot be read, and for messages on a channel that was closed."""
 
+    QoS = QoS
     connection: Any  # a Transport
     connection_errors: tuple[type[Exception], ...]
 

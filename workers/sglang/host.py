@@ -7,6 +7,7 @@ ends.  So the host has a thread of its own, which lives as long as the worker an
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import secrets
 import threading
@@ -36,6 +37,8 @@ from workers.sglang.server import (
     write_processor,
 )
 
+logger = logging.getLogger(__name__)
+
 EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
@@ -57,7 +60,8 @@ class LocalTargetHost:
         self._environment = environment
         self._records = PidRecords(self._folder / f"target-{name}.json")
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the server, also while it starts
+        self._claim_lock = threading.Lock()
         self._closing = threading.Event()
         # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
         self._api_key = f"key-{secrets.token_hex(24)}"
@@ -79,6 +83,11 @@ class LocalTargetHost:
             raise TargetChanged(f"the target server at {url} is another one than before: {differences(identity, now)}")
         return url
 
+    def start_early(self, target: Target) -> None:
+        if target.url or self._server is not None:
+            return
+        threading.Thread(target=self._start_first, args=(target,), name="early-start", daemon=True).start()
+
     def identity(self, target: Target) -> Mapping[str, Any]:
         if target.url:
             report = self._external.identity(self._check_external(target), self.api_key(target))
@@ -95,8 +104,7 @@ class LocalTargetHost:
     def environment(self, device: str) -> Mapping[str, str]:
         if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
             return {}
-        with self._lock:
-            return self._own_gpu().gpu.environment()
+        return self._own_gpu().gpu.environment()
 
     def labels_folder(self) -> Path:
         folder = Path(self._environment.get(LABELS_VARIABLE) or self._folder / "labels").absolute()
@@ -155,6 +163,17 @@ class LocalTargetHost:
                 self._stop_server()
                 self._server = self._start_server(spec, target)
             return self._server.url
+
+    def _start_first(self, target: Target) -> None:
+        """Start the server of `target` where none runs; a failure is logged and forgotten."""
+        with self._lock:
+            if self._server is not None or self._closing.is_set():
+                return
+            try:
+                self._server = self._start_server(self._spec(target), target)
+            except Exception as error:  # the first task that needs the server reports it
+                self._failure = None  # the reason may be memory that a process beside it needed
+                logger.warning("the target server was not started early: %s", error)
 
     def _spec(self, target: Target) -> ServerSpec:
         requests_log = self._folder / "logs" / "target_requests.jsonl"
@@ -222,9 +241,10 @@ class LocalTargetHost:
 
     def _own_gpu(self) -> gpus.Claim:
         """This worker's GPU, claimed on first use.  Raises: TargetUnavailable."""
-        if self._claim is None:
-            try:
-                self._claim = gpus.claim_own(self._environment, self._closing)
-            except gpus.GpuUnavailable as error:
-                raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
-        return self._claim
+        with self._claim_lock:
+            if self._claim is None:
+                try:
+                    self._claim = gpus.claim_own(self._environment, self._closing)
+                except gpus.GpuUnavailable as error:
+                    raise TargetUnavailable(f'CONFIG_DEVICE is "cuda": {error}') from error
+            return self._claim

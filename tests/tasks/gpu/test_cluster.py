@@ -1,4 +1,4 @@
-"""The job that clusters a vocabulary by waste: its result is in the store, with what the orchestrator reads of it."""
+"""The job that clusters a vocabulary: its result in the store, and its place beside a target server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from answer_runs import embedded_target, installed_host, put_run
 
-from tasks.gpu.cluster import cluster, unpack_labels
+from tasks.gpu.cluster import cluster, retry_without_server, unpack_labels
+from tasks.gpu.clustering import ClusteringError
 from tasks.job import Job
 from tasks.models import Clusters, Sides
 from tasks.store.store import Store
@@ -41,3 +42,25 @@ def test_the_clusters_of_the_embedded_model_s_answers(store: Store, tmp_path: Pa
     figures = store.cluster_figures(result["clustering"])
     assert (figures.eos, figures.pinned, len(figures.log_odds)) == (0, 6, 7)
     assert figures.log_odds[3] > 0
+
+
+class StopCounter:
+    """A target host that counts how often its server is stopped."""
+
+    stops = 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.mark.parametrize(("device", "stops"), [("cuda", 1), ("cpu", 0)])
+def test_a_clustering_that_fails_on_a_gpu_is_tried_once_more_without_the_server(device: str, stops: int) -> None:
+    host, tries = StopCounter(), []
+
+    def fail() -> Path:
+        tries.append(host.stops)
+        raise ClusteringError("CUDA out of memory")
+
+    with pytest.raises(ClusteringError):
+        retry_without_server(fail, host, device)  # type: ignore[arg-type]
+    assert tries == list(range(stops + 1))

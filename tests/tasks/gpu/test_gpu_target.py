@@ -90,6 +90,36 @@ def test_no_more_than_the_allowed_number_are_in_flight() -> None:
     assert len(found) == len(seen) == 12 and most[0] == 3
 
 
+def test_two_tasks_share_the_allowed_number_and_the_first_is_served_first() -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+    pair = threading.Barrier(2)
+
+    def script(count: int, asked: dict[str, Any]) -> tuple[int, Any]:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        pair.wait(10)
+        with lock:
+            now[0] -= 1
+        return 200, GOOD
+
+    # Given a task whose first answer has arrived, when another one sends its requests
+    with server(script) as (url, seen):
+        second = threading.Thread(
+            target=lambda: TargetClient(url, 20, 2).generate_many([request_of(input_ids=(9,))] * 4, lambda *_: None)
+        )
+
+        def keep(index: int, answer: Generated) -> None:
+            if second.ident is None:
+                second.start()
+
+        TargetClient(url, 20, 2).generate_many([request_of(input_ids=(1,))] * 8, keep)
+        second.join()
+    # Then both together have no more than the allowed number in flight, and the first is served first
+    assert most[0] == 2
+    assert [asked["input_ids"][0] for asked in seen] == sorted(asked["input_ids"][0] for asked in seen)
+
+
 def test_the_key_travels_as_a_bearer_token() -> None:
     with server(lambda *_: (200, GOOD)) as (url, seen):
         _ask(url, [request_of()], api_key="k")

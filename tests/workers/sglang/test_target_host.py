@@ -73,6 +73,33 @@ def test_a_server_for_another_target_replaces_the_first(host: LocalTargetHost) -
     assert (first["size"], second["size"], lives(first["pid"])) == (1, 2, False)
 
 
+def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -> None:
+    # Given two jobs that have it started early, each without waiting for it
+    host.start_early(server_target())
+    host.start_early(server_target())
+    until(lambda: host.describe().get("starts") == 1)
+    # When tasks need it, also one with another target, then the first has it at once
+    server = server_reply(host, server_target())
+    assert host.describe()["starts"] == 1
+    # And a server that runs is not replaced early
+    host.start_early(server_target(args="--size 2"))
+    assert server_reply(host, server_target())["pid"] == server["pid"]
+
+
+def test_an_early_start_that_fails_does_not_fail_the_task_that_needs_the_server(
+    host: LocalTargetHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a server that fails at its first start, for lack of memory
+    failed = tmp_path / "failed"
+    command = (
+        f"sh -c 'test -e {failed} || {{ touch {failed}; echo out of memory; exit 1; }}; exec {TINY_SERVER} \"$@\"' -"
+    )
+    host.start_early(server_target(command))
+    until(lambda: "out of memory" in caplog.text)
+    # Then the first task that needs it starts it
+    assert lives(server_reply(host, server_target(command))["pid"])
+
+
 def test_a_stopped_server_is_started_again_when_needed(host: LocalTargetHost) -> None:
     first = server_reply(host, server_target())
     host.stop()
