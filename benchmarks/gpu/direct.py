@@ -11,7 +11,7 @@ from typing import Any
 from tasks.context import content_hash
 from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
-from tasks.plan import Plan, stage_refs
+from tasks.plan import Plan, questions_of, stage_refs
 from tasks.stage import Stage
 from tasks.store.keys import plan_key
 from tasks.store.store import Store
@@ -41,17 +41,14 @@ def requests_of(store: Store, model: str) -> list[GenerateRequest]:
     found: dict[str, GenerateRequest] = {}
     for plan in plans_of(store, run_id):
         for candidate in plan.candidates:
-            batch = prompt_batch(
-                model,
-                run.target.system_prompt,
-                run.target.prompt_template,
-                tuple((e.id, e.context, e.question) for e in examples[candidate.examples]),
-            )
+            asked = questions_of(candidate, tuple(examples[candidate.examples]), run.seed)
+            texts = tuple((e.id, e.context, e.question) for e in asked)
             for step in stage_refs(candidate):
                 stage = Stage(store, run, plan, candidate, step.phase, 0)
                 if step.stage != "answer" or stage.need("answer").get("skipped"):
                     continue
                 deltas = stage.deltas()
+                batch = prompt_batch(model, stage.system_prompt, run.target.prompt_template, texts)
                 rids = dict.fromkeys(range(len(batch.ids)), "")
                 for request in requests_for(run.target, clustering, deltas, batch, rids):
                     found.setdefault(content_hash(list(request.input_ids), list(deltas)), request)

@@ -1,5 +1,8 @@
 """A whole `orchestrator evolve` on one GPU with several numbers of individuals in flight: how often is the GPU idle?
 
+"N individuals in flight" means as many requests as N individuals have questions (CONFIG_TARGET_CONCURRENCY).  The
+worker may have more individuals whose last answers are missing, `MOST_SLOTS` at most (CONFIG_GPU_SLOTS).
+
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
 server answers all of them.  During a run, the server's requests in flight and the pending evaluations in the store are
 sampled.  Afterwards the same requests are sent directly to the server, from processes that do nothing else.
@@ -35,6 +38,7 @@ from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import LocalTargetHost
 
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
+MOST_SLOTS = 256
 HERE = Path(__file__).parent
 CONFIG = HERE.parent.parent / "configs" / "gpu.config"
 # The command unchanged, except that its plans stay in the store, so that their requests can be sent again.
@@ -51,24 +55,23 @@ IMAGE = HERE.parent.parent / "docs" / "images" / "gpu_farm.png"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     common.add_options(parser)
-    parser.add_argument("--slots", type=int, nargs="+", default=[16, 8, 4, 1])
+    parser.add_argument("--slots", type=int, nargs="+", default=[16, 8, 4, 1], help="individuals in flight")
     parser.add_argument("--population", type=int, default=32)
     parser.add_argument("--generations", type=int, default=4)
-    parser.add_argument("--concurrency", type=int, default=128, help="requests in flight for one evaluation")
     parser.add_argument("--openai-workers", type=int, default=max(1, (os.cpu_count() or 1) // 4))
     parser.add_argument("--embedder", required=True, help="sentence-transformers folder, or embedded")
     parser.add_argument(
         "--direct",
         type=int,
         nargs="+",
-        default=[512, 1024],
+        default=[512, 1024, 1600],
         help="requests in flight when sent directly; the best counts",
     )
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
     options.folder = common.fresh(options.folder)
-    target = common.target_of(options, options.concurrency)
+    target = common.target_of(options, 1)
     host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
     try:
         started = time.perf_counter()
@@ -93,7 +96,7 @@ def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.
     flush(http)
     spec = FarmSpec(
         folder=str(options.folder / "farm"),
-        gpu_slots=slots,
+        gpu_slots=MOST_SLOTS,
         openai_workers=options.openai_workers,
         openai_threads=8,
         cpu_workers=2,
@@ -114,6 +117,16 @@ def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.
 
 def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) -> None:
     """Run the command on the farm that is up.  Exits when it fails."""
+    with (options.folder / f"slots{slots}.log").open("w") as log:
+        done = subprocess.run(
+            command(options, redis_url, url, slots), stdout=log, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode:
+        sys.exit(f"evolve ended with {done.returncode}:\n" + (options.folder / f"slots{slots}.log").read_text()[-3000:])
+
+
+def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -> list[str]:
+    """The command on the farm at this address; without a `url` the farm's worker starts the server."""
     settings = {
         "FARM": "external",
         "REDIS_URL": redis_url,
@@ -124,7 +137,10 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
         "TARGET_ENGINE": options.engine,
         "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
         "SGLANG_URL": url,
-        "TARGET_CONCURRENCY": options.concurrency,
+        "SGLANG_COMMAND": options.command,
+        "SGLANG_ARGS": common.server_arguments(options),
+        "TARGET_CONCURRENCY": slots * options.rows,
+        "GPU_SLOTS": MOST_SLOTS,
         "TARGET_MAX_NEW_TOKENS": options.cap,
         "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all runs
         "EMBEDDER_MODEL": options.embedder,
@@ -139,11 +155,7 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
     }
     sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     output = ["--output", str(options.folder / f"slots{slots}"), "--plain"]
-    command = [sys.executable, "-c", KEEPING_PLANS, "evolve", "--config", str(CONFIG), *sets, *output]
-    with (options.folder / f"slots{slots}.log").open("w") as log:
-        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
-        sys.exit(f"evolve ended with {done.returncode}:\n" + (options.folder / f"slots{slots}.log").read_text()[-3000:])
+    return [sys.executable, "-c", KEEPING_PLANS, "evolve", "--config", str(CONFIG), *sets, *output]
 
 
 def flush(http: httpx.Client) -> None:
@@ -197,7 +209,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
     common.write(
         options.result, options, version,
-        population=options.population, generations=options.generations, concurrency=options.concurrency,
+        population=options.population, generations=options.generations, most_slots=MOST_SLOTS,
         openai_workers=options.openai_workers, runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
     )  # fmt: skip
 

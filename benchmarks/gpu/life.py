@@ -80,7 +80,7 @@ def main() -> int:
     common.add_options(parser)
     parser.add_argument("--population", type=int, default=8)
     parser.add_argument("--slots", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--concurrency", type=int, default=128, help="requests in flight for one evaluation")
+    parser.add_argument("--concurrency", type=int, default=1024, help="requests in flight")
     parser.add_argument("--rounds", type=int, default=3, help="populations for each number of slots")
     parser.add_argument("--restarts", type=int, default=3, help="individuals with a server of their own")
     options = parser.parse_args()

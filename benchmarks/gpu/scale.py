@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--population", type=int, default=32, help="individuals a GPU")
     parser.add_argument("--slots", type=int, default=8)
-    parser.add_argument("--concurrency", type=int, default=128)
+    parser.add_argument("--concurrency", type=int, default=1024, help="requests in flight on a GPU")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     options.folder = common.fresh(options.folder)

@@ -55,7 +55,7 @@ class Settings:
     farm: Literal["embedded", "external"]
     redis_url: Annotated[str, optional(redis_address), no_password("WHETSTONE_REDIS_PASSWORD")]
     farm_dir: FolderPath
-    gpu_slots: Annotated[int, int_range(1, 64, "tasks")]
+    gpu_slots: Annotated[int, int_range(1, 256, "tasks")]
     openai_workers: Annotated[int, int_range(1, 64, "processes")]
     openai_threads: Annotated[int, int_range(1, 256, "threads a process")]
     cpu_workers: Annotated[int, int_range(1, 256, "processes")]
@@ -92,7 +92,7 @@ class Settings:
     sglang_args: Annotated[str, AfterValidator(server_arguments)]
     sglang_ready_timeout_s: Annotated[int, int_range(1, 7200, "seconds")]
     target_timeout_s: Annotated[int, int_range(1, _DAY, "seconds")]
-    target_concurrency: Annotated[int, int_range(1, 4096, "requests")]
+    target_concurrency: Annotated[int, int_range(1, 8192, "requests")]
     target_system_prompt: str
     target_prompt_template: Annotated[str, string(), placeholders("context", "query")]
     target_max_new_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
