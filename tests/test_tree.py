@@ -80,7 +80,6 @@ ELSEWHERE = {
     "tasks/die_with_parent.py": "workers/processes/test_process.py",
     "tasks/escape.py": "orchestrator/report/test_report_text.py",
     "tasks/gpu/answer.py": "workers/sglang/test_answering.py",
-    "tasks/gpu/cluster.py": "fuzz/test_fuzz_folder.py",
     "tasks/models.py": "orchestrator/evolution/test_evolution_loop.py",
     "tasks/openai/compress.py": "e2e/test_collect.py",
     "tasks/stage.py": "tasks/openai/test_openai_judge_stage.py",
