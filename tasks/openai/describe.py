@@ -76,7 +76,7 @@ def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> d
 def describe(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
     """Ask for descriptions of the clusters; once more when the reply cannot be used.
 
-    Raises: CallError (unreachable, refused, truncated).
+    Raises: CallError when there is no reply.
     """
     return ask_with_retry(
         ask, "descriptions", describe_messages(clusters), lambda data: check_descriptions(data, clusters), log

@@ -81,9 +81,9 @@ def check_merge(data: object) -> Merged | Invalid:
 
 
 def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:
-    """Ask for a merge; once more when the reply is invalid; then take the first parent's scratchpad.
+    """Ask for a merge; once more when the reply is unusable; then take the first parent's scratchpad.
 
-    Raises: CallError (unreachable, refused, truncated), which parks the run.
+    Raises: CallError when there is no reply, which parks the run.
     """
     result = ask_with_retry(ask, "merge", merge_messages(first, second), check_merge, log)
     return Merged(first.scratchpad, result.reason) if isinstance(result, Invalid) else result

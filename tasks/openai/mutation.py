@@ -125,9 +125,9 @@ def check_proposal(data: object, current: float, eps: float = EPS) -> Proposal |
 
 
 def propose(ask: Ask, messages: tuple[str, str], current: float, log: Log, eps: float = EPS) -> Proposal | Skipped:
-    """Ask for a mutation; once more when the reply is invalid; then skip it.
+    """Ask for a mutation; once more when the reply is unusable; then skip it.
 
-    current: the target cluster's delta now.  Raises: CallError (unreachable, refused, truncated), which parks the run.
+    current: the target cluster's delta now.  Raises: CallError when there is no reply, which parks the run.
     """
     result = ask_with_retry(ask, "mutation", messages, lambda data: check_proposal(data, current, eps), log)
     return Skipped(result.reason) if isinstance(result, Invalid) else result

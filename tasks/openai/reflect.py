@@ -31,18 +31,23 @@ def _mutate(stage: Stage) -> dict[str, Any]:
     position = stage.candidate.target
     if position is None:
         raise ValueError(f"{stage.node} has no target cluster")
+    messages, answers_cut = mutation_prompt(stage, position)
+    ask, log = _asking(stage, "mutation", mutation.SCHEMA)
+    result = mutation.propose(ask, messages, stage.candidate.deltas[position], log)
+    if isinstance(result, mutation.Proposal):
+        return {"delta": result.delta, "scratchpad": result.scratchpad, **answers_cut}
+    return {"delta": None, "reason": result.reason, **answers_cut}
+
+
+def mutation_prompt(stage: Stage, position: int) -> tuple[Messages, dict[str, int]]:
+    """The messages of a mutation of the cluster at `position`, and for the record how many answers were cut to fit."""
     descriptions, deltas = _clusters(stage)
     target = list(deltas)[position]
 
     def build(responses: Sequence[Response]) -> Messages:
         return mutation.mutation_messages(descriptions, deltas, stage.scratchpad(), target, responses)
 
-    messages, answers_cut = _fitted(stage, build)
-    ask, log = _asking(stage, "mutation", mutation.SCHEMA)
-    result = mutation.propose(ask, messages, stage.candidate.deltas[position], log)
-    if isinstance(result, mutation.Proposal):
-        return {"delta": result.delta, "scratchpad": result.scratchpad, **answers_cut}
-    return {"delta": None, "reason": result.reason, **answers_cut}
+    return _fitted(stage, build)
 
 
 def _rewrite(stage: Stage) -> dict[str, Any]:

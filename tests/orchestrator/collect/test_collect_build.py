@@ -1,18 +1,23 @@
-"""Train, val and test: decided by ids, seed and ratios, and by nothing else."""
+"""The split is decided by ids, seed and ratios alone; keys and endpoints follow from the options of the command."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.build import split
-from orchestrator.collect.settings import SplitRatios
+from orchestrator.collect.build import first_line, make_collection, split
+from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_settings
 from tasks.models import Example
 
+ROOT = Path(__file__).parents[3]
 USUAL = SplitRatios(0.70, 0.15, 0.15)
+ADDRESS = "https://api.example/v1"
 
 
 def rows(count: int) -> list[Example]:
@@ -43,3 +48,57 @@ def test_the_order_of_the_file_does_not_matter_and_no_row_is_lost(count, seed, r
 @pytest.mark.parametrize("seed", [1, 2])
 def test_another_seed_is_another_split(seed):
     assert split(rows(50), USUAL, seed) != split(rows(50), USUAL, seed + 1)
+
+
+@pytest.fixture
+def by_rules() -> CollectSettings:
+    """The shipped settings: rules compress and judge."""
+    return read_settings(ROOT / "configs" / "collect.yaml")
+
+
+@pytest.fixture
+def by_models(by_rules: CollectSettings) -> CollectSettings:
+    """The same with a real endpoint for both."""
+    correctness = dataclasses.replace(by_rules.phase0.correctness, evaluator_api_base=ADDRESS)
+    return dataclasses.replace(
+        by_rules,
+        reflector=dataclasses.replace(by_rules.reflector, api_base=ADDRESS),
+        phase0=dataclasses.replace(by_rules.phase0, correctness=correctness),
+    )
+
+
+def options(**changes: Any) -> FarmOptions:
+    return FarmOptions("embedded", "", "farm", 60, 60_000, **changes)
+
+
+def result_keys(settings: CollectSettings, run: str, **changes: Any) -> set[str]:
+    """The keys of one answer, of its compression and of the verdict on it."""
+    collection, [example] = make_collection(settings, options(**changes), run), rows(1)
+    compression, verdict = collection.compression_key(example, "long"), collection.verdict_key(example, "short")
+    return {collection.sample_key(example, 0), compression, verdict}
+
+
+def test_only_a_fresh_collection_has_keys_that_no_other_has(by_rules: CollectSettings) -> None:
+    first = result_keys(by_rules, "first")
+    assert first == result_keys(by_rules, "second")
+    fresh = [result_keys(by_rules, run, is_fresh=True) for run in ("first", "second")]
+    assert len(first.union(*fresh)) == 3 * 3
+
+
+def test_both_endpoints_have_the_prices_and_the_budget_of_the_command_line(by_models: CollectSettings) -> None:
+    paid = options(price_prompt=2.0, price_cached=1.0, price_completion=8.0, budget_usd=5.0)
+    collection = make_collection(by_models, paid, "run")
+    for endpoint in (collection.reflector_endpoint, collection.judge_endpoint):
+        assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (2.0, 1.0, 8.0)
+        assert endpoint.budget_usd == 5.0
+    assert first_line(by_models, paid).endswith("cost: at most $5.00")
+
+
+def test_without_prices_the_cost_is_unknown_unless_rules_answer(
+    by_rules: CollectSettings, by_models: CollectSettings
+) -> None:
+    endpoint = make_collection(by_models, options(), "run").judge_endpoint
+    assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (None, None, None)
+    assert "cost: unknown" in first_line(by_models, options())
+    assert make_collection(by_rules, options(), "run").judge_endpoint.price_completion == 0
+    assert first_line(by_rules, options()).endswith("cost: free")

@@ -19,6 +19,7 @@ from simulated_signals import signal_key
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import run_id_of
 from orchestrator.runs.status import run_status
+from tasks.openai.provider import NOBODY
 from tasks.store.keys import CANCELLED
 
 pytestmark = pytest.mark.long
@@ -187,7 +188,10 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
     assert after["settings_changed"] == {"JUDGE_MODEL": "strict"}
     [change] = json.loads((terminal.output / "settings_changes.json").read_text())
     assert (change["generation"], change["options"]) == (1, {"JUDGE_MODEL": ["gpt-4o", "strict"]})
-    assert "changed      JUDGE_MODEL, from generation 1 on" in (terminal.output / "report.txt").read_text()
+    report = (terminal.output / "report.txt").read_text()
+    assert "changed      JUDGE_MODEL, from generation 1 on" in report
+    # And the report names who answered: simulated stages call nobody, whatever models the settings ask for
+    assert (report.count(NOBODY), "gpt-4o" in report) == (2, False)
     # And the final comparison has one judge
     [comparison] = json.loads((terminal.output / "answers.json").read_text())
     assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)
@@ -222,6 +226,11 @@ def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(termina
     assert history(terminal)[0]["settings_changed"] == {
         "REFLECTOR_MODEL": "larger", "REFLECTOR_MAX_COMPLETION_TOKENS": "8192",
     }  # fmt: skip
+    # And it holds none of its answers and verdicts any more: they expire
+    shared = [
+        key for kind in ("answer", "verdict") for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")
+    ]
+    assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
     # But what would make it another run is refused
     status, said = terminal.run("retry", str(terminal.output), "--set", "SEED=7")
     assert (status, "CONFIG_SEED: 7 here, but 42 in the run" in said) == (1, True)
@@ -237,6 +246,7 @@ def test_the_first_line_of_a_run_names_who_reflects_and_judges_and_the_highest_c
     assert said.splitlines()[0].endswith(
         "reflector: gpt-4o at http://127.0.0.1:9/v1; judge: gpt-4o at http://127.0.0.1:9/v1; cost: at most $5.00"
     )
+    assert "a prompt of the reflector has up to about " in said
     # And without prices the cost is unknown, and nowhere free
     status, said = ended(terminal.evolve(**address))
     assert (status, "cost: unknown, since the prices are not set" in said.splitlines()[0]) == (0, True)
@@ -302,3 +312,8 @@ def test_a_run_that_parks_in_a_later_generation_has_the_best_of_that_generation(
     assert status == 0, said
     state = json.loads((terminal.output / "evolution_state.json").read_text())
     assert (state["generation"], state["best_fitness"]) == (2, 0.75)
+    # And each evaluation is kept once with its deltas: three individuals and two children, before and after mutation
+    kept = [json.loads(line) for line in (terminal.output / "individuals.jsonl").read_text().splitlines()]
+    assert len(kept) == len({one["node"] for one in kept}) == 2 * (3 + 2 * 2)
+    deltas = {one["node"]: sorted(one["deltas"].values()) for one in kept}
+    assert (deltas["g0_child0_pre"], deltas["g0_child0_mut"][-1]) == ([0.0] * 12, 0.25)

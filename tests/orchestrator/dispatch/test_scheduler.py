@@ -87,3 +87,29 @@ def test_results_of_earlier_sessions_are_counted_and_those_of_this_one_are_not(d
     scheduler.submit(request("a/0"))
     assert len(list(scheduler.results())) == 1
     assert dict(scheduler.cached) == {"openai.compress": 1}
+
+
+def test_poll_gives_each_result_and_each_failure_once_and_forgets_both(driver: Driver) -> None:
+    # Given two jobs that are at work, of which one fails
+    scheduler = Scheduler(driver.dispatcher())
+    driver.set_signal("fail", "compress", "bad")
+    driver.set_signal("hold", "compress", "good")
+    for label in ("bad", "good"):
+        scheduler.submit(request(label))
+    failed = []
+
+    def has_failed() -> bool:
+        results, failures = scheduler.poll()
+        assert results == []
+        failed.extend(failure.node for failure in failures)
+        return bool(failed)
+
+    until(has_failed)
+    # When the other one has ended
+    driver.clear_signal("hold", "compress", "good")
+    until(lambda: driver.store.shared(RUN.id, [request("good").key]))
+    [(_, result)], failures = scheduler.poll()
+    # Then each was told once, and nothing of either is left
+    assert (result["label"], failures, failed) == ("good", [], ["bad"])
+    assert scheduler.poll() == ([], []) and scheduler.is_done()
+    assert driver.store.failures(RUN.id) == []

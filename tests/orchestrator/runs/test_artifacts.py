@@ -93,6 +93,7 @@ def test_a_file_whose_message_was_lost_is_requested_once_more(alone: Driver, tmp
     assert count_messages(alone.broker, RUN.id) == 1
     message = json.loads(alone.broker.lindex("gpu", 0))
     assert message["headers"]["argsrepr"] == f"run={RUN.id} job={NAME} attempt=1"
+    assert message["headers"]["ignore_result"], "Celery keeps nothing of a job"
 
 
 def test_every_export_has_a_known_task_and_a_file_of_its_own() -> None:

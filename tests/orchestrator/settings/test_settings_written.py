@@ -93,6 +93,7 @@ def test_what_may_change_are_options_that_no_answer_and_no_draw_depends_on() -> 
     assert [name for name in names if name in RESUMABLE] == list(RESUMABLE)
     assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(RESUMABLE)
     assert {"REFLECTOR_MODEL", "REFLECTOR_MAX_COMPLETION_TOKENS", "JUDGE_MODEL", "OPENAI_BASE_URL"} <= set(RESUMABLE)
+    assert "REFLECTOR_CONTEXT_TOKENS" in RESUMABLE, "it is a limit of the reflector, which may be another one"
     assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING_INDICES"} & set(RESUMABLE)
 
 

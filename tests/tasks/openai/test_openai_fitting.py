@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator.settings import load_settings, make_run
-from tasks.models import Run
+from tasks import context
+from tasks.models import Example, Run
 from tasks.openai.fitting import (
     SHORTEST,
     Response,
@@ -23,6 +25,11 @@ from tasks.openai.merge import Merged, check_merge
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded
 from tasks.openai.provider import estimate_tokens
+from tasks.openai.reflect import mutation_prompt
+from tasks.plan import Candidate, Plan
+from tasks.stage import Stage
+from tasks.store.keys import CLUSTERING
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
 DESCRIPTIONS = [{"id": i, "description": "a cluster", "examples": ["the"], "count": 3} for i in range(3)]
@@ -75,6 +82,40 @@ def test_a_hundred_long_answers_fit_thirty_thousand_tokens_a_minute(run: Run) ->
     assert tokens_of(fitted) + run.reflector.max_completion_tokens <= run.endpoint.tokens_per_minute
     assert cut == 100 and tokens_of(fitted) > 0.97 * limit
     assert fitted == fit_responses(responses, limit, tokens_of)[0]
+
+
+def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
+    """A reflect stage of a child whose answers are these responses."""
+    plan = Plan("g0_child", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
+    store.put_run(run)
+    store.put_clustering(run.id, "c", b"", json.dumps(DESCRIPTIONS))
+    store.put_metadata(run.id, CLUSTERING, "c")
+    store.put_examples(run.id, {"training": [Example(r.example_id, "", "?", "") for r in responses], "validation": []})
+    store.put_plan(run.id, plan)
+    answers = [{"key": f"answer:{r.example_id}", "tokens": r.tokens} for r in responses]
+    verdicts = [{"key": f"verdict:{r.example_id}", "is_correct": r.is_correct} for r in responses]
+    for r in responses:
+        store.put_shared(run.id, f"answer:{r.example_id}", {"text": r.text})
+        store.put_shared(run.id, f"verdict:{r.example_id}", {"reasoning": r.explanation})
+    store.put_stage(run.id, plan.name, "0:pre:answer", {"answers": answers}, 1)
+    store.put_stage(run.id, plan.name, "0:pre:judge", {"verdicts": verdicts}, 1)
+    return Stage(store, run, plan, plan.candidates[0], "mut", 1)
+
+
+def test_the_prompt_of_a_mutation_is_fitted(
+    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a child with 100 answers, more than the endpoint takes in a minute
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    responses = [response(i, 2800, is_correct=i % 2 == 0) for i in range(100)]
+    # When the messages of its mutation are written
+    messages, cut = mutation_prompt(reflecting(store, run, responses), 1)
+    # Then they fit, and every answer is in them
+    limit = prompt_limit(run)
+    assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
+    assert (cut, messages[1].count('"example_id"')) == ({"answers_cut": 100}, 100)
+    context.store.cache_clear()
 
 
 def test_a_limit_that_no_cut_can_keep_cuts_all_to_the_shortest() -> None:

@@ -50,12 +50,12 @@ def judged(store: Store, run: Run) -> int:
     return int(record["judged"])
 
 
-@pytest.mark.parametrize(("cache", "second"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("caches", "second"), [((True, True), 0), ((True, False), 1), ((False, False), 1)])
 def test_a_second_run_reaches_its_own_verdicts_only_with_the_cache_off(
-    store: Store, run: Run, cache: bool, second: int
+    store: Store, run: Run, caches: tuple[bool, bool], second: int
 ) -> None:
-    assert judged(store, run) == 1
-    assert judged(store, dataclasses.replace(run, id="second", evaluation_cache=cache)) == second
+    assert judged(store, dataclasses.replace(run, evaluation_cache=caches[0])) == 1
+    assert judged(store, dataclasses.replace(run, id="second", evaluation_cache=caches[1])) == second
 
 
 def test_a_run_that_is_resumed_takes_its_own_verdicts_with_the_cache_off(store: Store, run: Run) -> None:

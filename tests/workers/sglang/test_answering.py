@@ -83,12 +83,14 @@ def test_with_restart_each_individual_has_its_own_server(store: Store, tmp_path:
     assert store.file("run", "processor.py") is None
 
 
-@pytest.mark.parametrize(("cache", "generated"), [(True, 0), (False, QUESTIONS)])
+@pytest.mark.parametrize(
+    ("caches", "generated"), [((True, True), 0), ((True, False), QUESTIONS), ((False, False), QUESTIONS)]
+)
 def test_a_second_run_generates_its_own_answers_only_with_the_cache_off(
-    store: Store, cache: bool, generated: int
+    store: Store, caches: tuple[bool, bool], generated: int
 ) -> None:
-    put_run(store, "first")
-    put_run(store, "second", cache)
+    put_run(store, "first", caches[0])
+    put_run(store, "second", caches[1])
     [first], [second] = evaluate(store, 1, "first"), evaluate(store, 1, "second")
     assert (first.generated, second.generated) == (QUESTIONS, generated)
 
