@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -84,6 +85,8 @@ class Candidate:
 
     `system_prompt` replaces the run's.  `questions` is how many of the examples are asked, the first in the order that
     `question_order` draws; 0 is all of them, in the order of the data.
+
+    `repeat` counts further measurements of the same individual: each has answers of its own, with other seeds.
     """
 
     index: int
@@ -97,6 +100,7 @@ class Candidate:
     variant: int = 0
     system_prompt: str | None = None
     questions: int = 0
+    repeat: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class StageRef:
 
 @dataclass(frozen=True)
 class Plan:
-    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", or "final"."""
+    """`name` is the stem of its candidates' node ids: "g3_pop", "g3_child", "g3_rung1_pop", or "final"."""
 
     name: str
     generation: int
@@ -142,6 +146,17 @@ class Plan:
 def node_id(plan: str, index: int, phase: Phase) -> str:
     """The id of a candidate in the evolution tree; a child has one for each phase: g2_child3_pre, g2_child3_mut."""
     return f"{plan}{index}" + (f"_{phase}" if plan.endswith("_child") else "")
+
+
+def rung_name(name: str, number: int) -> str:
+    """The name of the plan in which the candidates of plan `name` answer a part of the questions: "g3_rung1_pop"."""
+    generation, _, kind = name.partition("_")
+    return f"{generation}_rung{number}_{kind}"
+
+
+def whole_name(name: str) -> str:
+    """The name of the plan that a rung belongs to; that of another plan itself."""
+    return re.sub(r"_rung\d+", "", name)
 
 
 def question_order(count: int, seed: int) -> tuple[int, ...]:
@@ -194,7 +209,8 @@ class Outcome:
     no reply of the reflector was usable and the mutation was skipped; `skip_reason` then says why.  `deltas` is the
     reflector's proposal for a candidate with `rewrite`, None likewise; `mut` is then None.  `merge_fallback` says why
     no reply of a merge was usable, so that the scratchpad is the first parent's.  `evaluations` counts those of both
-    phases.
+    phases.  `stopped` says of a candidate that left a race how many of how many questions it has answered; its score is
+    projected from them.
     """
 
     index: int
@@ -208,6 +224,7 @@ class Outcome:
     merge_fallback: str = ""
     skip_reason: str = ""
     evaluations: Evaluations = Evaluations()
+    stopped: tuple[int, int] | None = None
 
 
 def outcome(candidate: Candidate, records: Mapping[str, Mapping[str, Any]]) -> Outcome | None:

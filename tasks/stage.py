@@ -13,7 +13,7 @@ from typing import Any
 from tasks import context
 from tasks.message import discard
 from tasks.models import Example, Run
-from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, questions_of, stage_refs
+from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, questions_of, stage_refs, whole_name
 from tasks.store.store import StageContext, Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 
@@ -36,7 +36,9 @@ class Stage:
     @property
     def cache_salt(self) -> str:
         """Part of the keys of answers and verdicts: with the evaluation cache off no other run has the same keys."""
-        return "" if self.run.evaluation_cache else f"{self.run.id} {self.node}"
+        if self.run.evaluation_cache:
+            return ""
+        return f"{self.run.id} {node_id(whole_name(self.plan.name), self.candidate.index, self.phase)}"
 
     def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:
         ref = StageRef(self.candidate.index, stage, phase or self.phase)
@@ -59,9 +61,19 @@ class Stage:
         return tuple(changed)
 
     def examples(self) -> tuple[Example, ...]:
-        """The questions of this candidate."""
+        """The questions of this candidate, each as often in a row as the run has samples."""
         found = context.examples(self.run.id, self.candidate.examples)
-        return questions_of(self.candidate, found, self.run.seed)
+        asked = questions_of(self.candidate, found, self.run.seed)
+        return tuple(example for example in asked for _ in range(self.run.samples))
+
+    def seeds(self) -> tuple[int, ...]:
+        """The sampling seed of each of `examples`: sample j of a question has the run's plus j.
+
+        A further measurement goes on with the seeds after those of the one before.
+        """
+        samples = self.run.samples
+        first = self.run.target.sampling.seed + self.candidate.repeat * samples
+        return tuple(first + position % samples for position in range(len(self.examples())))
 
     @property
     def system_prompt(self) -> str:

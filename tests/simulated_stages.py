@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,9 @@ from redis import Redis
 from simulated_signals import signal_key
 
 from tasks import context
-from tasks.gpu.cluster import pack_labels
 from tasks.job import Job, JobSpec, JobTask, run_job
 from tasks.models import Answer, Score, Verdict
+from tasks.objective import score_answers
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS
 from tasks.stage import Stage, StageTask, run_stage
@@ -31,14 +32,22 @@ CLUSTERS = 12
 
 
 def answers(stage: Stage) -> dict[str, Any]:
-    """An answer for each question, in the store as real ones are."""
+    """An answer for each question, in the store as real ones are; of the length that `simulated_tokens` says."""
     listed = []
-    for example in stage.examples():
-        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt)
-        answer = Answer(example.id, f"It is {example.gold}.", 10, "stop")
+    varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
+    for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
+        key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed)
+        tokens = simulated_tokens(stage.deltas(), example.id) if varies else 10
+        answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop")
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
         listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})
     return {"answers": listed, "generated": len(listed)}
+
+
+def simulated_tokens(deltas: Sequence[float], example: str) -> int:
+    """A question has a length of its own; the mean delta changes it by a factor."""
+    own = 50 + int(context.content_hash(example)[:8], 16) % 50
+    return max(1, round(own * math.exp(sum(deltas) / len(deltas))))
 
 
 def verdicts(stage: Stage) -> dict[str, Any]:
@@ -51,7 +60,13 @@ def verdicts(stage: Stage) -> dict[str, Any]:
 
 
 def score(stage: Stage) -> dict[str, Any]:
-    """0.5 or what the test has set, and half of that by a judge that is called strict."""
+    """0.5 or what the test has set, and half of that by a judge that is called strict.
+
+    Where lengths vary, the score is that of the answers.
+    """
+    if stage.store.redis.exists(signal_key("vary", "answer", "each")):
+        lengths = [answer["tokens"] for answer in stage.need("answer")["answers"]]
+        return dataclasses.asdict(score_answers(lengths, [True] * len(lengths), stage.run.objective))
     fitness = float(stage.store.redis.get(signal_key("fitness", "score", stage.node)) or 0.5)  # type: ignore[arg-type]
     fitness *= 0.5 if stage.need("judge")["judge"] == "strict" else 1.0
     return dataclasses.asdict(Score(fitness, 0.5, 0.5, 10.0))
@@ -102,6 +117,9 @@ def labelled(name: str, job: Job) -> dict[str, Any]:
 
 
 def cluster(job: Job) -> dict[str, Any]:
+    # Imported here: of two tasks of one name that are there at the start, Celery takes either.
+    from tasks.gpu.cluster import pack_labels
+
     store, run, clustering = job.store, job.run, context.content_hash("simulated")
     labels = pack_labels(np.arange(CLUSTERS))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]

@@ -84,6 +84,9 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         again = {c.index: known_outcome(c, known[c.deltas]) for c in children.candidates if c.deltas in known}
         return children, expand(children, outcomes, again)
 
+    def places(self, params: Nsga2Params) -> int:
+        return 0
+
     def scored(self, state: Nsga2State) -> tuple[tuple[float, ...], ...]:
         members = (member.deltas for member in state.population)
         return tuple(dict.fromkeys((*super().scored(state), *members)))

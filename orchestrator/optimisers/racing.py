@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 Value = Callable[[float, float], float]
 """What ranks candidates, of (mean tokens, share of right answers): `tasks.objective.additive_fitness_of`."""
 
+MOST_RUNGS = 10
+"""More looks at the field cost more time than they save."""
 LEAST_ANSWERS = 5
 """Fewer say too little of their spread."""
 
@@ -43,6 +45,8 @@ class Race:
         """Raises: ValueError for rungs that do not ascend or begin too low, and for a level that is no probability."""
         if not self.rungs or self.rungs[0] < LEAST_ANSWERS or list(self.rungs) != sorted(set(self.rungs)):
             raise ValueError(f"the rungs {list(self.rungs)} do not ascend from at least {LEAST_ANSWERS} questions")
+        if len(self.rungs) > MOST_RUNGS:
+            raise ValueError(f"{len(self.rungs)} rungs are more than {MOST_RUNGS}")
         if not 0.5 <= self.level < 1:
             raise ValueError(f"a level of {self.level} is not between 0.5 and 1")
 
@@ -60,10 +64,13 @@ class Race:
 
 @dataclass(frozen=True)
 class Partial:
-    """The answers of one candidate to the first k questions of the common order: tokens [k], verdicts [k]."""
+    """The answers of one candidate to the first k questions of the common order: tokens [k], verdicts [k].
 
-    tokens: tuple[int, ...]
-    correct: tuple[bool, ...]
+    With several samples a question both are means over them.
+    """
+
+    tokens: tuple[float, ...]
+    correct: tuple[float, ...]
 
     def __post_init__(self) -> None:
         """Raises: ValueError when the two differ in length."""

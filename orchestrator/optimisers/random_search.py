@@ -43,6 +43,10 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
             candidates.append(Candidate(index, params.initial_deltas if is_start else tuple(deltas)))
         return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
 
+    def places(self, params: RandomParams) -> int:
+        """The best alone: the others change nothing."""
+        return 1
+
     def tell(self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> SearchState:
         best = state.best
         for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):

@@ -61,6 +61,7 @@ class FinalReport:
     files: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
     assessment: Assessment | None = None
+    stopped: str = ""  # why the search ended before its last generation
 
 
 def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> str:
@@ -75,7 +76,10 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
     assessed = [] if report.assessment is None else _assessed(report.assessment, width)
     parts = [
         *assessed[:1],
-        [f"Run {escape_control(report.run)}: {report.generations} generations in {duration}"],
+        [
+            f"Run {escape_control(report.run)}: {report.generations} generations in {duration}",
+            *([report.stopped] if report.stopped else []),
+        ],
         *assessed[1:],
         _deltas(report, width),
         *(_comparison(comparison, rng) for comparison in report.comparisons),

@@ -15,7 +15,7 @@ from orchestrator.report.formatting import INITIAL, format_cost, format_duration
 from tasks.escape import escape_control
 from tasks.plan import Evaluations, Phase, StageName, stages_of
 
-Plan = Literal["clusters", "population", "offspring", "final"]
+Plan = Literal["clusters", "population", "offspring", "validation", "final"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ PLANS = {
     "clusters": "preparing the vocabulary's clusters",
     "population": "evaluating the population",
     "offspring": "breeding and evaluating children",
+    "validation": "evaluating the best on the validation set",
     "final": "comparing the best with the zero vector",
 }
 
@@ -189,8 +190,8 @@ def _headline(now: Snapshot) -> str:
         return f"run {now.run}: {PLANS[now.plan]}"
     # From 0, as in the names of nodes and in all files.
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"
-    if now.plan == "population":
-        return f"{which}: {PLANS['population']} ({len(now.candidates)})"
+    if now.plan in ("population", "validation"):
+        return f"{which}: {PLANS[now.plan]} ({len(now.candidates)})"
     baseline = f"{now.baseline_name} {format_score(now.baseline)}"
     fitness = f"best {format_score(now.best)}, mean {format_score(now.mean)}, {baseline}"
     return f"{which}: {fitness}; {PLANS['offspring']} ({len(now.candidates)})"

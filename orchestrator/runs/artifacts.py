@@ -24,7 +24,7 @@ from orchestrator.output import OutputFolder, read_json
 from orchestrator.report.formatting import baseline_name
 from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
-from orchestrator.runs.individuals import IndividualsFile, reasons_of
+from orchestrator.runs.individuals import IndividualsFile, notes_on
 from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
@@ -200,9 +200,10 @@ def history_line(
         "best": max(fitness),
         "mean": sum(fitness) / len(fitness),
         "best_ever": None if best is None else best.fitness,
-        "population": [{"node": one.node, **_score(one), **reasons_of(one)} for one in generation.population],
+        **({} if finished.validation is None else {"validation": dict(finished.validation)}),
+        "population": [{"node": one.node, **_score(one), **notes_on(one)} for one in generation.population],
         "offspring": [
-            {"node": one.node, "target": target(one), **_score(one), **reasons_of(one)} for one in generation.offspring
+            {"node": one.node, "target": target(one), **_score(one), **notes_on(one)} for one in generation.offspring
         ],
         "evaluations": dataclasses.asdict(finished.evaluations),
         "seconds": {"wall": round(wall_s, 3), **{k: round(v, 3) for k, v in finished.seconds.items()}},

@@ -12,6 +12,7 @@ from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import judged_since, read_changes
+from orchestrator.runs.patience import stop_reason
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
 from tasks.cpu.plot import EVOLUTION_PLOTS
@@ -71,6 +72,7 @@ def _graded(
     verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
     texts = store.shared(run_id, [a["key"] for a in answers])
     reasons = store.shared(run_id, [v["key"] for v in verdicts])
+    samples = len(answers) // len(examples)  # in a row for each question: the first one is compared
     return tuple(
         JudgedAnswer(
             example=example.id,
@@ -81,7 +83,7 @@ def _graded(
             gold=example.gold,
             reasoning=reasons[verdict["key"]]["reasoning"],
         )
-        for example, answer, verdict in zip(examples, answers, verdicts, strict=True)
+        for example, answer, verdict in zip(examples, answers[::samples], verdicts[::samples], strict=True)
     )
 
 
@@ -131,6 +133,7 @@ def build_report(
         ),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
         files=tuple((what, str(output.path / name)) for what, name in FILES),
+        stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("the answers, before and after", f"orchestrator answers {output.path}"),
             ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),

@@ -4,7 +4,8 @@
      "scratchpad": "..."}
 
 Each generation is appended when it has ended.  A line also says why a reply of the reflector could not be used:
-"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.
+"merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.  Of
+an individual that left a race, "stopped" says after how many of how many questions; its fitness is projected.
 """
 
 from __future__ import annotations
@@ -52,14 +53,22 @@ class IndividualsFile:
             "fitness": evaluated.score.fitness,
             "deltas": list_to_deltas(evaluated.genome.deltas, self._cluster_ids),
             "scratchpad": evaluated.genome.scratchpad,
-            **reasons_of(evaluated),
+            **notes_on(evaluated),
         }
 
 
-def reasons_of(evaluated: Evaluated) -> dict[str, str]:
-    """Why replies of the reflector were unusable; empty where none was."""
+def notes_on(evaluated: Evaluated) -> dict[str, Any]:
+    """Why replies of the reflector were unusable, and where it left a race; empty where neither happened."""
     reasons = {"merge_fallback": evaluated.merge_fallback, "skip_reason": evaluated.skip_reason}
-    return {name: reason for name, reason in reasons.items() if reason}
+    return {name: reason for name, reason in reasons.items() if reason} | stopped_after(evaluated)
+
+
+def stopped_after(evaluated: Evaluated) -> dict[str, Any]:
+    """After how many of how many questions it left a race; empty where it answered all."""
+    if evaluated.stopped is None:
+        return {}
+    answered, total = evaluated.stopped
+    return {"stopped": {"answered": answered, "of": total}}
 
 
 def _generation(line: bytes) -> int:

@@ -50,8 +50,10 @@ class Scored:
 
 
 def scored(plan: Plan, records: Records) -> Iterator[Scored]:
-    """The evaluations of a plan that are done, in its order."""
+    """The evaluations of a plan that are done, in its order, on the whole training set."""
     for candidate in plan.candidates:
+        if candidate.questions or candidate.examples != "training":
+            continue
         genomes: dict[Phase, Genome | None] = {"pre": _before(candidate, records), "mut": _mutated(candidate, records)}
         for phase, genome in genomes.items():
             score = records.get(f"{candidate.index}:{phase}:score")

@@ -88,7 +88,7 @@ class ProgressReporter:
         self.view.show(self._snapshot(plan, records, errors, finished, usage))
         if all(ref.field in records for candidate in plan.candidates for ref in stage_refs(candidate)):
             self._stages_before += finished
-            self.recorded += evaluations(r for field, r in records.items() if field.endswith(":answer"))
+            self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
@@ -139,7 +139,7 @@ class ProgressReporter:
             cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
             budget_usd=self.publisher.budget_usd,
             baseline_name=baseline_name(self.search.params.initial_deltas),
-            evaluations=self.recorded + evaluations(r for field, r in records.items() if field.endswith(":answer")),
+            evaluations=self.recorded + _evaluated(plan, records),
         )
 
     def _stages_left(self, plan: Plan, records: Records) -> float:
@@ -153,7 +153,14 @@ class ProgressReporter:
 
 
 def _kind(name: str) -> Any:
-    return "final" if name == "final" else "offspring" if name.endswith("_child") else "population"
+    kinds = {"final": "final", "child": "offspring", "valid": "validation"}
+    return kinds.get(name.rpartition("_")[2], "population")
+
+
+def _evaluated(plan: Plan, records: Records) -> Evaluations:
+    """The evaluations of a plan that are done; the part of one that a race begins with is none."""
+    whole = [ref.field for c in plan.candidates if not c.questions for ref in stage_refs(c) if ref.stage == "answer"]
+    return evaluations(records[field] for field in whole if field in records)
 
 
 def _view(

@@ -31,11 +31,13 @@ from orchestrator.runs.changes import judged_since, mark_applied, read_changes, 
 from orchestrator.runs.final import FINAL, build_report, compare, final_plan
 from orchestrator.runs.interruption import InProgress
 from orchestrator.runs.lengths import check_prompts
+from orchestrator.runs.patience import stop_reason, validated
 from orchestrator.runs.progress import ProgressReporter
-from orchestrator.runs.search import Search, make_search
+from orchestrator.runs.racing import Racing, farm_racing
+from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.settings import Settings, load_settings, make_run, write_config
-from orchestrator.settings.run import by_rules, endpoint_of
+from orchestrator.settings.run import by_rules, endpoint_of, is_racing
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
@@ -186,19 +188,44 @@ class _Session:
 
     def generations(self, state: SearchState) -> SearchState:
         """Run the generations that are left; returns the state after the last."""
-        total = self.search.params.generations
+        runner, total = self.runner, self.search.params.generations
         if state.generation:
-            self.runner.view.notify(f"going on with generation {state.generation} of {total}")
+            runner.view.notify(f"going on with generation {state.generation} of {total}")
         started = time.monotonic()
         watch = self.reporter.progress.evaluated
-        for finished in self.search.generations(state, self.evaluate, watch, rejudge=self._is_judged_anew(state)):
+        racing, rejudge = self._racing(), self._is_judged_anew(state)
+        if self._stop_reason():
+            return state
+        for evaluated in self.search.generations(state, self.evaluate, watch, rejudge=rejudge, racing=racing):
+            finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))
             self.reporter.recorded = evaluations_of(self.recorder.history)
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             self.in_progress.next(finished)
             started, state = time.monotonic(), finished.state
+            if reason := self._stop_reason():
+                runner.view.notify(reason)
+                break
         return state
+
+    def _validated(self, finished: FinishedGeneration) -> FinishedGeneration:
+        if not self.runner.settings.patience:
+            return finished
+        return validated(finished, self.recorder.history, self.evaluate, self._judged_since())
+
+    def _judged_since(self) -> int:
+        return judged_since(read_changes(self.runner.output))
+
+    def _stop_reason(self) -> str:
+        settings = self.runner.settings
+        return stop_reason(self.recorder.history, settings.patience, settings.ngen, self._judged_since())
+
+    def _racing(self) -> Racing | None:
+        if not is_racing(self.runner.settings):
+            return None
+        places = self.search.optimiser.places(self.search.params)
+        return farm_racing(self.evaluate, len(self.examples["training"]), places)
 
     def _is_judged_anew(self, state: SearchState) -> bool:
         """Whether the state's scores are of another judge than the current one."""

@@ -14,6 +14,7 @@ from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, Sear
 from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.planning import again_name
+from orchestrator.runs.racing import Racing
 from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
@@ -22,12 +23,16 @@ Watch = Callable[[Generation, float | None], None]
 
 @dataclass(frozen=True)
 class FinishedGeneration:
-    """A generation, the state after it, the seconds that its stages took, by stage, and where its scores came from."""
+    """A generation, the state after it, the seconds that its stages took, by stage, and where its scores came from.
+
+    `validation` is the score of the best so far on the validation set, where it was measured.
+    """
 
     generation: Generation
     state: SearchState
     seconds: Mapping[str, float]
     evaluations: Evaluations
+    validation: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,20 +55,35 @@ class Search:
         return state
 
     def generations(
-        self, state: SearchState, evaluate: Evaluate, watch: Watch, *, rejudge: bool = False
+        self,
+        state: SearchState,
+        evaluate: Evaluate,
+        watch: Watch,
+        *,
+        rejudge: bool = False,
+        racing: Racing | None = None,
     ) -> Iterator[FinishedGeneration]:
         """The generations that remain, each as soon as its last plan has been evaluated.
 
         `watch` is called with a generation of which a first plan has been evaluated, and with the best fitness so far.
         With `rejudge`, what the state has scores of is evaluated first, because they are those of another judge.
+        With `racing` the candidates are evaluated by it.
         """
+
+        def evaluated(plan: Plan) -> Sequence[Outcome]:
+            if racing is None:
+                return evaluate(plan)
+            best = state.best  # of the state that the plan was made for
+            return racing(plan, self.params.initial_deltas if best is None else best.deltas)
+
         seconds: Counter[str] = Counter()
         evaluations = Evaluations()
         is_first = True
         if rejudge and not self.optimiser.is_finished(state, self.params):
             state, outcomes = self._rejudged(state, evaluate)
             evaluations += _evaluations(outcomes)
-        for turn in search(self.optimiser, state, self.params, evaluate):
+        for turn in search(self.optimiser, state, self.params, evaluated):
+            state = turn.state
             for outcome in turn.outcomes:
                 seconds.update(outcome.seconds)
             evaluations += _evaluations(turn.outcomes)

@@ -317,6 +317,12 @@ def check_endpoint(values: Values) -> Findings:
         yield "OPENAI_BASE_URL", "is not used when EMBEDDED_ENDPOINT is 'rules'; set 'openai', or leave this empty"
 
 
+def check_samples(values: Values) -> Findings:
+    """Greedy answers to one question are all alike."""
+    if values.get("samples", 1) > 1 and values.get("target_temperature") == 0:
+        yield "SAMPLES", f"{values['samples']} answers to a question need a TARGET_TEMPERATURE above 0"
+
+
 def check_lifecycle(values: Values) -> Findings:
     """A running server that Whetstone did not start is never restarted."""
     if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
@@ -331,6 +337,7 @@ CROSS_CHECKS = (
     check_optimiser,
     check_weights,
     check_lifecycle,
+    check_samples,
     check_limits,
     check_prices,
     check_endpoint,

@@ -99,6 +99,7 @@ class Settings:
     target_temperature: Annotated[float, float_range(0, 2, "none")]
     target_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
     target_seed: Annotated[int, int_range(0, _SEED, "none")]
+    samples: Annotated[int, int_range(1, 1000, "answers a question")]
 
     # Clusters
     clusters_dir: FolderPath
@@ -139,6 +140,8 @@ class Settings:
     vary_proposals: Switch
     hybrid_proposals: Annotated[int, int_range(1, 5000, "candidates")]
     nsga2_eta: Annotated[float, float_range(0, 1000, "none", above=True)]
+    racing: Literal["auto", "on", "off"]
+    patience: Annotated[int, int_range(0, 1_000_000, "generations")]
 
     # Evolution, other
     seed: Annotated[int, int_range(0, _SEED, "none")]
@@ -240,6 +243,7 @@ RESUMABLE = (
     "TARGET_CONCURRENCY",
     "CLUSTERS_DIR",
     "NGEN",
+    "PATIENCE",
     "EVALUATION_CACHE",
     "CACHE_DAYS",
     "REFLECTOR_MODEL",

@@ -66,6 +66,7 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
         evaluation_cache=s.evaluation_cache,
         reflector_context_tokens=s.reflector_context_tokens,
         pinned_clusters=pinned_of(s),
+        samples=s.samples,
     )
 
 
@@ -79,6 +80,11 @@ def objective_of(s: Settings, baseline: Score | None) -> Objective:
     if s.objective == "constrained" and baseline is not None:
         return Constrained(baseline.mean_tokens, baseline.correctness)
     return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
+
+
+def is_racing(s: Settings) -> bool:
+    """Whether candidates may stop after a part of the questions."""
+    return s.racing == "on" or (s.racing == "auto" and s.optimiser != "reflective")
 
 
 def _discovered(s: Settings) -> tuple[int, ...]:

@@ -57,22 +57,33 @@ def prompt_batch(
 
 
 def answer_keys(
-    run: Run, identity: Mapping[str, Any], clustering: str, deltas: Sequence[float], batch: PromptBatch, salt: str
+    run: Run,
+    identity: Mapping[str, Any],
+    clustering: str,
+    deltas: Sequence[float],
+    batch: PromptBatch,
+    seeds: Sequence[int],
+    salt: str,
 ) -> list[str]:
     """The content key of each answer: all that determines it, and a salt where the cache is off.
 
     `identity` is the server's (`TargetHost.identity`): its model, version and arguments, whatever the run calls them.
     Deltas that are all zero change no logit, so their answers are those of the model without steering.
     """
-    target = run.target
-    fixed = context.content_hash(
-        identity,
-        [clustering, list(deltas)] if any(deltas) else None,
-        dataclasses.asdict(target.sampling),
-        list(batch.stops),
-        salt,
-    )
-    return ["answer:" + context.content_hash(fixed, prompt) for prompt in batch.hashes]
+    steering = [clustering, list(deltas)] if any(deltas) else None
+    fixed = {
+        seed: context.content_hash(
+            identity,
+            steering,
+            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed)),
+            list(batch.stops),
+            salt,
+        )
+        for seed in set(seeds)
+    }
+    return [
+        "answer:" + context.content_hash(fixed[seed], prompt) for seed, prompt in zip(seeds, batch.hashes, strict=True)
+    ]
 
 
 def requests_for(
@@ -82,10 +93,12 @@ def requests_for(
     batch: PromptBatch,
     rids: Mapping[int, str],
     processor: bool = False,
+    seeds: Sequence[int] = (),
 ) -> list[GenerateRequest]:
-    """One request a question, each the first sample of its question and so with the seed itself.
+    """A request for each prompt of the batch that `rids` has the position of.
 
-    With `processor` the generated file steers, which the server has loaded; otherwise the request's deltas do.
+    `seeds` has one for each prompt; without any, all have the target's.  With `processor` the generated file
+    steers, which the server has loaded; otherwise the request's deltas do.
     """
     sampling = target.sampling
     steering: dict[str, Any] = {"deltas": tuple(deltas), "clustering": clustering} if deltas else {}
@@ -97,7 +110,7 @@ def requests_for(
             max_new_tokens=sampling.max_new_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            seed=sampling.seed,
+            seed=seeds[j] if seeds else sampling.seed,
             stop_token_ids=batch.stops,
             rid=rid,
             **steering,
@@ -116,7 +129,9 @@ def answer_missing(
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor))
+    requests = requests_for(
+        stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor), stage.seeds()
+    )
 
     def keep(position: int, generated: Generated) -> None:
         answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
@@ -133,7 +148,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     clustering = _clustering(stage) if stage.deltas() else ""
     batch = _batch_of(stage)
     identity = host.current().identity(stage.run.target)
-    keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.cache_salt)
+    keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.seeds(), stage.cache_salt)
     answers, generated = stage.store.shared(stage.run.id, keys), 0
     if len(answers) < len(set(keys)):
         with (

@@ -163,3 +163,8 @@ def test_a_function_must_be_there_for_the_workers_of_an_embedded_farm(settle: Se
         check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge"), rows)
     check_judge(settle(CSV, *OWN, "JUDGE=no_such_module:judge", "FARM=external"), rows)
     check_judge(settle(CSV, *OWN), rows)
+
+
+def test_early_stop_needs_a_validation_set(settle: Settle) -> None:
+    settings = settle(CSV, *OWN, "VALIDATION_SPLIT=", "PATIENCE=2")
+    assert problems(settings) == ("CONFIG_PATIENCE: needs a validation set",)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import cluster_layout, load_settings, read_deltas
+from orchestrator.settings import cluster_layout, load_settings, make_run, read_deltas
 from tasks.escape import quote
 from tasks.template import fill
 
@@ -354,6 +354,12 @@ def test_faults_that_it_knows_are_accepted(sound: Any) -> None:
 )
 def test_an_optimiser_that_cannot_search_so_is_refused(problems: Any, overrides: list[str], problem: str) -> None:
     assert problems(*overrides) == (problem,)
+
+
+def test_several_samples_of_a_greedy_answer_are_refused(sound: Any, problems: Any) -> None:
+    assert problems("SAMPLES=2") == ("CONFIG_SAMPLES: 2 answers to a question need a TARGET_TEMPERATURE above 0",)
+    settings = load_settings(sound.path, ["SAMPLES=2", "TARGET_TEMPERATURE=0.7"])
+    assert make_run(settings, "here").samples == 2
 
 
 def test_options_of_the_genetic_algorithm_are_not_compared_for_another_optimiser(sound: Any) -> None:
