@@ -80,6 +80,7 @@ ELSEWHERE = {
     "tasks/cpu/tokenize.py": "tasks/test_task.py",
     "tasks/die_with_parent.py": "workers/processes/test_process.py",
     "tasks/escape.py": "orchestrator/report/test_report_text.py",
+    "tasks/exports.py": "orchestrator/runs/test_artifacts.py",
     "tasks/gpu/answer.py": "workers/sglang/test_answering.py",
     "tasks/gpu/cluster.py": "fuzz/test_fuzz_folder.py",
     "tasks/models.py": "orchestrator/evolution/test_evolution_loop.py",
@@ -96,6 +97,8 @@ ELSEWHERE = {
     "workers/embedded/valkey.py": "workers/embedded/test_embedded_farm.py",
     "workers/metrics/builder.py": "workers/metrics/test_metrics_figures.py",
     "workers/metrics/farm.py": "workers/metrics/test_metrics_figures.py",
+    "workers/sglang/engines/embedded.py": "e2e/test_same_seed.py",
+    "workers/sglang/engines/sglang.py": "e2e/test_same_seed.py",
     "workers/sglang/step.py": "workers/sglang/test_target_host.py",
     "workers/steering/plugin.py": "gpu/test_steered_server.py",
 }
