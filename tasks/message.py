@@ -37,7 +37,8 @@ RunId = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,80}$")]
 PlanName = Annotated[
     str,
     StringConstraints(
-        pattern="^(g[0-9]{1,9}_((rung[1-9]_)?(pop|child)|again|valid)|prompts[0-9]{1,2}_|sides|vectors|finalists|final|test)$"
+        pattern="^(g[0-9]{1,9}_((rung[1-9]_)?(pop|child)|again|valid)"
+        "|prompts[0-9]{1,2}_|reference|vectors|finalists|final|test)$"
     ),
 ]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -15,7 +15,7 @@ from orchestrator.report.formatting import INITIAL, format_cost, format_duration
 from tasks.escape import escape_control
 from tasks.plan import Evaluations, Phase, StageName, stages_of
 
-Plan = Literal["clusters", "population", "offspring", "validation", "final"]
+PlanKind = Literal["clusters", "baselines", "population", "offspring", "validation", "final"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Snapshot:
     run: str
     generation: int
     generations: int
-    plan: Plan
+    plan: PlanKind
     candidates: tuple[CandidateView, ...] = ()
     best: float | None = None
     mean: float | None = None
@@ -114,7 +114,8 @@ PLANS = {
     "population": "evaluating the population",
     "offspring": "breeding and evaluating children",
     "validation": "evaluating the best on the validation set",
-    "final": "comparing the best with the zero vector",
+    "baselines": "measuring the plain model and the system prompts",
+    "final": "choosing the winner and comparing it",
 }
 
 
@@ -163,7 +164,7 @@ def progress_text(snapshot: Snapshot) -> str:
 def event_lines(last: Snapshot | None, now: Snapshot) -> list[str]:
     """The events between two snapshots, oldest first, one line each."""
     lines: list[str] = []
-    if last is not None and last.generation != now.generation and last.plan != "clusters":
+    if last is not None and last.generation != now.generation and last.plan not in ("clusters", "baselines"):
         lines.append(_generation_finished(last.generation, now))
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         lines.append(_headline(now))
@@ -186,7 +187,7 @@ def _without_numbers(note: str) -> str:
 
 
 def _headline(now: Snapshot) -> str:
-    if now.plan in ("clusters", "final"):
+    if now.plan in ("clusters", "baselines", "final"):
         return f"run {now.run}: {PLANS[now.plan]}"
     # From 0, as in the names of nodes and in all files.
     which = f"generation {now.generation} ({now.generation + 1} of {now.generations})"

@@ -21,14 +21,17 @@ from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import OutputFolder, read_json
+from orchestrator.report.document import report_document
 from orchestrator.report.formatting import baseline_name
+from orchestrator.report.front import front_document
 from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
+from orchestrator.runs.final import Final
 from orchestrator.runs.individuals import IndividualsFile, notes_on
 from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
-from tasks.cpu.plot import COLLECTION_PLOTS, EVOLUTION_PLOTS, Plot
+from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, Plot
 from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
@@ -62,6 +65,10 @@ class ArtifactRequests:
     def request_collection_plots(self, v_steer: Sequence[dict[str, Any]]) -> None:
         """Have the plots of a collection drawn."""
         self._request_plots(COLLECTION_PLOTS, {"v_steer": list(v_steer)})
+
+    def request_comparison_plots(self, points: Sequence[dict[str, Any]]) -> None:
+        """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
+        self._request_plots(COMPARISON_PLOTS, {"points": list(points)})
 
     def request_export(self, export: Export, deltas: Sequence[float]) -> None:
         """Have a file made of these deltas (in canonical order)."""
@@ -160,6 +167,20 @@ class Recorder:
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
         self.output.write("evolution_state.json", self.search.to_json(finished.state))
+
+    def record_final(self, final: Final) -> None:
+        """Write the comparisons, and make the files of the best individual those of the winner."""
+        self.output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in final.comparisons])
+        self.output.write_json("deltas_best.json", list_to_deltas(final.winner.deltas, self.cluster_ids))
+        self.output.write("system_prompt.txt", final.winner.system_prompt)
+        for export in EXPORTS:
+            if export.of_best:
+                self.artifacts.request_export(export, final.winner.deltas)
+        if final.assessment is not None:
+            points = front_document(final.assessment)
+            self.output.write_json("report.json", report_document(final.assessment))
+            self.output.write_json("pareto.json", points)
+            self.artifacts.request_comparison_plots(points["points"])
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

@@ -15,9 +15,11 @@ from typing_extensions import TypedDict
 from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
-from orchestrator.output import OutputError, read_json, write_output
+from orchestrator.output import OutputError, OutputFolder, read_json, write_output
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.view import Snapshot, View
+from orchestrator.runs.baselines import REFERENCE, Baselines
+from orchestrator.runs.measuring import Measurer
 from orchestrator.runs.setup import Watch
 from orchestrator.settings import Settings, SettingsError, make_run, read_sides
 from tasks.code_version import code_version
@@ -25,21 +27,50 @@ from tasks.context import content_hash
 from tasks.job import JobSpec
 from tasks.message import Hash
 from tasks.models import Sides
+from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
+SIDES = "cluster_sides.json"
+SHORT_PROMPTS = 2
+"""How many prompts beside the start of the search give short answers."""
+
 
 def collected_sides(settings: Settings) -> Sides | None:
-    """The answers that make clusters by waste; None for clusters by meaning.  Raises: SettingsError."""
-    if settings.clusters_by == "meaning":
+    """The answers that a collection has left for clusters by waste; None where the settings name none.
+
+    Raises: SettingsError.
+    """
+    if settings.clusters_by == "meaning" or settings.clusters_waste_from is None:
         return None
-    if settings.clusters_waste_from is None:
-        raise SettingsError(["CONFIG_CLUSTERS_WASTE_FROM: is empty: clusters by waste are made of answers"])
     try:
         return read_sides(settings.clusters_waste_from)
     except ValueError as error:
         raise SettingsError([f"CONFIG_CLUSTERS_WASTE_FROM: {error}"]) from None
+
+
+def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, output: OutputFolder) -> Sides | None:
+    """The answers that make clusters by waste; None for clusters by meaning.
+
+    Without a collection they are answers to the training set: those of the plain prompt, and the right ones of the
+    start and of the shortest prompts.  They are kept in the output folder, since other answers are another clustering.
+    Raises: Parked, OutputError, SettingsError.
+    """
+    if settings.clusters_by == "meaning" or settings.clusters_waste_from is not None:
+        return collected_sides(settings)
+    path = output.path / SIDES
+    if path.exists():
+        return read_json(path, Sides)
+    prompts = [system for system in baselines.systems if system.kind == "prompt" and system.validation is not None]
+    shortest = sorted(prompts, key=lambda system: system.validation.mean_tokens if system.validation else 0.0)
+    chosen = {system.name: system for system in (baselines.system(baselines.start), *shortest[:SHORT_PROMPTS])}
+    systems = [baselines.systems[0], *(system for system in chosen.values() if system.kind == "prompt")]
+    answers = measurer.answers(REFERENCE, 0, [Candidate(0, (), system_prompt=s.system_prompt) for s in systems])
+    short = [answer for given in answers[1:] for answer in given]
+    sides = sides_of(answers[0], short, [example.gold for example in measurer.examples["training"]])
+    output.write_json(SIDES, dataclasses.asdict(sides))
+    return sides
 
 
 def sides_of(plain: Sequence[JudgedAnswer], short: Sequence[JudgedAnswer], golds: Sequence[str] = ()) -> Sides:
@@ -158,6 +189,8 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
     Raises: SettingsError, FarmUnavailable, Parked.
     """
     sides = collected_sides(settings)
+    if settings.clusters_by == "waste" and sides is None:
+        raise SettingsError(["CONFIG_CLUSTERS_WASTE_FROM: is empty: without a run, clusters by waste need its answers"])
     run_id = f"cluster-{secrets.token_hex(4)}"
     started = time.monotonic()
 

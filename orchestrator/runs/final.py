@@ -1,162 +1,129 @@
-"""After the last generation: the best individual and the zero vector on the same questions, and the closing report."""
+"""After the last generation: the winner is chosen on the validation set, and everything is compared once more.
+
+The order keeps the figures honest: finalists are those that did best on the training set; the winner is the one that
+does best on the validation set; the test set is asked last, when nothing is left to choose.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from orchestrator.dispatch.evaluator import FarmEvaluator
-from orchestrator.farm.connection import FarmConnection
 from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder
-from orchestrator.report.statistics import Comparison, JudgedAnswer
-from orchestrator.report.summary import FinalReport, ResourceUsage
-from orchestrator.runs.artifacts import Recorder
-from orchestrator.runs.changes import judged_since, read_changes
-from orchestrator.runs.patience import stop_reason
+from orchestrator.report.assessment import Assessment, assess
+from orchestrator.report.statistics import Comparison
+from orchestrator.report.systems import MeasuredSystem
+from orchestrator.runs.baselines import Baselines
+from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations
+from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
+from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
+from orchestrator.runs.vectors import Families, measure_vectors
 from orchestrator.settings import Settings
-from orchestrator.settings.run import endpoint_of
-from tasks.cpu.plot import EVOLUTION_PLOTS
-from tasks.exports import EXPORTS
-from tasks.models import Example
-from tasks.openai.provider import is_priced, listed
-from tasks.plan import Candidate, Evaluations, Outcome, Plan, StageRef
-from tasks.store.store import Store
+from orchestrator.settings.brevity import PLAIN
+from orchestrator.settings.run import objective_of
+from tasks.models import Objective
+from tasks.plan import Candidate, ExampleSet
 
 FINAL = "final"  # the name of the plan
-SETS = {"training": "training set", "validation": "validation set, which nobody saw"}
+SETS: dict[ExampleSet, str] = {
+    "training": "training set",
+    "validation": "validation set, on which the winner was chosen",
+    "test": "test set, which nobody saw",
+}
 
 
-def final_plan(best: Best, generation: int, *, validation: bool) -> Plan:
-    """Zero vector and best individual, on the training set and, where there is one, on the validation set."""
-    zero = (0.0,) * len(best.deltas)
-    candidates = [Candidate(0, zero), Candidate(1, best.deltas)]
-    if validation:
-        candidates += [Candidate(2, zero, examples="validation"), Candidate(3, best.deltas, examples="validation")]
-    return Plan(FINAL, generation, tuple(candidates))
+@dataclass(frozen=True)
+class Final:
+    """What a finished search comes to.
 
-
-def compare(
-    evaluate: FarmEvaluator, plan: Plan, examples: Mapping[str, Sequence[Example]]
-) -> tuple[tuple[Comparison, ...], Evaluations]:
-    """The comparisons that the plan's candidates make up, in pairs, and its evaluations.  Raises: Parked.
-
-    All verdicts of a plan are of one judge: with another judge its records are deleted (orchestrator/runs/changes.py).
+    `systems` are all that were measured, the winner among them; `test_uses` counts the runs that have asked this test
+    set, 0 without one.  `assessment` is None without a validation set, on which the systems are compared.
     """
-    outcomes = evaluate(plan)
-    comparisons = tuple(
-        _comparison(evaluate.dispatcher.store, evaluate.dispatcher.run_id, plan, outcomes[i : i + 2], examples)
-        for i in range(0, len(outcomes), 2)
-    )
-    return comparisons, sum((outcome.evaluations for outcome in outcomes), Evaluations())
+
+    systems: tuple[MeasuredSystem, ...]
+    winner: MeasuredSystem
+    comparisons: tuple[Comparison, ...]
+    test_uses: int
+    assessment: Assessment | None
 
 
-def _comparison(
-    store: Store, run_id: str, plan: Plan, pair: Sequence[Outcome], examples: Mapping[str, Sequence[Example]]
-) -> Comparison:
-    before, after = (plan.candidate(outcome.index) for outcome in pair)
-    asked = examples[before.examples]
-    return Comparison(
-        name=SETS[before.examples],
-        before=_graded(store, run_id, plan, before, asked),
-        after=_graded(store, run_id, plan, after, asked),
-        fitness_before=pair[0].pre.fitness,
-        fitness_after=pair[1].pre.fitness,
-    )
+@dataclass(frozen=True)
+class Closing:
+    """What a finished search is concluded from.  `generation` is the number of its generations."""
 
+    measurer: Measurer
+    settings: Settings
+    baselines: Baselines
+    output: OutputFolder
+    generation: int
 
-def _graded(
-    store: Store, run_id: str, plan: Plan, candidate: Candidate, examples: Sequence[Example]
-) -> tuple[JudgedAnswer, ...]:
-    """A candidate's answers with their verdicts, as the record and the shared results have them."""
-    answers = (store.stage(run_id, plan.name, StageRef(candidate.index, "answer", "pre").field) or {})["answers"]
-    verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
-    texts = store.shared(run_id, [a["key"] for a in answers])
-    reasons = store.shared(run_id, [v["key"] for v in verdicts])
-    samples = len(answers) // len(examples)  # in a row for each question: the first one is compared
-    return tuple(
-        JudgedAnswer(
-            example=example.id,
-            tokens=answer["tokens"],
-            is_correct=verdict["is_correct"],
-            text=texts[answer["key"]]["text"],
-            question=example.question,
-            gold=example.gold,
-            reasoning=reasons[verdict["key"]]["reasoning"],
+    def conclude(self, best: Best, initial_deltas: tuple[float, ...], families: Families, since: int) -> Final:
+        """Choose the winner, and compare it.
+
+        best: the search's own; families: vectors that need no search; since: the first generation that the current
+        judge judged.  Raises: Parked, OutputError.
+        """
+        objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
+        evolved = self._finalists(best, since, objective)
+        vectors = measure_vectors(self.measurer, families, held_out, objective)
+        start = _start(self.baselines, initial_deltas)
+        winner = choose_winner([*evolved, *start])
+        systems = [*self.baselines.systems, *vectors, *evolved, *(s for s in start if s is winner)]
+        systems, uses = self._test(systems, winner)
+        winner = next(system for system in systems if system.name == winner.name)
+        return Final(tuple(systems), winner, self._compare(winner), uses, self._assess(systems, winner, uses))
+
+    def _assess(self, systems: Sequence[MeasuredSystem], winner: MeasuredSystem, uses: int) -> Assessment | None:
+        if self.baselines.held_out != "validation":
+            return None
+        run, start, settings = self.measurer.run_id, self.baselines.start, self.settings
+        choices = {"start": "validation", "finalists": "training", "vectors without search": "training"}
+        return assess(run, systems, winner.name, start, settings.margin, settings.seed, uses, choices)
+
+    def _finalists(self, best: Best, since: int, objective: Objective) -> tuple[MeasuredSystem, ...]:
+        evaluations = [one for one in read_evaluations(self.output.individuals) if one.generation >= since]
+        chosen = finalists(evaluations, best.deltas, self.settings.finalists)
+        return measure_finalists(self.measurer, chosen, self.baselines.held_out, objective, self.generation)
+
+    def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
+        """The systems with what the test set shows of some, and how many runs have asked it."""
+        if not self.measurer.examples.get("test"):
+            return systems, 0
+        uses = count_test_use(self.measurer.store, self.measurer.run_id)
+        chosen = systems_to_test(systems, winner, every=self.settings.test_every_rival)
+        tested = {system.name: system for system in measure_test(self.measurer, chosen, self.settings, self.generation)}
+        return [tested.get(system.name, system) for system in systems], uses
+
+    def _compare(self, winner: MeasuredSystem) -> tuple[Comparison, ...]:
+        """The plain model and the winner side by side, on every set of questions."""
+        sets = [which for which in SETS if self.measurer.examples.get(which)]
+        pairs = [
+            Candidate(0, system.deltas, examples=which, system_prompt=system.system_prompt)
+            for which in sets
+            for system in (self.baselines.system(PLAIN), winner)
+        ]
+        answers = self.measurer.answers(FINAL, self.generation, pairs)
+        return tuple(
+            _comparison(SETS[which], self.settings, answers[2 * i], answers[2 * i + 1]) for i, which in enumerate(sets)
         )
-        for example, answer, verdict in zip(examples, answers[::samples], verdicts[::samples], strict=True)
+
+
+def _start(baselines: Baselines, initial_deltas: tuple[float, ...]) -> list[MeasuredSystem]:
+    """What the search started from, as a finalist: without deltas it is the prompt, which has been measured."""
+    if any(initial_deltas):
+        return []
+    prompt = baselines.system(baselines.start)
+    return [dataclasses.replace(prompt, name="start", kind="evolved", deltas=initial_deltas)]
+
+
+def _comparison(name: str, settings: Settings, before: Answers, after: Answers) -> Comparison:
+    objective = objective_of(settings, baseline_score(before))
+    return Comparison(
+        name=name,
+        before=before,
+        after=after,
+        fitness_before=measured(before, objective).fitness,
+        fitness_after=measured(after, objective).fitness,
     )
-
-
-FILES = (
-    *((export.title, export.file) for export in EXPORTS if export.title),
-    ("the deltas", "deltas_best.json"),
-    *((plot.title, plot.file) for plot in EVOLUTION_PLOTS),
-    ("prompts", "reflector_prompts"),
-)
-
-
-def build_report(
-    settings: Settings,
-    output: OutputFolder,
-    farm: FarmConnection,
-    run_id: str,
-    deltas: Mapping[str, float],
-    recorder: Recorder,
-    comparisons: Sequence[Comparison],
-    evaluations: Evaluations,
-) -> FinalReport:
-    changes = read_changes(output)
-    usage = farm.store.usage(run_id)
-    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.descriptions(run_id)}
-    return FinalReport(
-        run=run_id,
-        generations=len(recorder.history),
-        best_node=best_node(recorder, judged_since(changes)),
-        deltas=deltas,
-        descriptions=descriptions,
-        comparisons=tuple(comparisons),
-        reflector=listed(farm.store.providers(run_id, "reflector")),
-        judge=listed(farm.store.providers(run_id, "judge")),
-        usage=ResourceUsage(
-            seconds=sum(g["seconds"]["wall"] for g in recorder.history),
-            evaluations=evaluations,
-            calls=int(usage.get("requests", 0)),
-            target_tokens=int(usage.get("target", 0)),
-            prompt_tokens=int(usage.get("prompt", 0)),
-            cached_tokens=int(usage.get("cached", 0)),
-            completion_tokens=int(usage.get("completion", 0)),
-            cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
-            budget_usd=settings.budget_usd,
-            unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
-            skipped_mutations=_count(recorder, "skip_reason"),
-            merge_fallbacks=_count(recorder, "merge_fallback"),
-        ),
-        changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=tuple((what, str(output.path / name)) for what, name in FILES),
-        stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
-        commands=(
-            ("the answers, before and after", f"orchestrator answers {output.path}"),
-            ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
-        ),
-    )
-
-
-def _count(recorder: Recorder, reason: str) -> int:
-    """How many evaluations have this reason (see orchestrator/runs/individuals.py)."""
-    return sum(
-        reason in evaluated
-        for generation in recorder.history
-        for evaluated in (*generation["population"], *generation["offspring"])
-    )
-
-
-def best_node(recorder: Recorder, since: int = 0) -> str:
-    """The first node with the highest fitness, of the generations that the current judge judged.
-
-    The best individual of earlier generations is in none of them; it is then named by what it is.
-    """
-    best = recorder.tree.best_node(since)
-    highest = recorder.history[-1]["best_ever"] if recorder.history else None
-    if since and (best is None or best["fitness"] != highest):
-        return f"the best of the generations before {since}"
-    return str(best["id"]) if best else ""

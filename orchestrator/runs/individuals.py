@@ -1,7 +1,7 @@
 """`individuals.jsonl`: the deltas and the scratchpad of every evaluation of a run, one JSON object a line.
 
-    {"node": "g3_child1_pre", "generation": 3, "target": null, "fitness": 0.61, "deltas": {"0": 1.5, ...},
-     "scratchpad": "..."}
+    {"node": "g3_child1_pre", "generation": 3, "target": null, "fitness": 0.61, "mean_tokens": 34.2,
+     "correctness": 0.7, "deltas": {"0": 1.5, ...}, "scratchpad": "..."}
 
 Each generation is appended when it has ended.  A line also says why a reply of the reflector could not be used:
 "merge_fallback" for the merge before the evaluation, "skip_reason" for the mutation that should have followed it.  Of
@@ -51,6 +51,8 @@ class IndividualsFile:
             "generation": generation,
             "target": None if evaluated.target is None else self._cluster_ids[evaluated.target],
             "fitness": evaluated.score.fitness,
+            "mean_tokens": evaluated.score.mean_tokens,
+            "correctness": evaluated.score.correctness,
             "deltas": list_to_deltas(evaluated.genome.deltas, self._cluster_ids),
             "scratchpad": evaluated.genome.scratchpad,
             **notes_on(evaluated),

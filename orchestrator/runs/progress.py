@@ -12,8 +12,9 @@ from orchestrator.dispatch.evaluator import Records
 from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.view import CandidateView, Snapshot, View
+from orchestrator.report.view import CandidateView, PlanKind, Snapshot, View
 from orchestrator.runs.artifacts import ArtifactRequests
+from orchestrator.runs.measuring import CLOSING_PLANS, PLANS
 from orchestrator.runs.search import Search
 from orchestrator.runs.status import StatusPublisher
 from tasks.failure import Failure
@@ -145,15 +146,19 @@ class ProgressReporter:
     def _stages_left(self, plan: Plan, records: Records) -> float:
         """Stages still to be done: of this plan exactly, of later ones as the optimiser expects."""
         here = sum(1 for candidate in plan.candidates for ref in stage_refs(candidate) if ref.field not in records)
-        if plan.name == "final":
+        kind, optimiser, params = _kind(plan.name), self.search.optimiser, self.search.params
+        if kind == "final":
             return here
-        optimiser, params = self.search.optimiser, self.search.params
-        later = params.generations - plan.generation - optimiser.ends_generation(plan)
+        later = params.generations - plan.generation - (kind != "baselines" and optimiser.ends_generation(plan))
         return here + later * optimiser.stages_of_a_generation(params)
 
 
-def _kind(name: str) -> Any:
-    kinds = {"final": "final", "child": "offspring", "valid": "validation"}
+def _kind(name: str) -> PlanKind:
+    if name in CLOSING_PLANS:
+        return "final"
+    if name in PLANS:
+        return "baselines"
+    kinds: dict[str, PlanKind] = {"child": "offspring", "valid": "validation"}
     return kinds.get(name.rpartition("_")[2], "population")
 
 

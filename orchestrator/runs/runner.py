@@ -19,7 +19,6 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
 from orchestrator.optimisers.base import SearchState, StateError
-from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import generation_plans
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.announcement import announce, highest_cost, provider_at
@@ -27,25 +26,28 @@ from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
+from orchestrator.runs.baselines import Baselines, ensure_baselines
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
-from orchestrator.runs.final import FINAL, build_report, compare, final_plan
+from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress
 from orchestrator.runs.lengths import check_prompts
+from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.patience import stop_reason, validated
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
+from orchestrator.runs.report import build_report
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
+from orchestrator.runs.vectors import Families
 from orchestrator.settings import Settings, load_settings, make_run, write_config
 from orchestrator.settings.run import by_rules, endpoint_of, is_racing
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.judging.grader import needs_model, title_of
-from tasks.models import Sides
 from tasks.openai.provider import is_priced
 from tasks.plan import Plan
-from tasks.store.keys import LIMIT
+from tasks.store.keys import CLUSTERING, LIMIT
 
 log = logging.getLogger(__name__)
 KIND = "evolve"
@@ -86,16 +88,11 @@ class Runner:
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
-    @cached_property
-    def sides(self) -> Sides | None:
-        """The answers that make clusters by waste.  Raises: SettingsError."""
-        return clustering.collected_sides(self.settings)
-
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         self.view.notify(first_line(self.settings))
         search = make_search(self.settings)
-        _ = self.sides  # what cannot be read is refused before anything is started
+        clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         state = load_state(self.output, search)
         run_id = self.output.run_id(KIND)
         if self.output.config.exists():
@@ -119,6 +116,7 @@ class _Session:
     run_id: str
     search: Search
     state: dataclasses.InitVar[SearchState]  # at the start of the session
+    baselines: Baselines = dataclasses.field(init=False)  # from `prepare` on
 
     def __post_init__(self, state: SearchState) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
@@ -154,8 +152,19 @@ class _Session:
     def evaluate(self) -> FarmEvaluator:
         return FarmEvaluator(self.dispatcher, self._watch)
 
+    def _measurer(self) -> Measurer:
+        return Measurer(self.evaluate, self.examples)
+
+    def _families(self) -> Families:
+        """The vectors without search that the run's clustering allows."""
+        found = self.farm.store.metadata(self.run_id, CLUSTERING)
+        assert found is not None, "the vocabulary is clustered before the search"
+        figures, params = self.farm.store.cluster_figures(found), self.search.params
+        return Families.of(len(params.cluster_ids), figures.eos, figures.log_odds, params.bound)
+
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
-        self.in_progress.plans[plan.name] = (plan, records)
+        if is_of_search(plan):
+            self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
     def begin(self, state: SearchState) -> None:
@@ -164,7 +173,7 @@ class _Session:
         store.put_run(make_run(settings, self.run_id))
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
-            store.forget_stages(self.run_id, [*generation_plans(state.generation), FINAL])
+            store.forget_stages(self.run_id, [*generation_plans(state.generation), *PLANS])
             mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
@@ -180,7 +189,12 @@ class _Session:
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
         self.examples = check_prompts(self.scheduler, too_long, self.examples, watch, notify)
-        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, self.runner.sides))
+        self.baselines = ensure_baselines(self._measurer(), settings, self.runner.output)
+        self.reporter.recorded += self.baselines.evaluations
+        store = self.farm.store
+        store.put_run(self.baselines.run(store.run(self.run_id), settings))
+        sides = clustering.ensure_sides(self._measurer(), self.baselines, settings, self.runner.output)
+        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, sides))
         clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
@@ -200,7 +214,7 @@ class _Session:
             finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))
-            self.reporter.recorded = evaluations_of(self.recorder.history)
+            self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             self.in_progress.next(finished)
             started, state = time.monotonic(), finished.state
@@ -238,20 +252,20 @@ class _Session:
         self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
 
     def finish(self, state: SearchState) -> FinalReport:
-        """Compare the best individual with the zero vector, save all files, and build the report."""
-        runner, output = self.runner, self.runner.output
+        """Choose the winner, compare it, save all files, and build the report."""
+        settings, output = self.runner.settings, self.runner.output
         if state.best is None:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        plan = final_plan(state.best, state.generation, validation=bool(self.examples["validation"]))
-        comparisons, evaluations = compare(self.evaluate, plan, self.examples)
-        output.write_json("answers.json", [dataclasses.asdict(comparison) for comparison in comparisons])
-        self._forget([plan.name])
-        deltas = list_to_deltas(state.best.deltas, self.search.params.cluster_ids)
+        measurer, params = self._measurer(), self.search.params
+        closing = Closing(measurer, settings, self.baselines, output, state.generation)
+        final = closing.conclude(
+            state.best, params.initial_deltas, self._families(), judged_since(read_changes(output))
+        )
+        self.recorder.record_final(final)
+        self._forget([])
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
-        evaluations += evaluations_of(self.recorder.history)
-        return build_report(
-            runner.settings, output, self.farm, self.run_id, deltas, self.recorder, comparisons, evaluations
-        )
+        evaluations = self.baselines.evaluations + measurer.evaluations + evaluations_of(self.recorder.history)
+        return build_report(settings, output, self.farm, self.run_id, self.recorder, final, evaluations)

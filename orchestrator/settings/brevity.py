@@ -13,6 +13,8 @@ from orchestrator.settings.options import SettingsError
 
 PLAIN = "none"
 """The name of the prompt without a sentence."""
+BEST_PROMPT = "best"
+"""The value of CONFIG_TARGET_SYSTEM_PROMPT with which the search starts from the best prompt of the file."""
 
 
 @dataclass(frozen=True)
@@ -29,26 +31,30 @@ class BrevityPrompt(Document):
 
 @dataclass(frozen=True)
 class PromptFile(Document):
-    """The whole file."""
+    """The whole file.  `base` is the prompt to which the sentences are appended, where the settings name none."""
 
+    base: StrictStr
     prompts: tuple[BrevityPrompt, ...]
 
 
-def read_prompts(path: Path) -> tuple[BrevityPrompt, ...]:
-    """The prompts of a file, in its order, the plain one among them.
+PLAIN_ONLY = PromptFile(base="", prompts=(BrevityPrompt(name=PLAIN, text=""),))
+
+
+def read_prompts(path: Path) -> PromptFile:
+    """The prompts of a file, the plain one first.
 
     Raises: SettingsError with all that is wrong: a key, two prompts of one name or text, or no plain prompt.
     """
-    prompts = read_document(path, PromptFile).prompts
+    found = read_document(path, PromptFile)
+    prompts = found.prompts
     problems = [
         f"{path}: the {what} {value!r} occurs {times} times"
         for what, values in (("name", [p.name for p in prompts]), ("text", [p.text.strip() for p in prompts]))
         for value, times in Counter(values).items()
         if times > 1
     ]
-    plain = [prompt for prompt in prompts if prompt.name == PLAIN]
-    if not plain or plain[0].text.strip():
-        problems.append(f'{path}: one prompt must have the name "{PLAIN}" and an empty text: the plain model')
+    if not prompts or prompts[0].name != PLAIN or prompts[0].text.strip():
+        problems.append(f'{path}: the first prompt must have the name "{PLAIN}" and an empty text: the plain model')
     if problems:
         raise SettingsError(problems)
-    return prompts
+    return found

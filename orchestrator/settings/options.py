@@ -131,6 +131,12 @@ class Settings:
         int, int_range(2, 10_000, "individuals", unset=True, needed_when=("selection", "truncation"))
     ]
 
+    # Baselines
+    prompts_path: Annotated[Path | None, existing_file()]
+    prompts_raced: Switch
+    finalists: Annotated[int, int_range(1, 1000, "vectors")]
+    test_every_rival: Switch
+
     # Optimiser
     optimiser: Literal["reflective", "cma", "hybrid", "nsga2", "lineage", "random"]
     pinned_clusters: str
@@ -242,6 +248,8 @@ RESUMABLE = (
     "TARGET_TIMEOUT_S",
     "TARGET_CONCURRENCY",
     "CLUSTERS_DIR",
+    "FINALISTS",
+    "TEST_EVERY_RIVAL",
     "NGEN",
     "PATIENCE",
     "EVALUATION_CACHE",

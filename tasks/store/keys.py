@@ -78,6 +78,11 @@ def clustering_key(clustering: str) -> str:
     return f"{PREFIX}clustering:{clustering}"
 
 
+def test_uses_key(questions: str) -> str:
+    """Set: the ids of the runs that have asked a test set, by the content hash of its questions."""
+    return f"{PREFIX}test_uses:{questions}"
+
+
 def lock_key(name: str) -> str:
     return f"{PREFIX}lock:{name}"
 

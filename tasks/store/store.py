@@ -15,7 +15,7 @@ from tasks.failure import Failure
 from tasks.models import ClusterFigures, Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
-from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key
+from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key, test_uses_key
 from tasks.store.ledger import Ledger
 from tasks.store.results import KEPT_S, SharedResults
 from tasks.validation import parse_json
@@ -290,6 +290,11 @@ class Store:
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
         self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
+
+    def count_test_use(self, questions: str, run_id: str) -> int:
+        """Note that a run has asked a test set; returns how many runs have.  `questions` is its content hash."""
+        self.redis.sadd(test_uses_key(questions), run_id)
+        return int(self.redis.scard(test_uses_key(questions)))
 
     def put_clustering(
         self,

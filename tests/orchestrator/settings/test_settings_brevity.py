@@ -15,7 +15,7 @@ SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
 def written(folder: Path, *prompts: tuple[str, str]) -> Path:
     path = folder / "prompts.yaml"
     lines = [f"  - name: {name}\n    text: {text}\n" for name, text in prompts]
-    path.write_text("prompts:\n" + "".join(lines), "utf-8")
+    path.write_text("base: Answer.\nprompts:\n" + "".join(lines), "utf-8")
     return path
 
 
@@ -26,7 +26,7 @@ def problems(path: Path) -> str:
 
 
 def test_the_shipped_file_has_at_least_ten_sentences_beside_the_plain_prompt() -> None:
-    prompts = read_prompts(SHIPPED)
+    prompts = read_prompts(SHIPPED).prompts
     assert prompts[0] == BrevityPrompt("none", "")
     assert len(prompts) > 10
     assert all(prompt.text.endswith(".") for prompt in prompts[1:])
@@ -48,7 +48,7 @@ def test_two_prompts_of_one_name_or_text_are_refused_both_at_once(tmp_path: Path
 
 @pytest.mark.parametrize("prompts", [[("a", "Be brief.")], [("none", "Be brief.")]])
 def test_a_file_without_the_plain_prompt_is_refused(tmp_path: Path, prompts: list[tuple[str, str]]) -> None:
-    assert 'one prompt must have the name "none" and an empty text' in problems(written(tmp_path, *prompts))
+    assert 'the first prompt must have the name "none" and an empty text' in problems(written(tmp_path, *prompts))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""What is measured before a search, and what the search then starts from: `baselines.json` in the output folder.
+
+First the prompts on the validation set; then, on the training set, the plain model and the prompt that the search
+starts from, since the objective needs to know what is normal there.  A run that is resumed goes on with the choice in
+the file, whatever a second measurement would give.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from orchestrator.output import OutputFolder, read_json
+from orchestrator.report.systems import MeasuredSystem, Measurement
+from orchestrator.runs.changes import read_changes
+from orchestrator.runs.measuring import Measurer, baseline_score, measured
+from orchestrator.runs.prompts import PromptRace, best_prompt, measure_prompts, prompt_systems
+from orchestrator.settings import Settings
+from orchestrator.settings.brevity import BEST_PROMPT, PLAIN, PLAIN_ONLY, read_prompts
+from orchestrator.settings.run import objective_of
+from tasks.models import Objective, Run, Score
+from tasks.plan import Candidate, Evaluations, ExampleSet
+
+FILE = "baselines.json"
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the one that the search starts from.
+
+    `plain` and `reference` are the plain prompt and the start on the training set.  `held_out` is "training" where
+    there is no validation set.  `judge_changes` is how often the run's judge had been changed: verdicts of two judges
+    are not compared.
+    """
+
+    held_out: ExampleSet
+    systems: tuple[MeasuredSystem, ...]
+    start: str
+    plain: Measurement
+    reference: Measurement
+    evaluations: Evaluations
+    judge_changes: int = 0
+
+    @property
+    def start_prompt(self) -> str:
+        return self.system(self.start).system_prompt
+
+    def system(self, name: str) -> MeasuredSystem:
+        return next(system for system in self.systems if system.name == name)
+
+    def run(self, run: Run, settings: Settings) -> Run:
+        """The run as the search has it: its system prompt, and its objective.
+
+        What must not be lost is what the better of plain prompt and start have right.
+        """
+        right = max(m.right / len(m.correct) for m in (self.plain, self.reference))
+        objective = objective_of(settings, Score(0.0, 0.0, right, self.reference.mean_tokens))
+        target = dataclasses.replace(run.target, system_prompt=self.start_prompt)
+        return dataclasses.replace(run, target=target, objective=objective)
+
+    def objective(self, settings: Settings) -> Objective:
+        """That of the set `held_out`, on which systems are compared: relative to the plain model there."""
+        plain = self.system(PLAIN).validation
+        assert plain is not None, "the plain prompt is always measured"
+        return objective_of(settings, Score(0.0, 0.0, plain.right / len(plain.correct), plain.mean_tokens))
+
+
+def read_baselines(output: OutputFolder) -> Baselines | None:
+    """Raises: OutputError for a file that cannot be used."""
+    try:
+        return read_json(output.path / FILE, Baselines)
+    except FileNotFoundError:
+        return None
+
+
+def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolder) -> Baselines:
+    """Those of the output folder, measured unless they are there and of the current judge.
+
+    Raises: Parked, OutputError, SettingsError.
+    """
+    judge_changes = sum(change.is_other_judge for change in read_changes(output))
+    known = read_baselines(output)
+    if known is not None and known.judge_changes == judge_changes:
+        return known
+    found = measure_baselines(measurer, settings, None if known is None else known.start)
+    found = dataclasses.replace(found, judge_changes=judge_changes)
+    output.write_json(FILE, dataclasses.asdict(found))
+    return found
+
+
+def measure_baselines(measurer: Measurer, settings: Settings, start: str | None = None) -> Baselines:
+    """Measure the prompts and choose the start, unless `start` names it already.  Raises: Parked, SettingsError."""
+    held_out: ExampleSet = "validation" if measurer.examples.get("validation") else "training"
+    race = _race(settings, held_out)
+    answers = measure_prompts(measurer, race)
+    systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
+    if start is None:
+        start = best_prompt(systems, settings.margin).name if settings.target_system_prompt == BEST_PROMPT else PLAIN
+    named = {system.name: system.system_prompt for system in systems}
+    reference = [Candidate(0, (), system_prompt=named[name]) for name in dict.fromkeys((PLAIN, start))]
+    on_training = measurer.answers(REFERENCE, 0, reference)
+    objective = objective_of(settings, baseline_score(on_training[0]))
+    return Baselines(
+        held_out=held_out,
+        systems=systems,
+        start=start,
+        plain=measured(on_training[0], objective),
+        reference=measured(on_training[-1], objective),
+        evaluations=measurer.evaluations,
+    )
+
+
+def _race(settings: Settings, held_out: ExampleSet) -> PromptRace:
+    """Without a file of prompts the plain one alone."""
+    prompts = PLAIN_ONLY if settings.prompts_path is None else read_prompts(settings.prompts_path)
+    base = prompts.base if settings.target_system_prompt == BEST_PROMPT else settings.target_system_prompt
+    return PromptRace(base, prompts.prompts, held_out, settings.margin, settings.prompts_raced)

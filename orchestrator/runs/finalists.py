@@ -1,0 +1,84 @@
+"""Which evaluated vectors are asked the validation set after the search, and which of them wins there.
+
+The search ranks on the training set and so has used its luck; the validation set has not been seen by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.report.systems import MeasuredSystem
+from orchestrator.runs.measuring import Measurer, measured
+from tasks.models import Objective
+from tasks.plan import Candidate, ExampleSet
+
+PLAN = "finalists"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluated vector: where it stands in the tree, and what the training set has shown."""
+
+    node: str
+    generation: int
+    deltas: tuple[float, ...]
+    fitness: float
+    mean_tokens: float
+    correctness: float
+
+
+def read_evaluations(path: Path) -> list[Evaluation]:
+    """All complete evaluations of `individuals.jsonl`, in its order.  Raises: OSError, ValueError, KeyError."""
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    return [
+        Evaluation(
+            line["node"],
+            line["generation"],
+            tuple(float(line["deltas"][cluster]) for cluster in sorted(line["deltas"], key=int)),
+            line["fitness"],
+            line["mean_tokens"],
+            line["correctness"],
+        )
+        for line in lines
+        if "stopped" not in line
+    ]
+
+
+def front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Those that no other beats in tokens without having fewer right, shortest first; of equal vectors the first."""
+    distinct = list({evaluation.deltas: evaluation for evaluation in reversed(evaluations)}.values())[::-1]
+    ordered = sorted(distinct, key=lambda one: (one.mean_tokens, -one.correctness))
+    found: list[Evaluation] = []
+    for one in ordered:
+        if not found or one.correctness > found[-1].correctness:
+            found.append(one)
+    return found
+
+
+def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...], count: int) -> list[Evaluation]:
+    """At most `count` vectors: the search's own best, those of the front, then all others, each group by fitness."""
+    distinct = list({evaluation.deltas: evaluation for evaluation in reversed(evaluations)}.values())[::-1]
+    on_front = {one.deltas for one in front(evaluations)}
+    return sorted(distinct, key=lambda one: (one.deltas != best, one.deltas not in on_front, -one.fitness))[:count]
+
+
+def measure_finalists(
+    measurer: Measurer, chosen: Sequence[Evaluation], held_out: ExampleSet, objective: Objective, generation: int
+) -> tuple[MeasuredSystem, ...]:
+    """What the validation set shows of each.  Raises: Parked."""
+    candidates = [Candidate(0, one.deltas, examples=held_out) for one in chosen]
+    answers = measurer.answers(PLAN, generation, candidates)
+    prompt = measurer.store.run(measurer.run_id).target.system_prompt
+    return tuple(
+        MeasuredSystem(one.node, "evolved", prompt, one.deltas, validation=measured(given, objective))
+        for one, given in zip(chosen, answers, strict=True)
+    )
+
+
+def choose_winner(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:
+    """The one with the highest fitness on the validation set; of equals the first."""
+    measured_ones = [system for system in systems if system.validation is not None]
+    return max(measured_ones, key=lambda system: system.validation.fitness if system.validation else 0.0)

@@ -1,0 +1,86 @@
+"""The closing report of an evolution, put together from what the run has recorded."""
+
+from __future__ import annotations
+
+from orchestrator.farm.connection import FarmConnection
+from orchestrator.optimisers.individual import list_to_deltas
+from orchestrator.output import OutputFolder
+from orchestrator.report.summary import FinalReport, ResourceUsage
+from orchestrator.runs.artifacts import Recorder
+from orchestrator.runs.changes import judged_since, read_changes
+from orchestrator.runs.final import Final
+from orchestrator.runs.patience import stop_reason
+from orchestrator.settings import Settings
+from orchestrator.settings.run import endpoint_of
+from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
+from tasks.exports import EXPORTS
+from tasks.openai.provider import is_priced, listed
+from tasks.plan import Evaluations
+
+
+def _files(*, is_compared: bool) -> tuple[tuple[str, str], ...]:
+    plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
+    return (
+        *((export.title, export.file) for export in EXPORTS if export.title),
+        ("its system prompt", "system_prompt.txt"),
+        ("the deltas", "deltas_best.json"),
+        *((("all figures", "report.json"),) if is_compared else ()),
+        *((plot.title, plot.file) for plot in plots),
+        ("prompts", "reflector_prompts"),
+    )
+
+
+def build_report(
+    settings: Settings,
+    output: OutputFolder,
+    farm: FarmConnection,
+    run_id: str,
+    recorder: Recorder,
+    final: Final,
+    evaluations: Evaluations,
+) -> FinalReport:
+    """`evaluations` counts those of the whole run."""
+    changes = read_changes(output)
+    usage = farm.store.usage(run_id)
+    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.descriptions(run_id)}
+    return FinalReport(
+        run=run_id,
+        generations=len(recorder.history),
+        best_node=final.winner.name,
+        deltas=list_to_deltas(final.winner.deltas, recorder.cluster_ids),
+        descriptions=descriptions,
+        comparisons=final.comparisons,
+        reflector=listed(farm.store.providers(run_id, "reflector")),
+        judge=listed(farm.store.providers(run_id, "judge")),
+        assessment=final.assessment,
+        usage=ResourceUsage(
+            seconds=sum(g["seconds"]["wall"] for g in recorder.history),
+            evaluations=evaluations,
+            calls=int(usage.get("requests", 0)),
+            target_tokens=int(usage.get("target", 0)),
+            prompt_tokens=int(usage.get("prompt", 0)),
+            cached_tokens=int(usage.get("cached", 0)),
+            completion_tokens=int(usage.get("completion", 0)),
+            cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
+            budget_usd=settings.budget_usd,
+            unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
+            skipped_mutations=_count(recorder, "skip_reason"),
+            merge_fallbacks=_count(recorder, "merge_fallback"),
+        ),
+        changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
+        files=tuple((what, str(output.path / name)) for what, name in _files(is_compared=final.assessment is not None)),
+        stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
+        commands=(
+            ("the answers, before and after", f"orchestrator answers {output.path}"),
+            ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
+        ),
+    )
+
+
+def _count(recorder: Recorder, reason: str) -> int:
+    """How many evaluations have this reason (see orchestrator/runs/individuals.py)."""
+    return sum(
+        reason in evaluated
+        for generation in recorder.history
+        for evaluated in (*generation["population"], *generation["offspring"])
+    )
