@@ -47,7 +47,7 @@ def answers(stage: Stage) -> dict[str, Any]:
 def simulated_tokens(deltas: Sequence[float], example: str) -> int:
     """A question has a length of its own; the mean delta changes it by a factor."""
     own = 50 + int(context.content_hash(example)[:8], 16) % 50
-    return max(1, round(own * math.exp(sum(deltas) / len(deltas))))
+    return max(1, round(own * math.exp(sum(deltas) / max(1, len(deltas)))))
 
 
 def verdicts(stage: Stage) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from orchestrator.runs.changes import read_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measured
 from orchestrator.runs.prompts import PromptRace, best_prompt, measure_prompts, prompt_systems
 from orchestrator.settings import Settings
-from orchestrator.settings.brevity import BEST_PROMPT, PLAIN, PLAIN_ONLY, read_prompts
+from orchestrator.settings.brevity import PLAIN, PLAIN_ONLY, read_prompts
+from orchestrator.settings.references import BEST_PROMPT
 from orchestrator.settings.run import objective_of
 from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet

@@ -9,12 +9,11 @@ from pathlib import Path
 from pydantic import StrictStr
 
 from orchestrator.settings.documents import Document, Text, read_document
-from orchestrator.settings.options import SettingsError
+from orchestrator.settings.options import Settings, SettingsError
+from orchestrator.settings.references import BEST_PROMPT, SHIPPED
 
 PLAIN = "none"
 """The name of the prompt without a sentence."""
-BEST_PROMPT = "best"
-"""The value of CONFIG_TARGET_SYSTEM_PROMPT with which the search starts from the best prompt of the file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,9 @@ class BrevityPrompt(Document):
     text: StrictStr
 
     def system_prompt(self, base: str) -> str:
-        """The whole system prompt: `base`, a space, the sentence."""
+        """The whole system prompt: `base`, a space, the sentence; without a sentence `base` as it is."""
+        if not self.text.strip():
+            return base
         return " ".join(filter(None, [base.rstrip(), self.text.strip()]))
 
 
@@ -58,3 +59,20 @@ def read_prompts(path: Path) -> PromptFile:
     if problems:
         raise SettingsError(problems)
     return found
+
+
+def prompts_of(settings: Settings) -> dict[str, str]:
+    """The whole system prompts that a run measures, by their names, the plain one first.
+
+    Raises: SettingsError as `read_prompts`.
+    """
+    path, wanted = settings.prompts_path, settings.target_system_prompt
+    found = PLAIN_ONLY if path is None else read_prompts(shipped_file() if path == SHIPPED else path)
+    base = found.base if wanted == BEST_PROMPT else wanted
+    return {prompt.name: prompt.system_prompt(base) for prompt in found.prompts}
+
+
+def shipped_file() -> Path:
+    """The path of prompts.yaml: in configs/ of a checkout, or in this folder when installed from a wheel."""
+    installed = Path(__file__).parent / "prompts.yaml"
+    return installed if installed.is_file() else Path(__file__).parents[2] / "configs" / "prompts.yaml"

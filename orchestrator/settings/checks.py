@@ -20,6 +20,7 @@ from pydantic import AfterValidator
 from orchestrator.settings.clusters import ClusterLayout, cluster_layout, pinned_positions
 from orchestrator.settings.references import (
     ALL,
+    BEST_PROMPT,
     overlap,
     parse_indices,
     read_deltas,
@@ -311,6 +312,12 @@ def check_prices(values: Values) -> Findings:
         yield "BUDGET_USD", f"needs {', '.join(unknown)}: without a price the cost is unknown"
 
 
+def check_start(values: Values) -> Findings:
+    """The best prompt can be chosen only among prompts."""
+    if values.get("target_system_prompt") == BEST_PROMPT and "prompts_path" in values and not values["prompts_path"]:
+        yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
+
+
 def check_endpoint(values: Values) -> Findings:
     """An address that would not be used is an error."""
     if _by_rules(values) and values.get("openai_base_url"):
@@ -341,6 +348,7 @@ CROSS_CHECKS = (
     check_limits,
     check_prices,
     check_endpoint,
+    check_start,
     check_columns,
     check_questions,
     check_deltas,

@@ -34,7 +34,7 @@ from orchestrator.settings.fields import (
     int_range,
     string,
 )
-from orchestrator.settings.references import ZERO
+from orchestrator.settings.references import SHIPPED, ZERO
 from tasks.models import ClusteredBy, EngineName
 
 _SEED = 2**31 - 1
@@ -132,7 +132,7 @@ class Settings:
     ]
 
     # Baselines
-    prompts_path: Annotated[Path | None, existing_file()]
+    prompts_path: Annotated[Path | None, existing_file(or_word=SHIPPED)]
     prompts_raced: Switch
     finalists: Annotated[int, int_range(1, 1000, "vectors")]
     test_every_rival: Switch
@@ -248,9 +248,9 @@ RESUMABLE = (
     "TARGET_TIMEOUT_S",
     "TARGET_CONCURRENCY",
     "CLUSTERS_DIR",
+    "NGEN",
     "FINALISTS",
     "TEST_EVERY_RIVAL",
-    "NGEN",
     "PATIENCE",
     "EVALUATION_CACHE",
     "CACHE_DAYS",

@@ -27,6 +27,10 @@ _DELTAS = TypeAdapter(dict[str, FiniteFloat])
 
 ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
+SHIPPED = Path("shipped")
+"""In place of a file of system prompts: configs/prompts.yaml of this project, wherever the command runs."""
+BEST_PROMPT = "best"
+"""In place of a system prompt: the best one of the file of system prompts.  No model is asked with this word."""
 
 
 def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:

@@ -146,6 +146,8 @@ class Store:
     def forget_plans(self, run_id: str, names: Iterable[str]) -> None:
         """Delete plans with the records of their stages: of a generation that is in the output folder."""
         forgotten = set(names)
+        if not forgotten:
+            return
         self.redis.unlink(*(plan_key(run_id, name) for name in forgotten))
         for failure in self.failures(run_id):
             if failure.record in forgotten:

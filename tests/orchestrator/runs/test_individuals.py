@@ -31,6 +31,7 @@ def test_each_evaluation_has_its_deltas_and_scratchpad(tmp_path: Path) -> None:
     pop, pre, mut, other = lines(tmp_path / "individuals.jsonl")
     assert pop == {
         "node": "g0_pop0", "generation": 0, "target": None, "fitness": 0.5,
+        "mean_tokens": 12.0, "correctness": 0.6,
         "deltas": {"0": 0.0, "1": 1.5}, "scratchpad": "learnt\nmuch",
     }  # fmt: skip
     assert (pre["node"], pre["deltas"]["1"], pre["merge_fallback"]) == ("g0_child0_pre", 1.5, "the merge was cut")

@@ -49,9 +49,8 @@ def test_clusters_by_meaning_need_no_answers() -> None:
     assert collected_sides(load_settings(ROOT / "configs" / "embedded.config")) is None
 
 
-def test_clusters_by_waste_need_answers(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="CONFIG_CLUSTERS_WASTE_FROM: is empty"):
-        collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE))
+def test_clusters_by_waste_take_the_answers_of_a_collection_where_one_is_named(tmp_path: Path) -> None:
+    assert collected_sides(load_settings(ROOT / "configs" / "embedded.config", WASTE)) is None
     path = tmp_path / "phase0_data.json"
     pairs = [{"verbose_answer": "It is so.", "compressed_answer": "Yes."}]
     path.write_text(json.dumps({"splits": {"train": [{"retained_pairs": pairs}]}}))

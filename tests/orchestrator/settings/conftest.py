@@ -28,6 +28,7 @@ class Sound:
         for which in ("TRAINING", "VALIDATION", "TEST"):
             self.put(f"{which}_SPLIT", '""')
         self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
+        self.put("PROMPTS_PATH", '"shipped"')
 
     def put(self, name: str, written: str) -> None:
         """Let `written` stand behind CONFIG_`name`= in the file."""

@@ -101,8 +101,9 @@ def test_a_file_without_pairs_is_refused(problems: Any, tmp_path: Path, pairs: o
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"splits": []}', "\x00", "[" * 100_000])
-def test_another_file_is_refused(problems: Any, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "other.json"
+def test_another_file_is_refused(problems: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("other.json")
     path.write_text(text)
     [told] = problems(*WASTE, f"CLUSTERS_WASTE_FROM={path}")
     assert told.startswith("CONFIG_CLUSTERS_WASTE_FROM: ")

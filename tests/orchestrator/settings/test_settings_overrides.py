@@ -31,7 +31,7 @@ def test_an_override_mends_what_is_wrong_in_the_file(sound: Any) -> None:
     [
         ("NGEN=-1", "CONFIG_NGEN: is not set, and has no default"),
         ("CONFIG_CXPB=1.5", "CONFIG_CXPB: '1.5' is out of range (0 to 1)"),
-        ("GPU_SLOTS=1000", "CONFIG_GPU_SLOTS: '1000' is out of range (1 to 64)"),
+        ("GPU_SLOTS=1000", "CONFIG_GPU_SLOTS: '1000' is out of range (1 to 256)"),
         ("LAMBDA_SHORTNESS=nan", "CONFIG_LAMBDA_SHORTNESS: 'nan' is not finite"),
         ("EVALUATION_CACHE=maybe", "CONFIG_EVALUATION_CACHE: 'maybe' is neither y nor n"),
         ("NGNE=3", "CONFIG_NGNE: there is no such option; did you mean CONFIG_NGEN?"),
