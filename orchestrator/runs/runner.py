@@ -249,6 +249,9 @@ class _Session:
     def _forget(self, plans: Sequence[str]) -> None:
         """Drop plans whose outcomes are in the output folder; the answers and verdicts of their stages may expire."""
         self.farm.store.forget_plans(self.run_id, plans)
+        self._release()
+
+    def _release(self) -> None:
         self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
 
     def finish(self, state: SearchState) -> FinalReport:
@@ -262,7 +265,7 @@ class _Session:
             state.best, params.initial_deltas, self._families(), judged_since(read_changes(output))
         )
         self.recorder.record_final(final)
-        self._forget([])
+        self._release()
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
         self.in_progress.clear()

@@ -1,0 +1,227 @@
+"""Whole evolutions with several optimisers and seeds on one server: what each saves on the test set, and what it loses.
+
+All runs share a farm and its store, so that what two of them ask alike is answered once; the searches themselves ask
+different things.  A run that is finished is not repeated, and one that the time limit interrupts goes on at the next
+call.  `--runs` names the runs: KIND:SEED, the kinds are in `KINDS`; the order is that in which they start.
+
+`python benchmarks/gpu/search.py --model FOLDER --data FILE --judge exact_number --folder WORK --runs cma:1 random:1`
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu import common
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+from workers.sglang.gpus import GPU_VARIABLE, SHARED
+from workers.sglang.host import LocalTargetHost
+
+CONFIG = Path(__file__).parents[2] / "configs" / "gpu.config"
+WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained", "RACING": "off"}
+MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "cma": {**WASTE, "OPTIMISER": "cma"},
+    "random": {**WASTE, "OPTIMISER": "random", "STEP_SIZE": "1.5"},
+    "nsga2": {**WASTE, "OPTIMISER": "nsga2"},
+    "hybrid": {**WASTE, "OPTIMISER": "hybrid"},
+    "reflective": {**WASTE, "OPTIMISER": "reflective", "INITIAL_SPREAD": "0.8", "VARY_PROPOSALS": "y"},
+    "meaning": {**MEANING, "OPTIMISER": "cma"},
+    "raced": {**WASTE, "OPTIMISER": "cma", "RACING": "on"},
+    "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
+}
+"""`prompted` starts from the best system prompt, all others from the plain one."""
+MODEL_REFLECTOR = "llm-"
+"""A kind with this prefix has the served model itself as reflector, over the server's OpenAI routes."""
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    kind: str
+    seed: int
+
+    @classmethod
+    def parse(cls, text: str) -> NamedRun:
+        kind, _, seed = text.partition(":")
+        if kind.removeprefix(MODEL_REFLECTOR) not in KINDS or not seed.isdigit():
+            raise argparse.ArgumentTypeError(f"{text!r} is not KIND:SEED with a kind of {', '.join(KINDS)}")
+        return cls(kind, int(seed))
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.seed}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    common.add_options(parser)
+    parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
+    parser.add_argument("--judge", default="three_stages")
+    parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
+    parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
+    parser.add_argument("--population", type=int, default=12)
+    parser.add_argument("--generations", type=int, default=10)
+    parser.add_argument("--in-flight", type=int, default=1024, help="requests at once")
+    parser.add_argument("--at-once", type=int, default=3, help="runs side by side")
+    parser.add_argument("--seconds", type=float, default=1e9, help="runs are interrupted after so long")
+    parser.add_argument("--set", action="append", default=[], help="a setting of all runs, as NAME=VALUE")
+    parser.add_argument("--result", default="search", help="written to benchmarks/results/gpu_RESULT.json")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    options.folder = options.folder.resolve()
+    deadline = time.monotonic() + options.seconds
+    target = common.target_of(options, 1)
+    host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
+    try:
+        started = time.perf_counter()
+        url = host.serve(target)
+        print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
+        key = str(host.api_key(target))
+        os.environ |= {target.api_key_env: key, GPU_VARIABLE: SHARED}
+        cores = os.cpu_count() or 1
+        spec = FarmSpec(
+            folder=str(options.folder / "farm"),
+            gpu_slots=256,
+            openai_workers=max(1, cores // 4),
+            cpu_workers=2,
+            log_level="WARNING",
+        )
+        with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
+            list(pool.map(lambda run: evolve(options, run, farm.redis_url, url, deadline), options.runs))
+        with common.client(url, key) as http:
+            version = common.server_version(http)
+    finally:
+        host.close()
+    found = {run.name: figures_of(options.folder / run.name) for run in options.runs}
+    report(options, version, {name: figures for name, figures in found.items() if figures})
+    return 0 if all(found.values()) else 1
+
+
+def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str, deadline: float) -> None:
+    """Run one evolution to its end, or until the deadline; what it prints is in its log."""
+    folder = options.folder / run.name
+    if (folder / "report.json").exists() or time.monotonic() > deadline - 10:
+        return
+    started = time.monotonic()
+    with (options.folder / f"{run.name}.log").open("a") as log:
+        process = subprocess.Popen(command(options, run, redis_url, url), stdout=log, stderr=subprocess.STDOUT)
+        try:
+            code: int | None = process.wait(max(1.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+            code = None
+    ended = "interrupted" if code is None else f"ended with {code}"
+    print(f"{run.name} {ended} after {time.monotonic() - started:.0f} s", flush=True)
+
+
+def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str) -> list[str]:
+    by_model = run.kind.startswith(MODEL_REFLECTOR)
+    model = options.model if options.model == "embedded" else common.model_folder(options)
+    settings = {
+        "FARM": "external",
+        "REDIS_URL": redis_url,
+        "DATA_PATH": options.data.resolve(),
+        "TRAINING_SPLIT": "train",
+        "TRAINING_INDICES": f"0-{options.rows - 1}",
+        "VALIDATION_SPLIT": "validation",
+        "VALIDATION_INDICES": f"0-{options.validation - 1}",
+        "TEST_SPLIT": "test",
+        "TEST_INDICES": f"0-{options.test - 1}" if options.test else "",
+        "JUDGE": options.judge,
+        "TARGET_MODEL": model,
+        "TARGET_ENGINE": options.engine,
+        "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
+        "SGLANG_URL": url,
+        "SGLANG_ARGS": common.server_arguments(options),
+        "TARGET_CONCURRENCY": options.in_flight,
+        "GPU_SLOTS": 256,
+        "TARGET_MAX_NEW_TOKENS": options.cap,
+        "CLUSTERS_DIR": options.folder / "clusters",
+        "EMBEDDER_MODEL": "embedded",
+        "POPULATION_SIZE": options.population,
+        "NGEN": options.generations,
+        "SEED": run.seed,
+        "PROMPTS_RACED": "n",
+        "TEST_EVERY_RIVAL": "y",
+        "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
+        "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
+        "OPENAI_PRICE_PROMPT": 0,
+        "OPENAI_PRICE_CACHED": 0,
+        "OPENAI_PRICE_COMPLETION": 0,
+        "BUDGET_USD": 0,
+        **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
+    }
+    if by_model:
+        settings |= {
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_KEY_ENV": "SGLANG_API_KEY",
+            "REFLECTOR_MODEL": model,
+            "REFLECTOR_CONTEXT_TOKENS": 32_000,
+            "REFLECTOR_MAX_COMPLETION_TOKENS": 1024,
+        }
+    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    further = [part for text in options.set for part in ("--set", text)]
+    output = ["--output", str(options.folder / run.name), "--plain"]
+    return [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), *sets, *further, *output]
+
+
+def figures_of(folder: Path) -> dict[str, Any] | None:
+    """What a finished run says of itself; None for one that is not finished."""
+    if not (folder / "report.json").exists():
+        return None
+    report = json.loads((folder / "report.json").read_text())
+    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return {
+        "report": report,
+        "best_by_generation": [line["best_ever"] for line in history],
+        "evaluations": [line["evaluations"] for line in history],
+        "deltas": json.loads((folder / "deltas_best.json").read_text()),
+    }
+
+
+def report(options: argparse.Namespace, version: str, found: Mapping[str, dict[str, Any]]) -> None:
+    """One table of all runs, and one of what needs no search, from the first run."""
+    rows = [row(name, one["report"], one["report"]["winner"]) for name, one in found.items()]
+    if found:
+        first = next(iter(found.values()))["report"]
+        rows += [row(rival["name"], first, rival["name"]) for rival in (*first["systems"][:1], *first["rivals"])]
+    head = ["run", "system", "val tokens", "right", "test tokens", "right", "ratio", "95 %", "points", "95 %", "lost<3"]
+    print(common.table(head, rows))
+    common.write(options.result, options, version, runs=dict(found))
+
+
+def row(name: str, report: dict[str, Any], system: str) -> list[str]:
+    [one] = [s for s in (*report["systems"], *report["rivals"]) if s["name"] == system]
+    cells = [name, system]
+    for which in ("validation", "test"):
+        measured = one[which]
+        cells += ["", ""] if measured is None else [f"{measured['mean_tokens']:.1f}", str(measured["correct"])]
+    pair = one["against_plain"]
+    if pair is None or one["test"] is None:
+        return [*cells, "", "", "", "", ""]
+    low, high = pair["token_ratio_interval"]
+    least, most = pair["correctness_difference_interval"]
+    return [
+        *cells,
+        f"{pair['token_ratio']:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"{100 * pair['correctness_difference']:+.1f}",
+        f"{100 * least:+.1f} to {100 * most:+.1f}",
+        "yes" if pair["non_inferiority"]["is_shown"] else "no",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
