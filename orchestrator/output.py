@@ -117,6 +117,7 @@ class OutputFolder:
     # names that more than one module uses
     config = property(lambda self: self.path / "config")
     state = property(lambda self: self.path / "evolution_state.json")
+    baselines = property(lambda self: self.path / "baselines.json")
     history = property(lambda self: self.path / "history.jsonl")
     tree = property(lambda self: self.path / "evolution_tree.json")
     individuals = property(lambda self: self.path / "individuals.jsonl")

@@ -37,16 +37,17 @@ def answers(stage: Stage) -> dict[str, Any]:
     varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
     for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
         key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed)
-        tokens = simulated_tokens(stage.deltas(), example.id) if varies else 10
+        tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
         answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop")
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
         listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})
     return {"answers": listed, "generated": len(listed)}
 
 
-def simulated_tokens(deltas: Sequence[float], example: str) -> int:
-    """A question has a length of its own; the mean delta changes it by a factor."""
+def simulated_tokens(deltas: Sequence[float], example: str, system_prompt: str = "") -> int:
+    """A question has a length of its own; the mean delta changes it by a factor, and "concise" halves it."""
     own = 50 + int(context.content_hash(example)[:8], 16) % 50
+    own = own // 2 if "concise" in system_prompt else own
     return max(1, round(own * math.exp(sum(deltas) / max(1, len(deltas)))))
 
 

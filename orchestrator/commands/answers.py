@@ -1,4 +1,4 @@
-"""`orchestrator answers`: the model's answers with the zero vector and with the best deltas, side by side."""
+"""`orchestrator answers`: the model's answers without steering and with the winner, side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 
 from orchestrator.commands import common
 
-DESCRIPTION = "Show the answers of a finished run side by side: before (the zero vector) and after (the best deltas)."
+DESCRIPTION = "Show the answers of a finished run side by side: before (the plain model) and after (the winner)."
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -17,7 +17,8 @@ class Assessment:
 
     `start` names the system prompt that the search started from.  `over_plain` has, by name, each system but the plain
     one against the plain model, on the conclusion's set; the p values are not corrected for their number.  `test_uses`
-    counts the runs that have asked this test set, this one included.  `choices` says what was chosen by which set.
+    counts the winners of runs that have been tested on these questions, this one included.  `choices` says what was
+    chosen by which set.
     """
 
     run: str

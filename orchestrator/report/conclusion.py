@@ -70,6 +70,8 @@ def conclude(
     useful = [pair for pair, change in zip(pairs, over_plain, strict=True) if change.is_better]
     outcome, first = _decide(against_plain, pairs, harmless, useful, used)
     sentences = [first]
+    if not any(best.deltas):
+        sentences.append("The winner has no deltas: no other finalist had a higher fitness on the validation set.")
     if outcome == "worse" and useful:
         sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
     sentences += [describe(against_plain), *_about_rivals(pairs, harmless)]

@@ -94,8 +94,8 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
     stopped = [system for system in assessment.systems if system.is_stopped]
     if stopped:
         subject = "1 system was" if len(stopped) == 1 else f"{len(stopped)} systems were"
-        sentences.append(f"{subject} stopped early, with no chance left of being the best.")
+        sentences.append(f"{subject} stopped early: others did better on the first questions.")
     if assessment.test_uses:
-        runs = "1 run" if assessment.test_uses == 1 else f"{assessment.test_uses} runs"
-        sentences.append(f"The test set has been asked by {runs}, this one included.")
+        winners = "1 winner" if assessment.test_uses == 1 else f"{assessment.test_uses} winners"
+        sentences.append(f"The test set has been asked for {winners} of runs, this one included.")
     return wrap(" ".join(sentences), width)

@@ -131,7 +131,7 @@ def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
     """The paired statistics of one set, with an interval because the sets are small."""
     measured = paired_statistics(comparison, rng)
     unit = "question" if measured.count == 1 else "questions"
-    lines = [f"Against the zero vector, {escape_control(comparison.name)} ({measured.count} {unit})"]
+    lines = [f"Against the plain model, {escape_control(comparison.name)} ({measured.count} {unit})"]
     lines.append(
         f"  tokens   {measured.tokens_before:.1f} -> {measured.tokens_after:.1f} an answer{_percent(measured)}"
     )

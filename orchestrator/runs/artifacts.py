@@ -40,7 +40,6 @@ from tasks.store.store import Store
 from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
-PLOT_DATA = "plot_data.json"
 
 
 class ArtifactRequests:
@@ -60,15 +59,15 @@ class ArtifactRequests:
     ) -> None:
         """Have all plots of an evolution drawn anew."""
         baseline = {"baseline_tokens": baseline_tokens, "baseline_name": baseline_name}
-        self._request_plots(EVOLUTION_PLOTS, {"history": list(history), "tree": tree, **baseline})
+        self._request_plots("evolution", EVOLUTION_PLOTS, {"history": list(history), "tree": tree, **baseline})
 
     def request_collection_plots(self, v_steer: Sequence[dict[str, Any]]) -> None:
         """Have the plots of a collection drawn."""
-        self._request_plots(COLLECTION_PLOTS, {"v_steer": list(v_steer)})
+        self._request_plots("collection", COLLECTION_PLOTS, {"v_steer": list(v_steer)})
 
     def request_comparison_plots(self, points: Sequence[dict[str, Any]]) -> None:
         """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
-        self._request_plots(COMPARISON_PLOTS, {"points": list(points)})
+        self._request_plots("comparison", COMPARISON_PLOTS, {"points": list(points)})
 
     def request_export(self, export: Export, deltas: Sequence[float]) -> None:
         """Have a file made of these deltas (in canonical order)."""
@@ -98,11 +97,11 @@ class ArtifactRequests:
         for name in self._requested:
             log.warning("%s was not made in time", name)
 
-    def _request_plots(self, plots: Sequence[Plot], data: dict[str, Any]) -> None:
-        text = json.dumps(data).encode()
-        self._store.put_file(self._run_id, PLOT_DATA, text)
+    def _request_plots(self, kind: str, plots: Sequence[Plot], data: dict[str, Any]) -> None:
+        text, file = json.dumps(data).encode(), f"{kind}_plots.json"
+        self._store.put_file(self._run_id, file, text)
         for plot in plots:
-            self._request("cpu.plot", plot.file, {"name": plot.file, "data": PLOT_DATA}, content_hash(text.decode()))
+            self._request("cpu.plot", plot.file, {"name": plot.file, "data": file}, content_hash(text.decode()))
 
     def _request(self, task: str, name: str, arguments: dict[str, Any], *determined_by: str) -> None:
         key = "file:" + content_hash(self._run_id, name, arguments, *determined_by)

@@ -8,21 +8,22 @@ the file, whatever a second measurement would give.
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_json, write_output
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import read_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measured
 from orchestrator.runs.prompts import PromptRace, best_prompt, measure_prompts, prompt_systems
 from orchestrator.settings import Settings
-from orchestrator.settings.brevity import PLAIN, PLAIN_ONLY, read_prompts
+from orchestrator.settings.brevity import PLAIN, prompts_of
 from orchestrator.settings.references import BEST_PROMPT
 from orchestrator.settings.run import objective_of
 from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
-FILE = "baselines.json"
 REFERENCE = "reference"
 
 
@@ -42,6 +43,11 @@ class Baselines:
     reference: Measurement
     evaluations: Evaluations
     judge_changes: int = 0
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The whole system prompts by name."""
+        return {system.name: system.system_prompt for system in self.systems}
 
     @property
     def start_prompt(self) -> str:
@@ -70,9 +76,18 @@ class Baselines:
 def read_baselines(output: OutputFolder) -> Baselines | None:
     """Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / FILE, Baselines)
+        return read_json(output.baselines, Baselines)
     except FileNotFoundError:
         return None
+
+
+def prompts_to_measure(settings: Settings, output: OutputFolder) -> dict[str, str]:
+    """The system prompts of a run by name: a run that has been stopped keeps its own, whatever the file has now.
+
+    Raises: OutputError, SettingsError.
+    """
+    known = read_baselines(output)
+    return prompts_of(settings) if known is None else known.prompts
 
 
 def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolder) -> Baselines:
@@ -84,22 +99,28 @@ def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolde
     known = read_baselines(output)
     if known is not None and known.judge_changes == judge_changes:
         return known
-    found = measure_baselines(measurer, settings, None if known is None else known.start)
+    if known is None:
+        found = measure_baselines(measurer, settings, prompts_of(settings))
+    else:
+        found = measure_baselines(measurer, settings, known.prompts, known.start)
+        found = dataclasses.replace(found, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
-    output.write_json(FILE, dataclasses.asdict(found))
+    write_output(output.baselines, json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) + "\n")
     return found
 
 
-def measure_baselines(measurer: Measurer, settings: Settings, start: str | None = None) -> Baselines:
-    """Measure the prompts and choose the start, unless `start` names it already.  Raises: Parked, SettingsError."""
+def measure_baselines(
+    measurer: Measurer, settings: Settings, prompts: Mapping[str, str], start: str | None = None
+) -> Baselines:
+    """Measure the prompts and choose the start, unless `start` names it already.  Raises: Parked."""
     held_out: ExampleSet = "validation" if measurer.examples.get("validation") else "training"
-    race = _race(settings, held_out)
+    complete = frozenset({PLAIN, start or PLAIN})
+    race = PromptRace(prompts, held_out, settings.margin, settings.prompts_raced, complete)
     answers = measure_prompts(measurer, race)
     systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
     if start is None:
         start = best_prompt(systems, settings.margin).name if settings.target_system_prompt == BEST_PROMPT else PLAIN
-    named = {system.name: system.system_prompt for system in systems}
-    reference = [Candidate(0, (), system_prompt=named[name]) for name in dict.fromkeys((PLAIN, start))]
+    reference = [Candidate(0, (), system_prompt=prompts[name]) for name in dict.fromkeys((PLAIN, start))]
     on_training = measurer.answers(REFERENCE, 0, reference)
     objective = objective_of(settings, baseline_score(on_training[0]))
     return Baselines(
@@ -110,10 +131,3 @@ def measure_baselines(measurer: Measurer, settings: Settings, start: str | None 
         reference=measured(on_training[-1], objective),
         evaluations=measurer.evaluations,
     )
-
-
-def _race(settings: Settings, held_out: ExampleSet) -> PromptRace:
-    """Without a file of prompts the plain one alone."""
-    prompts = PLAIN_ONLY if settings.prompts_path is None else read_prompts(settings.prompts_path)
-    base = prompts.base if settings.target_system_prompt == BEST_PROMPT else settings.target_system_prompt
-    return PromptRace(base, prompts.prompts, held_out, settings.margin, settings.prompts_raced)

@@ -87,8 +87,9 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     if not output.config.exists():
         return
     before = load_settings(output.config)
-    # Before the first generation has ended, no result depends on what is done with long questions.
-    resumable = RESUMABLE if output.state.exists() else (*RESUMABLE, "TOO_LONG")
+    # Before anything has been measured, no result depends on what is done with long questions.
+    is_measured = output.state.exists() or output.baselines.exists()
+    resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")
     differing = [name for name in changed_options(before, settings) if name not in resumable]
     if differing:
         raise SettingsError(

@@ -31,9 +31,11 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     from orchestrator.runs.drive import drive, log_to
     from orchestrator.runs.runner import Runner
     from orchestrator.runs.setup import check_judge, choose_examples
+    from orchestrator.settings.brevity import prompts_of
 
     examples = choose_examples(settings)
     check_judge(settings, examples)
+    prompts_of(settings)
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder
@@ -19,6 +20,7 @@ from orchestrator.runs.baselines import Baselines
 from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
+from orchestrator.runs.prompts import best_prompt
 from orchestrator.runs.vectors import Families, measure_vectors
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
@@ -27,19 +29,16 @@ from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
 
 FINAL = "final"  # the name of the plan
-SETS: dict[ExampleSet, str] = {
-    "training": "training set",
-    "validation": "validation set, on which the winner was chosen",
-    "test": "test set, which nobody saw",
-}
+SETS: tuple[ExampleSet, ...] = get_args(ExampleSet)
 
 
 @dataclass(frozen=True)
 class Final:
     """What a finished search comes to.
 
-    `systems` are all that were measured, the winner among them; `test_uses` counts the runs that have asked this test
-    set, 0 without one.  `assessment` is None without a validation set, on which the systems are compared.
+    `systems` are all that were measured, the winner among them; `test_uses` counts the winners of runs that have been
+    tested on this test set, 0 without one.  `assessment` is None without a validation set, on
+    which the systems are compared.
     """
 
     systems: tuple[MeasuredSystem, ...]
@@ -67,10 +66,12 @@ class Closing:
         """
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
-        vectors = measure_vectors(self.measurer, families, held_out, objective)
+        vectors = measure_vectors(self.measurer, families, held_out, objective, self.generation)
         start = _start(self.baselines, initial_deltas)
-        winner = choose_winner([*evolved, *start])
-        systems = [*self.baselines.systems, *vectors, *evolved, *(s for s in start if s is winner)]
+        systems = named_apart([*self.baselines.systems, *vectors, *evolved, *start])
+        winner = choose_winner([system for system in systems if system.kind == "evolved"])
+        if start and winner is not systems[-1]:
+            systems.pop()  # it stands in the report as the prompt that it is
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
         return Final(tuple(systems), winner, self._compare(winner), uses, self._assess(systems, winner, uses))
@@ -83,18 +84,28 @@ class Closing:
         return assess(run, systems, winner.name, start, settings.margin, settings.seed, uses, choices)
 
     def _finalists(self, best: Best, since: int, objective: Objective) -> tuple[MeasuredSystem, ...]:
-        evaluations = [one for one in read_evaluations(self.output.individuals) if one.generation >= since]
-        chosen = finalists(evaluations, best.deltas, self.settings.finalists)
+        known = read_evaluations(self.output.individuals)
+        # Where the current judge has judged no generation, the scores of the one before choose the finalists.
+        current = [one for one in known if one.generation >= since]
+        chosen = finalists(current or known, best.deltas, self.settings.finalists)
         return measure_finalists(self.measurer, chosen, self.baselines.held_out, objective, self.generation)
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
-        """The systems with what the test set shows of some, and how many runs have asked it."""
+        """The systems with what the test set shows of some, and how often it has been asked for a winner."""
         if not self.measurer.examples.get("test"):
             return systems, 0
-        uses = count_test_use(self.measurer.store, self.measurer.run_id)
-        chosen = systems_to_test(systems, winner, every=self.settings.test_every_rival)
+        uses = count_test_use(self.measurer.store, self.measurer.run_id, winner)
+        lossless = best_prompt(self.baselines.systems, self.settings.margin)
+        also = {self.baselines.start, lossless.name}
+        chosen = systems_to_test(systems, winner, also, every=self.settings.test_every_rival)
         tested = {system.name: system for system in measure_test(self.measurer, chosen, self.settings, self.generation)}
         return [tested.get(system.name, system) for system in systems], uses
+
+    def _title(self, which: ExampleSet) -> str:
+        """A set as the report names it, and what it was used for."""
+        if which == self.baselines.held_out:
+            return f"{which} set, on which the winner was chosen"
+        return f"{which} set, asked after all choices" if which == "test" else f"{which} set"
 
     def _compare(self, winner: MeasuredSystem) -> tuple[Comparison, ...]:
         """The plain model and the winner side by side, on every set of questions."""
@@ -106,8 +117,20 @@ class Closing:
         ]
         answers = self.measurer.answers(FINAL, self.generation, pairs)
         return tuple(
-            _comparison(SETS[which], self.settings, answers[2 * i], answers[2 * i + 1]) for i, which in enumerate(sets)
+            _comparison(self._title(which), self.settings, answers[2 * i], answers[2 * i + 1])
+            for i, which in enumerate(sets)
         )
+
+
+def named_apart(systems: Sequence[MeasuredSystem]) -> list[MeasuredSystem]:
+    """The systems with distinct names: a later one of a name that is taken gets its kind behind it."""
+    named: dict[str, MeasuredSystem] = {}
+    for system in systems:
+        name = system.name
+        while name in named:
+            name += f" ({system.kind})"
+        named[name] = dataclasses.replace(system, name=name)
+    return list(named.values())
 
 
 def _start(baselines: Baselines, initial_deltas: tuple[float, ...]) -> list[MeasuredSystem]:

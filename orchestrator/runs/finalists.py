@@ -6,6 +6,7 @@ The search ranks on the training set and so has used its luck; the validation se
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,5 +81,4 @@ def measure_finalists(
 
 def choose_winner(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:
     """The one with the highest fitness on the validation set; of equals the first."""
-    measured_ones = [system for system in systems if system.validation is not None]
-    return max(measured_ones, key=lambda system: system.validation.fitness if system.validation else 0.0)
+    return max(systems, key=lambda system: system.validation.fitness if system.validation else -math.inf)

@@ -1,12 +1,13 @@
 """The test set: asked once, after everything has been chosen, and counted.
 
-A set of questions that many runs have been tested on is no longer unseen, since people keep the run that did best.  So
-the store counts the runs that have asked it, by the content of its questions.
+A set of questions on which many winners have been tested is no longer unseen, since people keep the one that did best.
+So the store counts them by the content of the questions; a run that goes on after its test may have another winner, and
+then counts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from orchestrator.report.systems import MeasuredSystem
@@ -21,17 +22,18 @@ PLAN = "test"
 
 
 def systems_to_test(
-    systems: Sequence[MeasuredSystem], winner: MeasuredSystem, *, every: bool
+    systems: Sequence[MeasuredSystem], winner: MeasuredSystem, also: Collection[str], *, every: bool
 ) -> tuple[MeasuredSystem, ...]:
     """The plain model, the rivals and the winner.
 
     Of the rivals those that answered the whole validation set, or with `every` False only the prompt and the vector
-    that were best there.
+    with the highest fitness there, and those that `also` names.
     """
     rivals = [s for s in systems if s.kind in ("prompt", "vector") and not s.is_stopped and s.validation is not None]
     if not every:
-        by_kind = {kind: [s for s in rivals if s.kind == kind] for kind in ("prompt", "vector")}
-        rivals = [max(group, key=_fitness) for group in by_kind.values() if group]
+        by_kind = [[s for s in rivals if s.kind == kind] for kind in ("prompt", "vector")]
+        best = [max(group, key=_fitness) for group in by_kind if group]
+        rivals = [s for s in rivals if s.name in also or s in best]
     return (*(s for s in systems if s.kind == "plain"), *rivals, winner)
 
 
@@ -47,10 +49,14 @@ def measure_test(
     return [replace(s, test=measured(given, objective)) for s, given in zip(systems, answers, strict=True)]
 
 
-def count_test_use(store: Store, run_id: str) -> int:
-    """Note that this run has asked its test set, and return how many runs have asked the same questions."""
+def count_test_use(store: Store, run_id: str, winner: MeasuredSystem) -> int:
+    """Note that this run tests its winner, and return how many winners of runs have been tested on these questions.
+
+    A session that is repeated with the same winner counts once.
+    """
     rows = [[example.question, example.context, example.gold] for example in store.examples(run_id)["test"]]
-    return store.count_test_use(content_hash(sorted(rows)), run_id)
+    use = content_hash(run_id, winner.system_prompt, list(winner.deltas))
+    return store.count_test_use(content_hash(sorted(rows)), use)
 
 
 def _fitness(system: MeasuredSystem) -> float:

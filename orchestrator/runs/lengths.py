@@ -7,7 +7,7 @@ What is done with them says CONFIG_TOO_LONG: "error" ends the command, "drop" le
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
@@ -39,14 +39,19 @@ def check_prompts(
     scheduler: Scheduler,
     mode: TooLong,
     examples: Mapping[str, list[Example]],
+    system_prompts: Collection[str],
     watch: Callable[[str, tuple[int, int] | None], None],
     notify: Callable[[str], None],
 ) -> dict[str, list[Example]]:
-    """Apply CONFIG_TOO_LONG to the examples of an evolution, also in the store.  Raises: SettingsError, Parked."""
+    """Apply CONFIG_TOO_LONG to the examples of an evolution, also in the store.
+
+    All questions must fit with the longest of the system prompts, so that every system is asked the same ones.
+    Raises: SettingsError, Parked.
+    """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     found = find_long_prompts(
         scheduler,
-        store.run(run_id).target,
+        dataclasses.replace(store.run(run_id).target, system_prompt=max(system_prompts, key=len)),
         list(examples),
         truncate=mode == "truncate",
         watch=lambda: watch("measuring the prompts", None),

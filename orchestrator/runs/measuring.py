@@ -46,7 +46,9 @@ class Measurer:
     def run_id(self) -> str:
         return self.evaluate.dispatcher.run_id
 
-    def answers(self, name: str, generation: int, candidates: Sequence[Candidate]) -> list[Answers]:
+    def answers(
+        self, name: str, generation: int, candidates: Sequence[Candidate], *, is_counted: bool = True
+    ) -> list[Answers]:
         """The graded answers of each candidate, from a plan of this name.  Raises: Parked.
 
         The candidates are numbered anew, in their order.  The plan's records are dropped; the answers are not.
@@ -54,7 +56,8 @@ class Measurer:
         numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
         plan = Plan(name, generation, numbered)
         outcomes = self.evaluate(plan)
-        self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
+        if is_counted:
+            self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
         seed = self.store.run(self.run_id).seed
         found = [self._graded(plan, c, questions_of(c, self.examples[c.examples], seed)) for c in numbered]
         self.store.forget_plans(self.run_id, [name])

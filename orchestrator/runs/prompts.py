@@ -9,12 +9,12 @@ since everything is compared with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
-from orchestrator.settings.brevity import PLAIN, BrevityPrompt
+from orchestrator.settings.brevity import PLAIN
 from tasks.models import Constrained, Objective
 from tasks.objective import additive_fitness_of
 from tasks.plan import Candidate, ExampleSet
@@ -22,42 +22,44 @@ from tasks.plan import Candidate, ExampleSet
 PLAN = "prompts"
 LEAST_ANSWERS = 5
 """Fewer say too little to stop a prompt."""
+LEAST_PROMPTS = 2
+"""How many go on to the end: the shortest may turn out to lose too many right answers."""
 
 
 @dataclass(frozen=True)
 class PromptRace:
     """Which questions the prompts are asked, and when they stop.
 
-    margin: the share of right answers that a prompt may lose against the plain one and still count as losing none.
-    is_raced: whether the worse prompts stop early; else all are asked all questions.
+    prompts: whole system prompts by name, the plain one first; margin: the share of right answers that a prompt may
+    lose against the plain one and still count as losing none; is_raced: whether the worse prompts stop early, else all
+    are asked all questions; complete: the names of those that never stop, the plain one among them.
     """
 
-    base: str  # the system prompt to which each sentence is appended
-    prompts: Sequence[BrevityPrompt]
+    prompts: Mapping[str, str]
     examples: ExampleSet
     margin: float
     is_raced: bool
+    complete: frozenset[str] = frozenset({PLAIN})
 
-    def candidate(self, prompt: BrevityPrompt, questions: int = 0) -> Candidate:
-        system = prompt.system_prompt(self.base)
-        return Candidate(0, (), examples=self.examples, system_prompt=system, questions=questions)
+    def candidate(self, name: str, questions: int = 0) -> Candidate:
+        return Candidate(0, (), examples=self.examples, system_prompt=self.prompts[name], questions=questions)
 
 
 def measure_prompts(measurer: Measurer, race: PromptRace) -> dict[str, Answers]:
     """The graded answers of each prompt, by its name; of a prompt that was stopped, to the first questions only.
 
-    Raises: Parked.
+    Each prompt counts as one evaluation.  Raises: Parked.
     """
     count = len(measurer.examples[race.examples])
     rungs = halving_rungs(count) if race.is_raced else (count,)
     running = list(race.prompts)
     found: dict[str, Answers] = {}
     for number, rung in enumerate(rungs):
-        candidates = [race.candidate(prompt, 0 if rung >= count else rung) for prompt in running]
-        answers = measurer.answers(f"{PLAN}{number}_", 0, candidates)
-        found |= {prompt.name: given for prompt, given in zip(running, answers, strict=True)}
+        candidates = [race.candidate(name, 0 if rung >= count else rung) for name in running]
+        answers = measurer.answers(f"{PLAN}{number}_", 0, candidates, is_counted=number == 0)
+        found |= dict(zip(running, answers, strict=True))
         if rung < count:
-            running = _better_half(running, found, race.margin)
+            running = _better_half(running, found, race)
     return found
 
 
@@ -67,39 +69,44 @@ def halving_rungs(count: int) -> tuple[int, ...]:
     return (*(part for part in parts if LEAST_ANSWERS <= part < count), count)
 
 
-def _better_half(running: list[BrevityPrompt], found: dict[str, Answers], margin: float) -> list[BrevityPrompt]:
-    """The plain prompt, and of the others the half with the higher fitness relative to it."""
-    plain = baseline_score(found[PLAIN])
-    objective = Constrained(max(plain.mean_tokens, 1.0), plain.correctness, margin)
+def _better_half(running: Sequence[str], found: Mapping[str, Answers], race: PromptRace) -> list[str]:
+    """Those that never stop, and of the others the half with the higher fitness relative to the plain prompt.
 
-    def value(prompt: BrevityPrompt) -> float:
-        score = baseline_score(found[prompt.name])
+    All have answered the same questions so far.
+    """
+    plain = baseline_score(found[PLAIN])
+    objective = Constrained(max(plain.mean_tokens, 1.0), plain.correctness, race.margin)
+
+    def value(name: str) -> float:
+        score = baseline_score(found[name])
         return additive_fitness_of(score.mean_tokens, score.correctness, objective)
 
-    others = sorted((prompt for prompt in running if prompt.name != PLAIN), key=value, reverse=True)
-    kept = {prompt.name for prompt in others[: math.ceil(len(others) / 2)]} | {PLAIN}
-    return [prompt for prompt in running if prompt.name in kept]
+    others = sorted((name for name in running if name not in race.complete), key=value, reverse=True)
+    kept = race.complete.union(others[: max(LEAST_PROMPTS, math.ceil(len(others) / 2))])
+    return [name for name in running if name in kept]
 
 
-def prompt_systems(race: PromptRace, answers: dict[str, Answers], objective: Objective) -> tuple[MeasuredSystem, ...]:
-    """What the report compares, in the order of the file."""
+def prompt_systems(
+    race: PromptRace, answers: Mapping[str, Answers], objective: Objective
+) -> tuple[MeasuredSystem, ...]:
+    """What the report compares, in the order of the prompts."""
     count = len(answers[PLAIN])
     return tuple(
         MeasuredSystem(
-            name=prompt.name,
-            kind="plain" if prompt.name == PLAIN else "prompt",
-            system_prompt=prompt.system_prompt(race.base),
-            validation=measured(answers[prompt.name], objective),
-            is_stopped=len(answers[prompt.name]) < count,
+            name=name,
+            kind="plain" if name == PLAIN else "prompt",
+            system_prompt=system_prompt,
+            validation=measured(answers[name], objective),
+            is_stopped=len(answers[name]) < count,
         )
-        for prompt in race.prompts
+        for name, system_prompt in race.prompts.items()
     )
 
 
 def best_prompt(systems: Sequence[MeasuredSystem], margin: float) -> MeasuredSystem:
     """The one with the shortest answers, of those that answered all questions and lose no more than the margin.
 
-    The plain prompt is always among these.
+    The plain prompt is always among these; of equals the first.
     """
     [plain] = [system for system in systems if system.kind == "plain"]
     assert plain.validation is not None

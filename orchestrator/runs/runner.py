@@ -26,7 +26,7 @@ from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
-from orchestrator.runs.baselines import Baselines, ensure_baselines
+from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress
@@ -152,7 +152,9 @@ class _Session:
     def evaluate(self) -> FarmEvaluator:
         return FarmEvaluator(self.dispatcher, self._watch)
 
-    def _measurer(self) -> Measurer:
+    @cached_property
+    def measurer(self) -> Measurer:
+        """For everything after the baselines."""
         return Measurer(self.evaluate, self.examples)
 
     def _families(self) -> Families:
@@ -170,7 +172,9 @@ class _Session:
     def begin(self, state: SearchState) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store = self.runner.settings, self.farm.store
-        store.put_run(make_run(settings, self.run_id))
+        run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
+        # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
+        store.put_run(run if known is None else known.run(run, settings))
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
             store.forget_stages(self.run_id, [*generation_plans(state.generation), *PLANS])
@@ -188,12 +192,13 @@ class _Session:
         """Check the prompts, cluster the vocabulary and describe the clusters, as far as that has not been done."""
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
-        self.examples = check_prompts(self.scheduler, too_long, self.examples, watch, notify)
-        self.baselines = ensure_baselines(self._measurer(), settings, self.runner.output)
-        self.reporter.recorded += self.baselines.evaluations
+        prompts = prompts_to_measure(settings, self.runner.output).values()
+        self.examples = check_prompts(self.scheduler, too_long, self.examples, prompts, watch, notify)
+        self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
+        self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
         store = self.farm.store
         store.put_run(self.baselines.run(store.run(self.run_id), settings))
-        sides = clustering.ensure_sides(self._measurer(), self.baselines, settings, self.runner.output)
+        sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
         log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, sides))
         clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
@@ -259,8 +264,8 @@ class _Session:
         settings, output = self.runner.settings, self.runner.output
         if state.best is None:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
-        measurer, params = self._measurer(), self.search.params
-        closing = Closing(measurer, settings, self.baselines, output, state.generation)
+        params = self.search.params
+        closing = Closing(self.measurer, settings, self.baselines, output, state.generation)
         final = closing.conclude(
             state.best, params.initial_deltas, self._families(), judged_since(read_changes(output))
         )
@@ -270,5 +275,5 @@ class _Session:
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
-        evaluations = self.baselines.evaluations + measurer.evaluations + evaluations_of(self.recorder.history)
+        evaluations = self.baselines.evaluations + self.measurer.evaluations + evaluations_of(self.recorder.history)
         return build_report(settings, output, self.farm, self.run_id, self.recorder, final, evaluations)

@@ -50,7 +50,7 @@ class Families:
 
 
 def measure_vectors(
-    measurer: Measurer, families: Families, held_out: ExampleSet, objective: Objective
+    measurer: Measurer, families: Families, held_out: ExampleSet, objective: Objective, generation: int
 ) -> tuple[MeasuredSystem, ...]:
     """The best vector of each line on the training set, with its answers to the set `held_out`.
 
@@ -60,9 +60,9 @@ def measure_vectors(
     tried = [(name, deltas) for name, line in families.lines.items() for deltas in line]
     if not tried:
         return ()
-    answers = measurer.answers(PLAN, 0, [Candidate(0, deltas) for _, deltas in tried])
+    answers = measurer.answers(PLAN, generation, [Candidate(0, deltas) for _, deltas in tried])
     best = _best_of_each(tried, answers, run.objective)
-    validated = measurer.answers(PLAN, 0, [Candidate(0, deltas, examples=held_out) for _, deltas in best])
+    validated = measurer.answers(PLAN, generation, [Candidate(0, deltas, examples=held_out) for _, deltas in best])
     return tuple(
         MeasuredSystem(name, "vector", run.target.system_prompt, deltas, validation=measured(given, objective))
         for (name, deltas), given in zip(best, validated, strict=True)

@@ -11,7 +11,7 @@ from orchestrator.settings.fields import read_value
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
-from orchestrator.settings.references import read_discovered_tokens
+from orchestrator.settings.references import BEST_PROMPT, read_discovered_tokens
 from tasks.judging.grader import needs_model
 from tasks.models import (
     Clusters,
@@ -34,7 +34,7 @@ EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with r
 def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> Run:
     """The part of `settings` that tasks need, under the id of the run; `baseline` is that of `objective_of`.
 
-    Raises: SettingsError when the file of discovered tokens cannot be read.
+    Raises: SettingsError when the file of discovered tokens or of system prompts cannot be read.
     """
     s = settings
     return Run(
@@ -109,11 +109,21 @@ def _target(s: Settings) -> Target:
         ready_timeout_s=s.sglang_ready_timeout_s,
         request_timeout_s=s.target_timeout_s,
         concurrency=s.target_concurrency,
-        system_prompt=s.target_system_prompt,
+        system_prompt=_plain_prompt(s),
         prompt_template=s.target_prompt_template,
         sampling=Sampling(s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed),
         api_key_env=s.sglang_api_key_env,
     )
+
+
+def _plain_prompt(s: Settings) -> str:
+    """The plain system prompt, also where the search is to start from the best one, which is not known yet."""
+    if s.target_system_prompt != BEST_PROMPT:
+        return s.target_system_prompt
+    # Here, since nothing else reads YAML.
+    from orchestrator.settings.brevity import PLAIN, prompts_of
+
+    return prompts_of(s)[PLAIN]
 
 
 def judge_of(s: Settings) -> Judge:

@@ -293,9 +293,12 @@ class Store:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
         self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
 
-    def count_test_use(self, questions: str, run_id: str) -> int:
-        """Note that a run has asked a test set; returns how many runs have.  `questions` is its content hash."""
-        self.redis.sadd(test_uses_key(questions), run_id)
+    def count_test_use(self, questions: str, use: str) -> int:
+        """Note that a test set is used; returns how often it has been.
+
+        questions: the content hash of the set; use: what identifies a use, which counts once.
+        """
+        self.redis.sadd(test_uses_key(questions), use)
         return int(self.redis.scard(test_uses_key(questions)))
 
     def put_clustering(

@@ -63,7 +63,7 @@ def test_rows_are_aligned_fit_the_width_and_cannot_act() -> None:
 
 def test_each_set_is_compared_in_pairs() -> None:
     text = "\n".join(lines_of(REPORT))
-    training, validation = text.split("Against the zero vector, ")[1:]
+    training, validation = text.split("Against the plain model, ")[1:]
     assert training.startswith("training set (3 questions)")
     assert "80.0 -> 40.0 an answer (-50.0 %)" in training
     assert "mean change -40.0, 95 % interval -50.0 to -30.0" in training
@@ -114,7 +114,7 @@ def test_the_first_lines_say_what_was_shown_where_other_systems_were_measured() 
     assert lines[lines.index("") + 1].startswith("Run quiet-1: 3 generations")
     text = "\n".join(lines)
     assert "- It beats 1 of 2 rivals" in text and "All systems on 300 validation and 300 test" in text
-    assert "asked by 2 runs" in " ".join(text.split())
+    assert "asked for 2 winners of runs" in " ".join(text.split())
     assert all(cell_len(line) <= 80 for line in lines if not line.startswith("  cost"))
 
 

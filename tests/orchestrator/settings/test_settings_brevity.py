@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.settings.brevity import BrevityPrompt, read_prompts
+from orchestrator.settings.brevity import BrevityPrompt, prompts_of, read_prompts
+from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import SettingsError
 
 SHIPPED = Path(__file__).parents[3] / "configs/prompts.yaml"
@@ -66,3 +68,27 @@ def test_a_malformed_file_is_refused_by_key(tmp_path: Path, content: str, says: 
     path = tmp_path / "prompts.yaml"
     path.write_text(content, "utf-8")
     assert says in problems(path)
+
+
+def test_the_shipped_prompts_are_found_from_every_working_directory(
+    sound: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sound.folder)
+    prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=Reply."]))
+    assert list(prompts) == [prompt.name for prompt in read_prompts(SHIPPED).prompts]
+    assert (prompts["none"], prompts["concise"]) == ("Reply.", "Reply. Be concise.")
+
+
+def test_the_file_has_the_prompt_to_which_the_best_sentence_is_appended(sound: Any) -> None:
+    prompts = prompts_of(load_settings(sound.path, ["PROMPTS_PATH=shipped", "TARGET_SYSTEM_PROMPT=best"]))
+    assert prompts["none"] == read_prompts(SHIPPED).base
+
+
+def test_without_a_file_the_plain_prompt_is_alone(sound: Any) -> None:
+    assert prompts_of(load_settings(sound.path, ["PROMPTS_PATH=", "TARGET_SYSTEM_PROMPT=Reply. "])) == {
+        "none": "Reply. "
+    }
+
+
+def test_a_file_that_is_not_there_is_named(problems: Any) -> None:
+    assert problems("PROMPTS_PATH=elsewhere.yaml") == ("CONFIG_PROMPTS_PATH: 'elsewhere.yaml' does not exist",)

@@ -1,0 +1,149 @@
+"""What is measured before a search: kept in a file, and the start of the search never changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_measurer import SimulatedMeasurer
+from simulated_run import RUN
+
+from orchestrator.output import OutputFolder
+from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
+from orchestrator.runs.changes import check_resumable, record_change
+from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
+from tasks.models import Constrained
+from tasks.plan import Candidate, Evaluations
+
+ROOT = Path(__file__).parents[3]
+FILE = """\
+base: "Answer."
+prompts:
+  - {name: none, text: ""}
+  - {name: short, text: "Be brief."}
+  - {name: shorter, text: "Hurry."}
+  - {name: wordy, text: "Explain everything at length."}
+"""
+LENGTHS = {"Answer.": 100, "Answer. Be brief.": 60, "Answer. Hurry.": 30, "Answer. Explain everything at length.": 200}
+
+
+@pytest.fixture
+def prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "prompts.yaml"
+    path.write_text(FILE)
+    return path
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    folder = OutputFolder(tmp_path / "run")
+    folder.path.mkdir()
+    return folder
+
+
+def settings_of(prompts: Path, *overrides: str) -> Settings:
+    options = [
+        "TARGET_SYSTEM_PROMPT=best", f"PROMPTS_PATH={prompts}", "PROMPTS_RACED=y", "OBJECTIVE=constrained",
+        "MARGIN=0.03", "JUDGE=three_stages",
+    ]  # fmt: skip
+    return load_settings(Path("configs/embedded.config"), [*options, *overrides])
+
+
+def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
+    """ "Hurry." gets one answer in ten wrong."""
+    prompt = candidate.system_prompt or ""
+    return LENGTHS[prompt], not ("Hurry" in prompt and number % 10 == 0)
+
+
+def turned(candidate: Candidate, number: int) -> tuple[int, bool]:
+    """As another judge has it: "Hurry." is always right, and "Be brief." never."""
+    return LENGTHS[candidate.system_prompt or ""], "brief" not in (candidate.system_prompt or "")
+
+
+def measurer(respond: Any = respond, **sets: int) -> SimulatedMeasurer:
+    return SimulatedMeasurer(respond, **(sets or {"training": 10, "validation": 40, "test": 5}))
+
+
+def test_the_search_starts_from_the_shortest_prompt_that_loses_nothing(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(), settings, output)
+    assert (found.start, found.start_prompt, found.held_out) == ("short", "Answer. Be brief.", "validation")
+    # The run has its prompt, and the objective is relative to its answers on the training set
+    run = found.run(make_run(settings, "run"), settings)
+    assert run.target.system_prompt == "Answer. Be brief."
+    assert run.objective == Constrained(60.0, 1.0)
+    # The systems are compared with the plain model
+    assert found.objective(settings) == Constrained(100.0, 1.0)
+
+
+def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_right(
+    prompts: Path, output: OutputFolder
+) -> None:
+    def lossy(candidate: Candidate, number: int) -> tuple[int, bool]:
+        prompt = candidate.system_prompt or ""
+        return LENGTHS[prompt], not (prompt != "Answer." and candidate.examples == "training" and number < 5)
+
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(lossy), settings, output)
+    assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
+
+
+def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer.")
+    found = ensure_baselines(measurer(), settings, output)
+    assert (found.start, found.start_prompt) == ("none", "Answer.")
+    assert found.plain == found.reference
+
+
+def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts)
+    first = ensure_baselines(measurer(), settings, output)
+    assert read_baselines(output) == first
+    # When it goes on, then nothing is asked
+    again = measurer(turned)
+    assert ensure_baselines(again, settings, output) == first
+    assert again.asked == []
+
+
+def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path, output: OutputFolder) -> None:
+    # Given a run that has started from "short", and a file of prompts that has changed
+    settings = settings_of(prompts)
+    first = ensure_baselines(measurer(), settings, output)
+    prompts.write_text(FILE.replace("Be brief.", "Be quick."))
+    # When the judge changes, to one that finds this prompt the worst
+    record_change(output, settings, settings_of(prompts, "JUDGE_MODEL=strict"), 1)
+    again = measurer(turned)
+    found = ensure_baselines(again, settings_of(prompts, "JUDGE_MODEL=strict"), output)
+    # Then all are measured anew, the start stays and answers everything, and evaluations add up
+    assert (found.start, found.start_prompt) == ("short", "Answer. Be brief.")
+    assert found.system("short").validation is not None and not found.system("short").is_stopped
+    assert found.system("short").validation.right == 0  # type: ignore[union-attr]
+    assert found.prompts == first.prompts == prompts_to_measure(settings, output)
+    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=12)
+    assert read_baselines(output) == found and found.judge_changes == 1
+
+
+def test_without_a_validation_set_the_training_set_chooses(prompts: Path, output: OutputFolder) -> None:
+    found = ensure_baselines(measurer(training=40), settings_of(prompts), output)
+    assert (found.held_out, found.start) == ("training", "short")
+
+
+def test_no_model_is_asked_with_the_word_best(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts)
+    assert make_run(settings, "run").target.system_prompt == "Answer."
+    assert prompts_to_measure(settings, output) == {
+        name: prompt for name, prompt in zip(["none", "short", "shorter", "wordy"], LENGTHS, strict=True)
+    }
+    with pytest.raises(SettingsError, match="CONFIG_PROMPTS_PATH: is empty, and TARGET_SYSTEM_PROMPT 'best' chooses"):
+        settings_of(prompts, "PROMPTS_PATH=")
+
+
+def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Path, output: OutputFolder) -> None:
+    write_config(settings_of(prompts, "TOO_LONG=error"), output.config)
+    other = settings_of(prompts, "TOO_LONG=drop")
+    check_resumable(output, other)
+    ensure_baselines(measurer(), other, output)
+    with pytest.raises(SettingsError, match="CONFIG_TOO_LONG"):
+        check_resumable(output, other)

@@ -1,0 +1,156 @@
+"""A whole run on a farm of real workers whose stages are simulated: from the prompts to report.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from farm_bench import until
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
+from simulated_run import Driver
+
+from orchestrator.output import run_id_of
+from orchestrator.report.document import report_schema
+from orchestrator.runs.final import named_apart
+from tasks.store.store import Store
+
+ROOT = Path(__file__).parents[3]
+OPTIONS = {
+    "FARM": "external", "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2", "PATIENCE": "0",
+    "OBJECTIVE": "constrained", "TARGET_SYSTEM_PROMPT": "best", "PROMPTS_PATH": "shipped", "TOO_LONG": "error",
+    "CLUSTERS_BY": "meaning", "INITIAL_DELTAS_PATH": "zero", "FINALISTS": "3", "TEST_EVERY_RIVAL": "n",
+    "TRAINING_INDICES": "0-11", "VALIDATION_INDICES": "0-15", "TEST_INDICES": "0-5",
+}  # fmt: skip
+PROMPTS = """\
+base: "Answer."
+prompts:
+  - {name: none, text: ""}
+  - {name: short, text: "Be concise."}
+"""
+BASE = "Answer the question using the provided context."
+
+
+def evolve(farm: Any, output: Path, **options: str) -> subprocess.Popen[str]:
+    chosen = {**OPTIONS, "REDIS_URL": farm.url, **options}
+    sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+    config = str(ROOT / "configs" / "embedded.config")
+    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", config, "--output", str(output), *sets]
+    return subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    jsonschema.validate(document, report_schema())
+    return document
+
+
+def lengths_asked_with(store: Store, run_id: str) -> list[str]:
+    """The system prompts with which the lengths of the questions were measured."""
+    jobs = store.redis.hgetall(f"whetstone:run:{run_id}:plan:jobs")
+    specs = [json.loads(text) for name, text in jobs.items() if name.startswith(b"lengths:")]  # type: ignore[union-attr]
+    return [spec["arguments"]["target"]["system_prompt"] for spec in specs]
+
+
+@pytest.fixture
+def farm(driver: Driver, simulated_farm: Any) -> Any:
+    """A farm whose answers are half as long with "concise" in the prompt, and all right."""
+    driver.set_signal("vary", "answer", "each")
+    return simulated_farm
+
+
+def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tmp_path: Path) -> None:
+    output = tmp_path / "whole"
+    said = finish(evolve(farm, output))
+    run_id = run_id_of(output)
+    # The search has started from the best prompt, and its candidates were asked with it
+    baselines = json.loads((output / "baselines.json").read_text())
+    assert (baselines["start"], baselines["held_out"], len(baselines["systems"])) == ("concise", "validation", 13)
+    assert driver.store.run(run_id).target.system_prompt == f"{BASE} Be concise."
+    first = json.loads((output / "history.jsonl").read_text().splitlines()[0])["population"][0]
+    assert first["mean_tokens"] == sum(baselines["reference"]["tokens"]) / 12 < sum(baselines["plain"]["tokens"]) / 12
+    # No model was asked with the word "best", and all questions fit with the longest prompt
+    longest = max((system["system_prompt"] for system in baselines["systems"]), key=len)
+    assert lengths_asked_with(driver.store, run_id) == [longest]
+    # The report compares the plain model, the prompts, the vectors without search and the finalists
+    report = report_of(output)
+    assert (report["start"], report["test_uses"], report["conclusion"]["measured_on"]) == ("concise", 1, "test")
+    assert {one["name"] for one in report["rivals"]} == {s["name"] for s in baselines["systems"][1:]} | {
+        "end of turn alone"
+    }
+    tested = {one["name"] for one in (*report["systems"], *report["rivals"]) if one["test"] is not None}
+    assert tested == {"none", "concise", "end of turn alone", report["winner"]}
+    assert report["validation"]["zero"]["n"] == 16 and report["test"]["best"]["n"] == 6
+    assert [one["kind"] for one in report["systems"]].count("evolved") == 3
+    # What is taken away is the winner, with its system prompt
+    [winner] = [one for one in report["systems"] if one["name"] == report["winner"]]
+    assert list(json.loads((output / "deltas_best.json").read_text()).values()) == winner["deltas"]
+    assert json.loads((output / "processor_best.py").read_text()) == winner["deltas"]
+    assert (output / "system_prompt.txt").read_text() == winner["system_prompt"] == f"{BASE} Be concise."
+    assert (output / "pareto.png").exists() and json.loads((output / "pareto.json").read_text())["points"]
+    assert report["verdict"] in " ".join(said.split())
+    assert "validation set, on which the winner was chosen" in said and "test set, asked after all choices" in said
+
+    # When the same command is given again, then the same winner is tested, which counts once
+    finish(evolve(farm, output))
+    assert report_of(output) == report
+    # When it goes on, then the baselines stay, and the test set is used once more only for another winner
+    finish(evolve(farm, output, NGEN="5"))
+    after = report_of(output)
+    assert after["test_uses"] == 1 + (after["winner"] != report["winner"])
+    assert json.loads((output / "baselines.json").read_text()) == baselines
+
+
+def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
+    driver: Driver, farm: Any, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts.yaml"
+    prompts.write_text(PROMPTS)
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    finish(evolve(farm, calm, PROMPTS_PATH=str(prompts)))
+    # Given a run that is killed when its baselines are known, in the first answers of its search
+    driver.set_signal("hold", "answer", "g0_pop0")
+    began = driver.began("answer", "g0_pop0")
+    process = evolve(farm, killed, PROMPTS_PATH=str(prompts))
+    until(lambda: driver.began("answer", "g0_pop0") > began, 60)
+    process.kill()
+    process.communicate()
+    assert (killed / "baselines.json").exists() and not (killed / "evolution_state.json").exists()
+    # When the file of prompts changes, and the run goes on
+    prompts.write_text(PROMPTS.replace("Be concise.", "Explain everything."))
+    driver.clear_signal("hold", "answer", "g0_pop0")
+    finish(evolve(farm, killed, PROMPTS_PATH=str(prompts)))
+    # Then it has the start that it had, and ends as the other one
+    assert driver.store.run(run_id_of(killed)).target.system_prompt == "Answer. Be concise."
+    for file in ("baselines.json", "evolution_state.json", "individuals.jsonl", "deltas_best.json", "pareto.json"):
+        assert (killed / file).read_bytes() == (calm / file).read_bytes(), file
+    assert report_of(killed)["rivals"] == report_of(calm)["rivals"]
+
+
+def test_without_validation_and_test_set_the_training_set_is_compared(farm: Any, tmp_path: Path) -> None:
+    output = tmp_path / "training"
+    none = {f"{which}_{what}": "" for which in ("VALIDATION", "TEST") for what in ("INDICES", "SPLIT")}
+    said = finish(evolve(farm, output, **none, PROMPTS_PATH="", TARGET_SYSTEM_PROMPT="Answer."))
+    assert "training set, on which the winner was chosen" in said and "test set" not in said
+    assert not (output / "report.json").exists() and (output / "report.txt").exists()
+
+
+def test_systems_of_one_name_are_told_apart() -> None:
+    start = system("none", "evolved", 1.0)
+    assert [one.name for one in named_apart([PLAIN, ONE_SENTENCE, start, EVOLVED, start])] == [
+        "none", "one sentence", "none (evolved)", "evolved 1", "none (evolved) (evolved)",
+    ]  # fmt: skip

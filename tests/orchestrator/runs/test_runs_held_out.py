@@ -1,0 +1,72 @@
+"""The test set: which systems are asked it, and how often it has been used."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, SHORT_BUT_WRONG, system
+from simulated_measurer import SimulatedMeasurer, questions
+from simulated_run import RUN
+
+from orchestrator.report.systems import MeasuredSystem
+from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
+from orchestrator.settings import load_settings
+from tasks.store.store import Store
+
+ROOT = Path(__file__).parents[3]
+EOT, ODDS = system("end of turn alone", "vector", 0.8), system("log-odds alone", "vector", 0.7)
+STOPPED = dataclasses.replace(system("few words", "prompt", 0.3, count=20), is_stopped=True)
+LOSER = system("g1_pop3", "evolved", 0.5)
+ALL = (PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, STOPPED, EOT, ODDS, EVOLVED, LOSER)
+
+
+def names(*also: str, every: bool = False) -> list[str]:
+    return [one.name for one in systems_to_test(ALL, EVOLVED, also, every=every)]
+
+
+def test_the_plain_model_the_best_of_the_rivals_and_the_winner_are_tested() -> None:
+    assert names() == ["none", "final answer only", "log-odds alone", "evolved 1"]
+
+
+def test_so_are_the_prompt_that_the_search_started_from_and_the_best_that_loses_nothing() -> None:
+    assert names("none", "one sentence") == ["none", "one sentence", "final answer only", "log-odds alone", "evolved 1"]
+    assert names("few words") == names(), "one that was stopped is not compared"
+
+
+def test_every_rival_that_answered_the_whole_validation_set_can_be_tested() -> None:
+    assert names(every=True) == [
+        "none", "one sentence", "final answer only", "end of turn alone", "log-odds alone", "evolved 1",
+    ]  # fmt: skip
+
+
+def test_the_figures_of_the_test_set_stand_beside_those_of_the_validation_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    settings = load_settings(Path("configs/embedded.config"), ["OBJECTIVE=constrained"])
+    measurer = SimulatedMeasurer(lambda candidate, number: (20 if any(candidate.deltas) else 40, True), test=5)
+    plain, winner = measure_test(measurer, [PLAIN, EVOLVED], settings, 3)
+    assert plain.test is not None and winner.test is not None
+    assert (plain.test.fitness, winner.test.fitness) == (pytest.approx(1.0), pytest.approx(2.0))
+    assert winner.validation == EVOLVED.validation
+    [(_, candidates)] = measurer.asked
+    assert [(c.examples, c.system_prompt) for c in candidates] == [
+        ("test", "Prompt of none."), ("test", "Prompt of evolved 1."),
+    ]  # fmt: skip
+
+
+def used(
+    store: Store, run_id: str, winner: MeasuredSystem = EVOLVED, count: int = 3, *, is_turned: bool = False
+) -> int:
+    rows = questions("q", count)
+    store.put_run(dataclasses.replace(RUN, id=run_id))
+    store.put_examples(run_id, {"training": [], "validation": [], "test": rows[::-1] if is_turned else rows})
+    return count_test_use(store, run_id, winner)
+
+
+def test_a_test_set_is_counted_by_its_questions_once_for_each_winner_of_a_run(store: Store) -> None:
+    assert used(store, "one") == 1
+    assert used(store, "one") == 1, "the same session again"
+    assert used(store, "two", is_turned=True) == 2
+    assert used(store, "one", dataclasses.replace(EVOLVED, deltas=(0.25, 0.5))) == 3, "the run went on after its test"
+    assert used(store, "one", count=4) == 1, "other questions"

@@ -1,0 +1,95 @@
+"""Prompts that ask for short answers: which of them stop early, and which one the search starts from."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_measurer import SimulatedMeasurer
+
+from orchestrator.report.systems import MeasuredSystem, Measurement
+from orchestrator.runs.prompts import PromptRace, best_prompt, halving_rungs, measure_prompts, prompt_systems
+from tasks.models import Fitness
+from tasks.plan import Candidate, Evaluations
+
+PROMPTS = {"none": "Answer."} | {f"p{number}": f"Answer. {number}" for number in range(8)}
+OBJECTIVE = Fitness(0.4, 0.6, 50)
+
+
+def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
+    """The prompts with the higher number are shorter; the last one is always wrong."""
+    name = (candidate.system_prompt or "").removeprefix("Answer. ")
+    return (100, True) if name == "Answer." else (90 - 10 * int(name), name != "7")
+
+
+def race(*, is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> PromptRace:
+    return PromptRace(PROMPTS, "validation", 0.03, is_raced, frozenset(complete))
+
+
+def answered(is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> tuple[SimulatedMeasurer, dict[str, int]]:
+    measurer = SimulatedMeasurer(respond, validation=40)
+    answers = measure_prompts(measurer, race(is_raced=is_raced, complete=complete))
+    return measurer, {name: len(given) for name, given in answers.items()}
+
+
+def test_half_of_the_prompts_stop_at_each_rung_and_the_plain_one_never_does() -> None:
+    measurer, counts = answered()
+    assert [(name, len(candidates)) for name, candidates in measurer.asked] == [
+        ("prompts0_", 9), ("prompts1_", 5), ("prompts2_", 3), ("prompts3_", 3),
+    ]  # fmt: skip
+    # The last one is the shortest and loses everything; of the others the two shortest answer everything
+    assert counts == {
+        "none": 40, "p0": 5, "p1": 5, "p2": 5, "p3": 10, "p4": 10, "p5": 40, "p6": 40, "p7": 5,
+    }  # fmt: skip
+    assert measurer.evaluations == Evaluations(computed=9), "each prompt is one evaluation"
+
+
+def test_in_a_rung_all_are_asked_the_same_questions() -> None:
+    measurer = SimulatedMeasurer(respond, validation=40)
+    answers = measure_prompts(measurer, race())
+    assert len({tuple(a.example for a in answers[name]) for name in ("p0", "p1", "p2", "p7")}) == 1
+
+
+def test_without_a_race_all_answer_everything_in_one_plan() -> None:
+    measurer, counts = answered(is_raced=False)
+    assert set(counts.values()) == {40} and len(measurer.asked) == 1
+
+
+def test_a_prompt_that_the_search_has_started_from_answers_everything() -> None:
+    assert answered(complete=("none", "p7"))[1]["p7"] == 40
+
+
+@pytest.mark.parametrize(
+    ("count", "rungs"), [(100, (13, 25, 50, 100)), (40, (5, 10, 20, 40)), (16, (8, 16)), (3, (3,)), (1, (1,))]
+)
+def test_a_rung_has_an_eighth_a_quarter_or_half_of_the_questions_but_not_too_few(
+    count: int, rungs: tuple[int, ...]
+) -> None:
+    assert halving_rungs(count) == rungs
+
+
+def test_the_systems_say_who_stopped() -> None:
+    measurer = SimulatedMeasurer(respond, validation=40)
+    systems = prompt_systems(race(), measure_prompts(measurer, race()), OBJECTIVE)
+    assert [system.name for system in systems] == list(PROMPTS)
+    assert [system.kind for system in systems] == ["plain"] + ["prompt"] * 8
+    assert {system.name for system in systems if not system.is_stopped} == {"none", "p5", "p6"}
+    assert systems[3].system_prompt == "Answer. 2"
+
+
+def system(name: str, tokens: int, right: int, *, is_stopped: bool = False) -> MeasuredSystem:
+    asked = tuple(f"q{number}" for number in range(100))
+    result = Measurement(asked, (tokens,) * 100, tuple(number < right for number in range(100)), 0.5)
+    return MeasuredSystem(name, "plain" if name == "none" else "prompt", name, validation=result, is_stopped=is_stopped)
+
+
+PLAIN = system("none", 100, 60)
+
+
+def test_the_best_prompt_is_the_shortest_that_loses_no_more_than_the_margin() -> None:
+    systems = [PLAIN, system("two", 50, 58), system("three", 40, 57), system("four", 30, 56)]
+    assert best_prompt(systems, 0.03).name == "three"
+    assert best_prompt(systems, 0.0).name == "none"
+    assert best_prompt([*systems, system("stopped", 10, 60, is_stopped=True)], 0.03).name == "three"
+
+
+def test_a_prompt_that_is_longer_or_as_long_is_not_better_than_the_plain_one() -> None:
+    assert best_prompt([PLAIN, system("longer", 101, 90), system("equal", 100, 60)], 0.03).name == "none"
