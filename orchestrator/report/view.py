@@ -164,7 +164,7 @@ def progress_text(snapshot: Snapshot) -> str:
 def event_lines(last: Snapshot | None, now: Snapshot) -> list[str]:
     """The events between two snapshots, oldest first, one line each."""
     lines: list[str] = []
-    if last is not None and last.generation != now.generation and last.plan not in ("clusters", "baselines"):
+    if last is not None and last.generation != now.generation and last.plan not in ("clusters", "baselines", "final"):
         lines.append(_generation_finished(last.generation, now))
     if last is None or (last.plan, last.generation) != (now.plan, now.generation):
         lines.append(_headline(now))
