@@ -44,6 +44,12 @@ class Baselines:
     evaluations: Evaluations
     judge_changes: int = 0
 
+    def __post_init__(self) -> None:
+        """Raises: ValueError when the plain prompt or the start is not among the systems, or was not measured."""
+        measured_ones = {system.name for system in self.systems if system.validation is not None}
+        if missing := {PLAIN, self.start} - measured_ones:
+            raise ValueError(f"{', '.join(sorted(missing))} is not among the measured systems")
+
     @property
     def prompts(self) -> dict[str, str]:
         """The whole system prompts by name."""

@@ -24,11 +24,14 @@ from orchestrator.runs.prompts import best_prompt
 from orchestrator.runs.vectors import Families, measure_vectors
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
+from orchestrator.settings.references import BEST_PROMPT
 from orchestrator.settings.run import objective_of
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
 
 FINAL = "final"  # the name of the plan
+REPEATS = 2
+"""How often the finalists are measured once more where answers are sampled; greedy answers would be the same."""
 SETS: tuple[ExampleSet, ...] = get_args(ExampleSet)
 
 
@@ -80,7 +83,9 @@ class Closing:
         if self.baselines.held_out != "validation":
             return None
         run, start, settings = self.measurer.run_id, self.baselines.start, self.settings
-        choices = {"start": "validation", "finalists": "training", "vectors without search": "training"}
+        choices = {"finalists": "training", "vectors without search": "training"}
+        if settings.target_system_prompt == BEST_PROMPT:
+            choices["start"] = "validation"
         return assess(run, systems, winner.name, start, settings.margin, settings.seed, uses, choices)
 
     def _finalists(self, best: Best, since: int, objective: Objective) -> tuple[MeasuredSystem, ...]:
@@ -88,7 +93,8 @@ class Closing:
         # Where the current judge has judged no generation, the scores of the one before choose the finalists.
         current = [one for one in known if one.generation >= since]
         chosen = finalists(current or known, best.deltas, self.settings.finalists)
-        return measure_finalists(self.measurer, chosen, self.baselines.held_out, objective, self.generation)
+        repeats = REPEATS if self.settings.target_temperature else 0
+        return measure_finalists(self.measurer, chosen, self.baselines.held_out, objective, self.generation, repeats)
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""

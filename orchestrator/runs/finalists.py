@@ -67,18 +67,35 @@ def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...], count:
 
 
 def measure_finalists(
-    measurer: Measurer, chosen: Sequence[Evaluation], held_out: ExampleSet, objective: Objective, generation: int
+    measurer: Measurer,
+    chosen: Sequence[Evaluation],
+    held_out: ExampleSet,
+    objective: Objective,
+    generation: int,
+    repeats: int = 0,
 ) -> tuple[MeasuredSystem, ...]:
-    """What the validation set shows of each.  Raises: Parked."""
-    candidates = [Candidate(0, one.deltas, examples=held_out) for one in chosen]
-    answers = measurer.answers(PLAN, generation, candidates)
+    """What the validation set shows of each, measured once and `repeats` times more, with other seeds.
+
+    Raises: Parked.
+    """
+    times = 1 + repeats
+    candidates = [Candidate(0, one.deltas, examples=held_out, repeat=i) for one in chosen for i in range(times)]
+    answers = [measured(given, objective) for given in measurer.answers(PLAN, generation, candidates)]
+    by_finalist = [answers[i : i + times] for i in range(0, len(answers), times)]
     prompt = measurer.store.run(measurer.run_id).target.system_prompt
     return tuple(
-        MeasuredSystem(one.node, "evolved", prompt, one.deltas, validation=measured(given, objective))
-        for one, given in zip(chosen, answers, strict=True)
+        MeasuredSystem(one.node, "evolved", prompt, one.deltas, validation=first, repeats=tuple(others))
+        for one, (first, *others) in zip(chosen, by_finalist, strict=True)
     )
 
 
 def choose_winner(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:
-    """The one with the highest fitness on the validation set; of equals the first."""
-    return max(systems, key=lambda system: system.validation.fitness if system.validation else -math.inf)
+    """The one with the highest fitness on the validation set, on average of its measurements; of equals the first."""
+    return max(systems, key=_fitness)
+
+
+def _fitness(system: MeasuredSystem) -> float:
+    if system.validation is None:
+        return -math.inf
+    measurements = (system.validation, *system.repeats)
+    return sum(one.fitness for one in measurements) / len(measurements)

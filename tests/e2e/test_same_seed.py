@@ -27,6 +27,11 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
         "reflector_prompts",
         "run.log",
         "report.txt",
+        "report.json",
+        "pareto.json",
+        "pareto.png",
+        "baselines.json",
+        "system_prompt.txt",
         "answers.json",
     } <= names
     state = json.loads(reference_run.state())

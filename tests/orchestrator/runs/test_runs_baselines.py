@@ -9,7 +9,7 @@ import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import check_resumable, record_change
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
@@ -147,3 +147,10 @@ def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Pa
     ensure_baselines(measurer(), other, output)
     with pytest.raises(SettingsError, match="CONFIG_TOO_LONG"):
         check_resumable(output, other)
+
+
+def test_a_file_without_its_start_cannot_be_used(prompts: Path, output: OutputFolder) -> None:
+    ensure_baselines(measurer(), settings_of(prompts), output)
+    output.baselines.write_text(output.baselines.read_text().replace('"start": "short"', '"start": "gone"'))
+    with pytest.raises(OutputError, match="gone is not among the measured systems"):
+        read_baselines(output)

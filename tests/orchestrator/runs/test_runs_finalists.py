@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 
 from measured_systems import system
+from simulated_measurer import SimulatedMeasurer
+from simulated_run import RUN
 
-from orchestrator.runs.finalists import Evaluation, choose_winner, finalists, front, read_evaluations
+from orchestrator.runs.finalists import Evaluation, choose_winner, finalists, front, measure_finalists, read_evaluations
+from tasks.models import Fitness
+from tasks.plan import Candidate
+from tasks.store.store import Store
 
 SHORT = Evaluation("g1_pop0", 1, (3.0,), 0.60, 20.0, 0.5)
 MIDDLE = Evaluation("g1_pop1", 1, (2.0,), 0.80, 40.0, 0.7)
@@ -49,3 +54,20 @@ def test_the_winner_has_the_highest_fitness_on_the_validation_set() -> None:
     lossy, good, equal = system("a", "evolved", 0.4, lost=90), system("b", "evolved", 0.4), system("c", "evolved", 0.4)
     assert choose_winner([lossy, good, equal]) is good
     assert choose_winner([lossy]) is lossy
+
+
+def test_finalists_can_be_measured_more_than_once_and_their_mean_counts(store: Store) -> None:
+    # Given a vector that is lucky once, and one that is always good
+    def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
+        lucky = candidate.deltas == (3.0,) and candidate.repeat == 0
+        return (10 if lucky else 80) if candidate.deltas == (3.0,) else 40, True
+
+    measurer = SimulatedMeasurer(respond, store, validation=4)
+    store.put_run(RUN)
+    lucky, good = measure_finalists(measurer, [SHORT, MIDDLE], "validation", Fitness(0.4, 0.6, 50), 3, repeats=2)
+    assert lucky.validation is not None and good.validation is not None
+    assert lucky.validation.mean_tokens == 10 and [one.mean_tokens for one in lucky.repeats] == [80, 80]
+    assert lucky.validation.fitness > good.validation.fitness
+    assert choose_winner([lucky, good]) is good
+    [(_, candidates)] = measurer.asked
+    assert [(c.deltas, c.repeat) for c in candidates] == [(v, i) for v in ((3.0,), (2.0,)) for i in range(3)]
