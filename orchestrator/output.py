@@ -186,6 +186,12 @@ class OutputFolder:
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
+    def remove(self, name: str) -> None:
+        """Remove one of the run's files, if it is there.  Raises: OutputNotWritable."""
+        path = self.path / name
+        with writing(path):
+            path.unlink(missing_ok=True)
+
     def read_history(self) -> list[dict[str, Any]]:
         """The generations so far; a last line that a kill cut short is left out."""
         return read_history(self.history)

@@ -134,6 +134,11 @@ def processor(job: Job) -> dict[str, Any]:
     return {"file": job.arguments["name"]}
 
 
+def dial(job: Job) -> dict[str, Any]:
+    job.store.put_file(job.run, job.arguments["name"], json.dumps(job.arguments["dial"]).encode())
+    return {"file": job.arguments["name"]}
+
+
 def plot(job: Job) -> dict[str, Any]:
     job.store.put_file(job.run, job.arguments["name"], b"a picture")
     return {"file": job.arguments["name"]}
@@ -142,6 +147,7 @@ def plot(job: Job) -> dict[str, Any]:
 JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.cluster": cluster,
     "gpu.processor": processor,
+    "gpu.dial": dial,
     "cpu.plot": plot,
     "gpu.lengths": lambda job: {"limit": None, "lengths": {}, "contexts": {}},
     "openai.compress": partial(labelled, "compress"),

@@ -32,6 +32,7 @@ from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, Plot
+from tasks.dial import DIAL_FILE, Dial
 from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
@@ -69,9 +70,10 @@ class ArtifactRequests:
         """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
         self._request_plots("comparison", COMPARISON_PLOTS, {"points": list(points)})
 
-    def request_export(self, export: Export, deltas: Sequence[float]) -> None:
-        """Have a file made of these deltas (in canonical order)."""
-        self._request(export.task, export.file, {"name": export.file, "deltas": list(deltas)})
+    def request_export(self, export: Export, source: Sequence[float] | Dial) -> None:
+        """Have a file made of these deltas (in canonical order), or of this dial."""
+        made_of = {"dial": dataclasses.asdict(source)} if isinstance(source, Dial) else {"deltas": list(source)}
+        self._request(export.task, export.file, {"name": export.file, **made_of})
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -159,9 +161,9 @@ class Recorder:
         assert best is not None, "a generation always evaluates an individual"
         self._write_deltas("deltas_best.json", best)
         for export in EXPORTS:
-            if not export.of_best:
+            if export.made_of == "leader":
                 self.artifacts.request_export(export, leader.deltas)
-            elif best != self._best:
+            elif export.made_of == "best" and best != self._best:
                 self.artifacts.request_export(export, best.deltas)
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
@@ -173,13 +175,24 @@ class Recorder:
         self.output.write_json("deltas_best.json", list_to_deltas(final.winner.deltas, self.cluster_ids))
         self.output.write("system_prompt.txt", final.winner.system_prompt)
         for export in EXPORTS:
-            if export.of_best:
+            if export.made_of == "best":
                 self.artifacts.request_export(export, final.winner.deltas)
+            elif export.made_of == "dial":
+                self._record_dial(export, final.dial)
         if final.assessment is not None:
             points = front_document(final.assessment)
             self.output.write_json("report.json", report_document(final.assessment))
             self.output.write_json("pareto.json", points)
             self.artifacts.request_comparison_plots(points["points"])
+
+    def _record_dial(self, export: Export, dial: Dial | None) -> None:
+        """Have the dial's file made; without a dial, an earlier one (of fewer generations) does not stay."""
+        if dial is None:
+            self.output.remove(DIAL_FILE)
+            self.output.remove(export.file)
+        else:
+            self.output.write_json(DIAL_FILE, dial.document())
+            self.artifacts.request_export(export, dial)
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

@@ -17,6 +17,7 @@ from orchestrator.report.assessment import Assessment, assess
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.baselines import Baselines
+from orchestrator.runs.dial import make_dial
 from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
@@ -26,8 +27,10 @@ from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
 from orchestrator.settings.references import BEST_PROMPT
 from orchestrator.settings.run import objective_of
+from tasks.dial import Dial
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
+from tasks.store.keys import CLUSTERING
 
 FINAL = "final"  # the name of the plan
 REPEATS = 2
@@ -41,7 +44,7 @@ class Final:
 
     `systems` are all that were measured, the winner among them; `test_uses` counts the winners of runs that have been
     tested on this test set, 0 without one.  `assessment` is None without a validation set, on
-    which the systems are compared.
+    which the systems are compared.  `dial` is None where there are fewer than two vectors to dial between.
     """
 
     systems: tuple[MeasuredSystem, ...]
@@ -49,6 +52,7 @@ class Final:
     comparisons: tuple[Comparison, ...]
     test_uses: int
     assessment: Assessment | None
+    dial: Dial | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,15 @@ class Closing:
             systems.pop()  # it stands in the report as the prompt that it is
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
-        return Final(tuple(systems), winner, self._compare(winner), uses, self._assess(systems, winner, uses))
+        assessment, dial = self._assess(systems, winner, uses), self._dial(winner, evolved)
+        return Final(tuple(systems), winner, self._compare(winner), uses, assessment, dial)
+
+    def _dial(self, winner: MeasuredSystem, evolved: Sequence[MeasuredSystem]) -> Dial | None:
+        if self.baselines.held_out != "validation":
+            return None
+        clustering = self.measurer.store.metadata(self.measurer.run_id, CLUSTERING)
+        assert clustering is not None, "a search has a clustering"
+        return make_dial(clustering, winner, self.baselines.system(self.baselines.start), evolved)
 
     def _assess(self, systems: Sequence[MeasuredSystem], winner: MeasuredSystem, uses: int) -> Assessment | None:
         if self.baselines.held_out != "validation":

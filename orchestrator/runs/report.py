@@ -8,6 +8,7 @@ from orchestrator.output import OutputFolder
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import judged_since, read_changes
+from orchestrator.runs.dial import NO_VALIDATION, ONE_KNOT
 from orchestrator.runs.final import Final
 from orchestrator.runs.patience import stop_reason
 from orchestrator.settings import Settings
@@ -18,16 +19,25 @@ from tasks.openai.provider import is_priced, listed
 from tasks.plan import Evaluations
 
 
-def _files(*, is_compared: bool) -> tuple[tuple[str, str], ...]:
+def _files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
+    """Label and path of each file; for a dial that was not made, the reason."""
+    is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
-    return (
-        *((export.title, export.file) for export in EXPORTS if export.title),
+    no_dial = "" if final.dial else ONE_KNOT if is_compared else NO_VALIDATION
+    names = (
+        *(
+            (export.title, export.file)
+            for export in EXPORTS
+            if export.title and (export.made_of != "dial" or not no_dial)
+        ),
         ("its system prompt", "system_prompt.txt"),
         ("the deltas", "deltas_best.json"),
         *((("all figures", "report.json"),) if is_compared else ()),
         *((plot.title, plot.file) for plot in plots),
         ("prompts", "reflector_prompts"),
     )
+    paths = tuple((title, str(output.path / name)) for title, name in names)
+    return (*paths, ("the length dial", no_dial)) if no_dial else paths
 
 
 def build_report(
@@ -68,7 +78,7 @@ def build_report(
             merge_fallbacks=_count(recorder, "merge_fallback"),
         ),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=tuple((what, str(output.path / name)) for what, name in _files(is_compared=final.assessment is not None)),
+        files=_files(output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("the answers, before and after", f"orchestrator answers {output.path}"),

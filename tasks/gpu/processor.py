@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 _HASH = re.compile(r"[0-9a-f]{16,64}")
 _LONGEST_COMMENT = 240
 
+REFERENCE = '''\
+def reference(module):
+    """The value of custom_logit_processor that names the class in this module, and carries no code."""
+    pickled = b"\\x80\\x04c" + module.encode() + b"\\nDeltaProcessor\\n."
+    return json.dumps({"callable": pickled.hex()})
+'''
+"""A function of a generated file: it names the file's class."""
+
 _TEMPLATE = Template('''\
 """Steer a model that SGLang serves: adds to each token's logit the delta of the token's cluster.
 
@@ -75,11 +83,7 @@ $labels
 """
 
 
-def reference(module):
-    """The value of custom_logit_processor that names the class in this module, and carries no code."""
-    pickled = b"\\x80\\x04c" + module.encode() + b"\\nDeltaProcessor\\n."
-    return json.dumps({"callable": pickled.hex()})
-
+$reference
 
 def main(arguments):
     module = pathlib.Path(__file__).stem
@@ -136,21 +140,19 @@ def render_processor(
     the comments; whatever their text, they stay comments.
     Raises: ValueError when deltas and labels do not belong together, or the hash is none.
     """
-    if not _HASH.fullmatch(clustering):
-        raise ValueError(f"a clustering is named by 16 to 64 hexadecimal digits, not {clustering!r:.80}")
-    count = _count_clusters(deltas, labels)
-    width = 1 if count <= 256 else 2
+    count = count_clusters(deltas, labels, clustering)
     return _TEMPLATE.substitute(
+        reference=REFERENCE,
         clustering=clustering,
-        deltas="\n".join(_entries(deltas, count, descriptions)),
-        tokens=len(labels),
-        width="one byte" if width == 1 else "two bytes",
-        labels=_packed(labels, width),
-        dtype="uint8" if width == 1 else "uint16",
+        deltas="\n".join(cluster_lines({c: repr(float(delta)) for c, delta in deltas.items()}, descriptions)),
+        **label_fields(labels, count),
     )
 
 
-def _count_clusters(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]]) -> int:
+def count_clusters(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]], clustering: str) -> int:
+    """The number of clusters.  Raises: ValueError as `render_processor`."""
+    if not _HASH.fullmatch(clustering):
+        raise ValueError(f"a clustering is named by 16 to 64 hexadecimal digits, not {clustering!r:.80}")
     count = len(deltas)
     if set(deltas) != {str(cluster) for cluster in range(count)}:
         raise ValueError(f"deltas need the keys 0 to {count - 1}, not {', '.join(map(str, deltas))[:200]}")
@@ -163,14 +165,17 @@ def _count_clusters(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]
     return count
 
 
-def _entries(deltas: Mapping[str, float], count: int, descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The lines of DELTAS: above each number, in a comment, what its cluster holds."""
+def cluster_lines(values: Mapping[str, str], descriptions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of a dictionary literal: the value of each cluster, and above it, in a comment, what the cluster holds.
+
+    `values`: cluster id to a Python expression.
+    """
     words = {str(described["id"]): str(described["description"]) for described in descriptions}
     lines: list[str] = []
-    for cluster in map(str, range(count)):
+    for cluster in map(str, range(len(values))):
         comment = textwrap.wrap(_comment_text(words.get(cluster, "")), width=110)
         lines += [f"    # {line}" for line in comment]
-        lines.append(f'    "{cluster}": {float(deltas[cluster])!r},')
+        lines.append(f'    "{cluster}": {values[cluster]},')
     return lines
 
 
@@ -182,9 +187,16 @@ def _comment_text(text: str) -> str:
     return "".join(character if character.isprintable() else "·" for character in shorten(text, _LONGEST_COMMENT))
 
 
-def _packed(labels: NDArray[np.integer[Any]], width: int) -> str:
-    raw = labels.astype("u1" if width == 1 else "<u2").tobytes()
-    return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116))
+def label_fields(labels: NDArray[np.integer[Any]], clusters: int) -> dict[str, object]:
+    """The fields of a template for the labels: `tokens`, `width`, `dtype` and the packed `labels` themselves."""
+    is_byte = clusters <= 256
+    raw = labels.astype("u1" if is_byte else "<u2").tobytes()
+    return {
+        "tokens": len(labels),
+        "width": "one byte" if is_byte else "two bytes",
+        "dtype": "uint8" if is_byte else "uint16",
+        "labels": "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116)),
+    }
 
 
 PROCESSOR_FILE = "processor.py"

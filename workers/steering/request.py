@@ -1,9 +1,12 @@
 """How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
 
 A request names the class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
-[float, ...]}`.  The label of a token is its cluster; the delta of its cluster is added to its logit.  SGLang expects
-the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to its two
-names, so a reader can compare names and never has to un-pickle.
+[float, ...]}`.  The label of a token is its cluster; the delta of its cluster is added to its logit.  In the place of
+deltas of its own, it may choose those of a front by a dial or by a number of tokens, `{"front": "<hash>", "dial": 0.5}`
+or `{"front": "<hash>", "target_tokens": 60}`; see `front`.
+
+SGLang expects the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to
+its two names, so a reader can compare names and never has to un-pickle.
 
 Parameters that pass `check_params` cannot raise inside a server's sampler, where an exception would end the server.
 """
@@ -11,7 +14,6 @@ Parameters that pass `check_params` cannot raise inside a server's sampler, wher
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +24,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .deltas import check_deltas
+from .front import choose_deltas, load_front
+
 MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
 CLASS = "ClusterBias"
 LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
-MAX_DELTA = 1000.0  # in logits: more than any use needs, and safe in float32
 HASH = re.compile(r"[0-9a-f]{16,64}")
+DELTAS_KEYS = ("clustering", "deltas")
+FRONT_KEYS = ("front", "dial", "target_tokens")
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
 _PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
@@ -79,38 +85,34 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
     The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
-    Labels are read once for each hash and process, because a file named by its content hash does not change.
+    Labels are read once for each hash and process, because a file named by its content hash does not change.  The
+    deltas of a front, `<labels_folder>/<hash>.json`, are interpolated here, once for each request.
 
     Raises: ValueError with one sentence that says what is wrong.
     """
     if not isinstance(custom_params, Mapping):
         raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")
-    if unknown := set(custom_params) - {"clustering", "deltas"}:
+    has_front = "front" in custom_params
+    if unknown := set(custom_params) - set(FRONT_KEYS if has_front else DELTAS_KEYS):
         raise ValueError(f"custom_params has unknown keys: {', '.join(sorted(map(str, unknown)))[:200]}")
-    labels, clusters = _load_labels(labels_folder, _check_clustering(custom_params.get("clustering")))
-    deltas = _check_deltas(custom_params.get("deltas"))
+    if has_front:
+        front = load_front(labels_folder, _check_hash("front", custom_params["front"]))
+        clustering = _check_hash("clustering", front.clustering)
+        deltas = choose_deltas(front, custom_params.get("dial"), custom_params.get("target_tokens"))
+        labels, clusters = _load_labels(labels_folder, clustering)
+    else:
+        clustering = _check_hash("clustering", custom_params.get("clustering"))
+        labels, clusters = _load_labels(labels_folder, clustering)
+        deltas = check_deltas(custom_params.get("deltas"))
     if len(deltas) != clusters:
         raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
-    return Steering(custom_params["clustering"], labels, deltas)
+    return Steering(clustering, labels, deltas)
 
 
-def _check_clustering(value: object) -> str:
+def _check_hash(name: str, value: object) -> str:
     if not isinstance(value, str) or not HASH.fullmatch(value):
-        raise ValueError(f"clustering must be 16 to 64 lower-case hexadecimal digits, not {value!r:.80}")
+        raise ValueError(f"{name} must be 16 to 64 lower-case hexadecimal digits, not {value!r:.80}")
     return value
-
-
-def _check_deltas(values: object) -> npt.NDArray[np.float32]:
-    if not isinstance(values, list):
-        raise ValueError(f"deltas must be a list of numbers, not {values!r:.80}")
-    for cluster, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"the delta of cluster {cluster} is not a number: {value!r:.80}")
-        # The comparison comes first: isfinite would overflow on a huge int.
-        if not -MAX_DELTA <= value <= MAX_DELTA or not math.isfinite(value):
-            limits = f"from {-MAX_DELTA:g} to {MAX_DELTA:g}"
-            raise ValueError(f"the delta of cluster {cluster} must be {limits}, not {value!r:.80}")
-    return np.asarray(values, dtype=np.float32)
 
 
 @lru_cache(maxsize=16)

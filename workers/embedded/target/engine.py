@@ -151,8 +151,8 @@ class Engine:
         if request.steering is not None:
             return self._biases.get(request.steering).add
         if request.processor and self._processor is not None:
-            process = self._processor.steer
-            return lambda logits: process(logits[None])[0]
+            process, params = self._processor.steer, request.sampling.custom_params
+            return lambda logits: process(logits[None], [params])[0]
         return None
 
     def _end_aborted(self) -> None:

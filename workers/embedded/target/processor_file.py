@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -22,10 +23,13 @@ BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomL
 
 @dataclass(frozen=True)
 class ProcessorFile:
-    """A loaded processor: `sha256` of its file, and `steer`, logits [rows, vocabulary] to steered logits."""
+    """A loaded processor: `sha256` of its file, and `steer`.
+
+    `steer` takes logits [rows, vocabulary] and the custom_params of each row, and gives steered logits.
+    """
 
     sha256: str
-    steer: Callable[[torch.Tensor], torch.Tensor]
+    steer: Callable[[torch.Tensor, list[dict[str, Any] | None]], torch.Tensor]
 
 
 def load_processor(path: Path) -> ProcessorFile:

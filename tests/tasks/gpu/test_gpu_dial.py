@@ -1,0 +1,124 @@
+"""The generated file with a length dial: every row gets its own deltas, and no parameter can stop a server."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_processor import HASH, HOSTILE, PLAIN, STAND_IN, labels_of, run
+
+from tasks.dial import Dial, Knot
+from tasks.gpu.dial import render_dial
+from workers.steering.request import check_params
+
+KNOTS = (
+    Knot("zero", 0.0, 90.5, 0.7, (0.0, 0.0, 0.0, 0.0)),
+    Knot("a", 0.25, 70.0, 0.6, (0.75, -0.1, 0.3, 1 / 3)),
+    Knot("b", 1.0, 8.5, 0.5, (3.1, 0.2, -1.7, 2 / 3)),
+)
+DIAL = Dial(HASH, 'Say "no more".\u202e\n', (1.5, -0.0078125, 0.1, -2.75e-3), KNOTS)
+LOAD = """
+import json, pickle, sys, numpy, torch
+text, params, out, dtype = sys.argv[1:]
+made = pickle.loads(bytes.fromhex(json.loads(text)["callable"]))()
+params = [json.loads(line, parse_constant=float) for line in json.loads(params)]
+given = torch.zeros(len(params), 64, dtype=getattr(torch, dtype))
+answer = made(given, params)
+assert answer.dtype == given.dtype and not given.any()
+assert torch.equal(made(given)[0], made(given, [None])[0])
+numpy.save(out, answer.float().numpy())
+"""
+
+
+def steered(folder: Path, dial: Dial, params: list[Any], dtype: str = "float32") -> np.ndarray:
+    """Logits [rows, 64] of zeros as the file steers them for rows of these parameters."""
+    package = folder / "sglang" / "srt" / "sampling"
+    package.mkdir(parents=True)
+    (package / "custom_logit_processor.py").write_text(STAND_IN)
+    (folder / "processor_dial.py").write_text(render_dial(dial, labels_of(50, 4), PLAIN), encoding="utf-8")
+    string = run(folder, "-I", "processor_dial.py", "--string").stdout.strip()
+    lines = json.dumps([json.dumps(row) for row in params])
+    done = run(folder, "-c", LOAD, string, lines, "out.npy", dtype)
+    assert done.returncode == 0, done.stderr
+    return np.load(folder / "out.npy")
+
+
+def expected(deltas: tuple[float, ...]) -> list[float]:
+    return [*np.asarray(deltas, np.float32)[labels_of(50, 4)].tolist(), *[0.0] * 14]
+
+
+def test_each_row_gets_the_deltas_of_its_own_dial(tmp_path: Path) -> None:
+    dials = [0.0, 0.1, 0.25, 0.6, 1.0]
+    tokens = [90.5, 80.25, 70.0, 40.0, 8.5]
+    rows = [{"dial": dial} for dial in dials] + [{"target_tokens": number} for number in tokens]
+    got = steered(tmp_path, DIAL, rows)
+    for row, dial in zip(got, [*dials, *map(DIAL.dial_of, tokens)], strict=True):
+        assert row.tolist() == expected(DIAL.deltas_at(dial))
+
+
+def test_values_beyond_the_ends_count_as_the_ends(tmp_path: Path) -> None:
+    low = [{"dial": -3}, {"dial": float("-inf")}, {"target_tokens": 10**400}]
+    high = [{"dial": 7}, {"dial": 10**400}, {"target_tokens": -1}, {"dial": 1, "target_tokens": 90}]
+    got = steered(tmp_path, DIAL, [*low, *high])
+    assert all(row.tolist() == expected(KNOTS[0].deltas) for row in got[: len(low)])
+    assert all(row.tolist() == expected(KNOTS[-1].deltas) for row in got[len(low) :])
+
+
+def test_what_is_no_number_leaves_the_default_and_raises_nothing(tmp_path: Path) -> None:
+    # given rows of which one chooses a dial and all others choose nothing that can be understood
+    odd = [None, {}, [1], "x", {"dial": None}, {"dial": "0.5"}, {"dial": True}, {"dial": [0.5]}, {"other": 1}]
+    got = steered(tmp_path, DIAL, [{"dial": 1}, *odd, {"dial": float("nan")}])
+    assert got[0].tolist() == expected(KNOTS[-1].deltas)
+    assert all(row.tolist() == expected(DIAL.default) for row in got[1:])
+
+
+def test_dialled_logits_keep_their_type(tmp_path: Path) -> None:
+    assert steered(tmp_path, DIAL, [{}], "bfloat16")[0, 0] == 1.5
+
+
+def test_the_file_writes_what_the_plugin_reads(tmp_path: Path) -> None:
+    # given the file on a machine without torch and SGLang
+    labels = labels_of(50, 4)
+    (tmp_path / "processor_dial.py").write_text(render_dial(DIAL, labels, PLAIN), encoding="utf-8")
+    # when it writes the plugin's files
+    told = run(tmp_path, "-s", "processor_dial.py", "--plugin", "labels")
+    assert told.returncode == 0, told.stderr
+    # then the parameters that it prints are good ones, and choose the same deltas
+    steering = check_params(json.loads(told.stdout), tmp_path / "labels")
+    assert steering.labels.tolist() == labels.tolist()
+    assert steering.deltas.tolist() == np.asarray(DIAL.deltas_at(0.5), np.float32).tolist()
+    assert sorted(path.name for path in (tmp_path / "labels").iterdir()) == sorted(
+        [f"{HASH}.npy", f"{DIAL.front}.json"]
+    )
+
+
+def test_texts_of_others_cannot_change_the_dials_program() -> None:
+    labels = labels_of(100, len(HOSTILE))
+    knots = tuple(Knot(str(d), d, 9.0 - d, 0.5 - d / 10, (d,) * len(HOSTILE)) for d in (0.0, 1.0))
+    plain = Dial(HASH, "", (0.5,) * len(HOSTILE), knots)
+    hostile = [{"id": i, "description": text} for i, text in enumerate(HOSTILE)]
+    assert ast.dump(ast.parse(render_dial(plain, labels, hostile))) == ast.dump(
+        ast.parse(render_dial(plain, labels, []))
+    )
+    for prompt in HOSTILE:
+        text = render_dial(Dial(HASH, prompt, plain.default, knots), labels, [])
+        [value] = [line for line in text.splitlines() if line.startswith("SYSTEM_PROMPT = ")]
+        assert ast.literal_eval(value.removeprefix("SYSTEM_PROMPT = ")) == prompt and value.isascii()
+
+
+def test_the_dial_imports_the_standard_library_numpy_torch_and_sglang_only() -> None:
+    tree = ast.parse(render_dial(DIAL, labels_of(9, 4), PLAIN))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    others = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert others == {"numpy", "torch", "sglang.srt.sampling.custom_logit_processor"}
+
+
+def test_a_dial_of_other_clusters_is_refused() -> None:
+    with pytest.raises(ValueError, match="below 4"):
+        render_dial(DIAL, labels_of(50, 5), [])
