@@ -43,8 +43,8 @@ class Final:
     """What a finished search comes to.
 
     `systems` are all that were measured, the winner among them; `test_uses` counts the winners of runs that have been
-    tested on this test set, 0 without one.  `assessment` is None without a validation set, on
-    which the systems are compared.  `dial` is None where there are fewer than two vectors to dial between.
+    tested on this test set, 0 without one.  `assessment` is None without a validation set, on which the systems are
+    compared.  `dial` is None where there are fewer than two vectors to dial between.
     """
 
     systems: tuple[MeasuredSystem, ...]

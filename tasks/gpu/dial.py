@@ -16,6 +16,7 @@ from celery import shared_task
 from tasks.dial import Dial
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.processor import REFERENCE, cluster_lines, count_clusters, label_fields
+from tasks.gpu.target import PROCESSOR
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.validation import parse_json
@@ -53,7 +54,8 @@ SGLang, and nothing else.
    Without either, or with a value that is no number, the deltas in DEFAULT steer. With both, dial counts. No value is
    an error, because an error in a processor ends the server.
 
-With the steering plugin of Whetstone the same dial costs the server nearly nothing. This file writes what it needs:
+With the steering plugin of Whetstone the same dial costs the server nearly nothing. This file writes what it needs, and
+prints what to send:
 
        python <this file> --plugin <the folder in WHETSTONE_LABELS>
 
@@ -70,6 +72,9 @@ import zlib
 # The content hashes of the clustering that gave each token its cluster, and of this dial.
 CLUSTERING = "$clustering"
 FRONT = "$front"
+
+# What a request names to be steered by Whetstone's plugin and not by this file.
+PLUGIN = $plugin
 
 # The system prompt with which the dial was measured.
 SYSTEM_PROMPT = $system_prompt
@@ -97,7 +102,7 @@ $labels
 $reference
 
 def write_for_plugin(folder):
-    """Write the labels and the dial for Whetstone's steering plugin; returns the custom_params to send."""
+    """Write the labels and the dial for Whetstone's steering plugin; returns what each request sends."""
     import numpy
 
     labels = numpy.frombuffer(zlib.decompress(base64.b64decode(LABELS)), dtype="$order")
@@ -114,7 +119,7 @@ def write_for_plugin(folder):
             else:
                 out.write(json.dumps({"clustering": CLUSTERING, "default": DEFAULT, "knots": knots}).encode())
         os.replace(unfinished, path)
-    return {"front": FRONT, "dial": 0.5}
+    return {"sampling_params": {"custom_params": {"front": FRONT, "dial": 0.5}}, "custom_logit_processor": PLUGIN}
 
 
 def main(arguments):
@@ -205,6 +210,7 @@ def render_dial(dial: Dial, labels: NDArray[np.integer[Any]], descriptions: Sequ
         reference=REFERENCE,
         clustering=dial.clustering,
         front=dial.front,
+        plugin=ascii(PROCESSOR),
         system_prompt=ascii(dial.system_prompt),  # no character of it can end the line or reverse its direction
         dials=[float(knot.dial) for knot in dial.knots],
         mean_tokens=[float(knot.mean_tokens) for knot in dial.knots],

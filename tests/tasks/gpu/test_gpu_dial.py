@@ -14,7 +14,7 @@ from test_processor import HASH, HOSTILE, PLAIN, STAND_IN, labels_of, run
 
 from tasks.dial import Dial, Knot
 from tasks.gpu.dial import render_dial
-from workers.steering.request import check_params
+from workers.steering.request import check_params, is_cluster_bias
 
 KNOTS = (
     Knot("zero", 0.0, 90.5, 0.7, (0.0, 0.0, 0.0, 0.0)),
@@ -89,7 +89,9 @@ def test_the_file_writes_what_the_plugin_reads(tmp_path: Path) -> None:
     told = run(tmp_path, "-s", "processor_dial.py", "--plugin", "labels")
     assert told.returncode == 0, told.stderr
     # then the parameters that it prints are good ones, and choose the same deltas
-    steering = check_params(json.loads(told.stdout), tmp_path / "labels")
+    request = json.loads(told.stdout)
+    assert is_cluster_bias(request["custom_logit_processor"])
+    steering = check_params(request["sampling_params"]["custom_params"], tmp_path / "labels")
     assert steering.labels.tolist() == labels.tolist()
     assert steering.deltas.tolist() == np.asarray(DIAL.deltas_at(0.5), np.float32).tolist()
     assert sorted(path.name for path in (tmp_path / "labels").iterdir()) == sorted(

@@ -1,4 +1,4 @@
-"""A dial on a real server: its answers are those of the interpolated deltas, by the plugin's parameters and by a file."""
+"""A dial on a real server: its answers are those of the interpolated deltas, by parameters and by a file."""
 
 from __future__ import annotations
 

@@ -1,0 +1,162 @@
+"""The length dial of a finished run at several settings, on the run's test set: mean tokens and right answers.
+
+One server with the run's settings; each setting's requests carry the dial and no deltas, as those of a user do, by the
+steering plugin.  The files for it are written by the run's own processor_dial.py.  The plain model (no system prompt of
+the dial, no steering) is not asked: the run's report has it.  This reads the test set once more for each setting, so
+nothing may be chosen by its result.
+`python benchmarks/gpu/dial.py --run OUTPUT --folder WORK [--set SGLANG_ARGS=...]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import figures
+from benchmarks.gpu import common
+from orchestrator.runs.setup import choose_examples
+from orchestrator.settings import Settings, load_settings
+from orchestrator.settings.run import make_run
+from tasks.dial import DIAL_FILE, Dial
+from tasks.gpu.answer import PromptBatch, prompt_batch, requests_for
+from tasks.gpu.target import Generated, GenerateRequest, body, generated, read_reply
+from tasks.judging.exact_number import ExactNumber
+from tasks.judging.grader import Grader, make_grader
+from tasks.models import Example, Target
+from tasks.validation import parse_json
+from workers.sglang.host import LocalTargetHost
+from workers.steering.request import reference_string
+
+
+def read_dial(run: Path) -> Dial:
+    document = json.loads((run / DIAL_FILE).read_text("utf-8"))
+    del document["front"]  # it is computed of the rest
+    return parse_json(Dial, json.dumps(document))
+
+
+def without_model() -> Grader:
+    print("the judge of this run needs a language model: numbers are judged by rule here")
+    return ExactNumber()
+
+
+def ask(
+    http: httpx.Client, requests: list[GenerateRequest], params: dict[str, Any] | None, concurrency: int
+) -> list[Generated]:
+    """The answers to all requests with these parameters for the plugin; None steers nothing."""
+
+    def one(request: GenerateRequest) -> Generated:
+        sent = body(request, "")
+        if params is not None:
+            sent["sampling_params"]["custom_params"] = params
+            sent["custom_logit_processor"] = reference_string()
+        response = http.post("/generate", json=sent)
+        response.raise_for_status()
+        return generated(read_reply(str(http.base_url), response.text), request.stop_token_ids)
+
+    with ThreadPoolExecutor(concurrency) as pool:
+        return list(pool.map(one, requests))
+
+
+def measure(
+    options: argparse.Namespace, settings: Settings, dial: Dial, target: Target, examples: list[Example]
+) -> list[dict[str, Any]]:
+    host = LocalTargetHost(options.folder, "dial", dict(os.environ))
+    file, labels = options.run / "processor_dial.py", host.labels_folder()
+    subprocess.run([sys.executable, file, "--plugin", labels], check=True, stdout=subprocess.DEVNULL)
+    grader = make_grader(options.judge or settings.judge, without_model)
+    try:
+        url, key = host.serve(target), host.api_key(target)
+        questions = tuple((example.id, example.context, example.question) for example in examples)
+        batch: PromptBatch = prompt_batch(
+            host.model_folder(target), target.system_prompt, target.prompt_template, questions
+        )
+        requests = requests_for(target, "", (), batch, dict.fromkeys(range(len(batch.ids)), ""))
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        limits = httpx.Limits(max_connections=options.concurrency)
+        with httpx.Client(
+            base_url=url, headers=headers, timeout=target.request_timeout_s, trust_env=False, limits=limits
+        ) as http:
+            ask(http, requests, None, options.concurrency)  # kernels compile, prompts become known
+            return [setting(http, requests, one, dial, grader, examples, options) for one in [None, *options.dials]]
+    finally:
+        host.close()
+
+
+def setting(
+    http: httpx.Client,
+    requests: list[GenerateRequest],
+    dial: float | None,
+    front: Dial,
+    grader: Grader,
+    examples: list[Example],
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """What one setting gives; None is the dial's system prompt without steering."""
+    started = time.perf_counter()
+    params = None if dial is None else {"front": front.front, "dial": dial}
+    answers = ask(http, requests, params, options.concurrency)
+    seconds = time.perf_counter() - started
+    tokens = [answer.completion_tokens for answer in answers]
+    right = sum(
+        grader.grade(example.question, example.gold, answer.text).is_correct
+        for example, answer in zip(examples, answers, strict=True)
+    )
+    longest, shortest = front.knots[0].mean_tokens, front.knots[-1].mean_tokens
+    return {
+        "dial": dial,
+        "promised": None if dial is None else longest + dial * (shortest - longest),
+        "mean_tokens": sum(tokens) / len(tokens),
+        "right": right,
+        "n": len(tokens),
+        "seconds": seconds,
+        "tokens": tokens,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, required=True, help="the output folder of a finished run")
+    parser.add_argument("--folder", type=Path, required=True, help="takes logs and labels; emptied first")
+    parser.add_argument("--questions", choices=["test", "validation"], default="test")
+    parser.add_argument("--dials", type=float, nargs="+", default=[0.0, 0.25, 0.5, 0.75, 1.0])
+    parser.add_argument("--concurrency", type=int, default=256, help="requests in flight")
+    parser.add_argument("--judge", default="", help="exact_number, or module:function; that of the run")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", help="NAME=VALUE of a setting")
+    options = parser.parse_args()
+    options.run, options.folder = options.run.resolve(), common.fresh(options.folder)
+    dial = read_dial(options.run)
+    settings = load_settings(options.run / "config", options.overrides)
+    examples = choose_examples(settings)[options.questions]
+    target = dataclasses.replace(make_run(settings, "dial").target, system_prompt=dial.system_prompt)
+    found = measure(options, settings, dial, target, examples)
+    rows = [
+        [
+            "no steering" if one["dial"] is None else f"{one['dial']:g}",
+            "" if one["promised"] is None else f"{one['promised']:.1f}",
+            f"{one['mean_tokens']:.1f}",
+            f"{one['right']} of {one['n']}",
+        ]
+        for one in found
+    ]
+    print(figures.table(["dial", "tokens on validation", f"tokens on {options.questions}", "right"], rows))
+    means = [one["mean_tokens"] for one in found[1:]]
+    print("tokens fall at each setting" if means == sorted(set(means), reverse=True) else "tokens do NOT fall")
+    command = " ".join(["python", *sys.argv])
+    about = {"command": command, "gpus": common.gpus(), "target": dataclasses.asdict(target)}
+    figures.write("gpu_dial", {**about, "dial": dial.document(), "found": found})
+
+
+if __name__ == "__main__":
+    main()
