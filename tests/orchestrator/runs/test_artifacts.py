@@ -15,10 +15,13 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.producer import count_messages, drop_waiting
 from orchestrator.output import OutputFolder
 from orchestrator.runs.artifacts import ArtifactRequests
+from tasks.dial import Dial, Knot
 from tasks.exports import EXPORTS
 from tasks.failure import Failure
+from tasks.job import JobSpec
 from tasks.queues import TASKS
 from tasks.store.store import Store
+from tasks.validation import parse_json
 
 NAME = "processor_best.py"
 [PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
@@ -53,6 +56,18 @@ def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
     alone.store.put_shared(RUN.id, key_of(alone), {"file": NAME})
     artifacts.wait(10)
     assert (tmp_path / NAME).read_bytes() == b"made"
+
+
+def test_a_dial_is_sent_whole(alone: Driver, tmp_path: Path) -> None:
+    knots = (Knot("zero", 0.0, 90.0, 0.7, (0.0,)), Knot("short", 1.0, 30.0, 0.6, (1.5,)))
+    dial = Dial("ab" * 8, "Be concise.", (1.5,), knots)
+    [export] = [export for export in EXPORTS if export.made_of == "dial"]
+    artifacts = artifacts_of(alone, tmp_path)
+    artifacts.request_export(export, dial)
+    artifacts.save_ready()
+    spec = JobSpec.from_json(alone.store.job_spec(RUN.id, key_of(alone)) or "")
+    assert spec.task == "gpu.dial"
+    assert parse_json(Dial, json.dumps(spec.arguments["dial"])) == dial
 
 
 def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulated_run import RUN
 from test_processor import HASH, HOSTILE, PLAIN, STAND_IN, labels_of, run
 
 from tasks.dial import Dial, Knot
-from tasks.gpu.dial import render_dial
+from tasks.gpu.cluster import pack_labels
+from tasks.gpu.dial import dial_job, render_dial
+from tasks.job import Job
+from tasks.store.store import Store
 from workers.steering.request import check_params, is_cluster_bias
 
 KNOTS = (
@@ -124,3 +129,15 @@ def test_the_dial_imports_the_standard_library_numpy_torch_and_sglang_only() -> 
 def test_a_dial_of_other_clusters_is_refused() -> None:
     with pytest.raises(ValueError, match="below 4"):
         render_dial(DIAL, labels_of(50, 5), [])
+
+
+def test_the_job_makes_the_file_of_a_recorded_dial(store: Store) -> None:
+    # given a run with its clustering, and the arguments as a message's record has them
+    labels = labels_of(50, 4)
+    store.put_run(RUN)
+    store.put_clustering(RUN.id, HASH, pack_labels(labels), json.dumps(PLAIN))
+    store.put_metadata(RUN.id, "clustering", HASH)
+    arguments = json.loads(json.dumps({"name": "processor_dial.py", "dial": dataclasses.asdict(DIAL)}))
+    # when the job runs, then the run's file is the dial's
+    assert dial_job(Job(store, RUN.id, "file:k", arguments)) == {"file": "processor_dial.py"}
+    assert store.file(RUN.id, "processor_dial.py") == render_dial(DIAL, labels, PLAIN).encode()
