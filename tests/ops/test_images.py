@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import itertools
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_the_stage_that_unpacks_the_model_copies_all_that_it_imports() -> None:
         ROOT / name for line in re.findall(r"^COPY (?!--)(.*) \S+$", stage, re.MULTILINE) for name in line.split()
     }
     assert project_imports(ROOT / "workers" / "embedded" / "models.py") <= copied
+
+
+@pytest.mark.parametrize("image", ["farm", "flower", "gpu"])
+def test_an_image_that_builds_the_wheel_copies_the_files_that_it_includes(image: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    lines = re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / "ops" / image / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(included) <= {name for line in lines for name in line.split()}
 
 
 @pytest.mark.parametrize(
