@@ -1,9 +1,9 @@
 """The length dial of a finished run at several settings, on the run's test set: mean tokens and right answers.
 
-One server with the run's settings; each setting's requests carry the dial and no deltas, as those of a user do, by the
-steering plugin.  The files for it are written by the run's own processor_dial.py.  The plain model (no system prompt of
-the dial, no steering) is not asked: the run's report has it.  This reads the test set once more for each setting, so
-nothing may be chosen by its result.
+One server with the run's settings.  The requests of a setting carry the dial and no deltas, as those of a user do; the
+steering plugin interpolates.  The run's own processor_dial.py writes the files that it needs.  The row "no steering" has
+the dial's system prompt; the run's report has the model without it.  Each setting asks the test set once more, so
+nothing may be chosen by the result.
 `python benchmarks/gpu/dial.py --run OUTPUT --folder WORK [--set SGLANG_ARGS=...]`
 """
 
@@ -116,7 +116,7 @@ def setting(
     longest, shortest = front.knots[0].mean_tokens, front.knots[-1].mean_tokens
     return {
         "dial": dial,
-        "promised": None if dial is None else longest + dial * (shortest - longest),
+        "interpolated": None if dial is None else longest + dial * (shortest - longest),
         "mean_tokens": sum(tokens) / len(tokens),
         "right": right,
         "n": len(tokens),
@@ -144,15 +144,19 @@ def main() -> None:
     rows = [
         [
             "no steering" if one["dial"] is None else f"{one['dial']:g}",
-            "" if one["promised"] is None else f"{one['promised']:.1f}",
+            "" if one["interpolated"] is None else f"{one['promised']:.1f}",
             f"{one['mean_tokens']:.1f}",
             f"{one['right']} of {one['n']}",
         ]
         for one in found
     ]
-    print(figures.table(["dial", "tokens on validation", f"tokens on {options.questions}", "right"], rows))
+    print(figures.table(["dial", "tokens by interpolation", f"tokens on {options.questions}", "right"], rows))
     means = [one["mean_tokens"] for one in found[1:]]
-    print("tokens fall at each setting" if means == sorted(set(means), reverse=True) else "tokens do NOT fall")
+    print(
+        "tokens fall at each setting"
+        if means == sorted(set(means), reverse=True)
+        else "tokens do not fall at each setting"
+    )
     command = " ".join(["python", *sys.argv])
     about = {"command": command, "gpus": common.gpus(), "target": dataclasses.asdict(target)}
     figures.write("gpu_dial", {**about, "dial": dial.document(), "found": found})
