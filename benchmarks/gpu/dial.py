@@ -1,8 +1,8 @@
 """The length dial of a finished run at several settings, on the run's test set: mean tokens and right answers.
 
 One server with the run's settings.  The requests of a setting carry the dial and no deltas, as those of a user do; the
-steering plugin interpolates.  The run's own processor_dial.py writes the files that it needs.  The row "no steering" has
-the dial's system prompt; the run's report has the model without it.  Each setting asks the test set once more, so
+steering plugin interpolates.  The run's own processor_dial.py writes the files that it needs.  The row "no steering"
+has the dial's system prompt; the run's report has the model without it.  Each setting asks the test set once more, so
 nothing may be chosen by the result.
 `python benchmarks/gpu/dial.py --run OUTPUT --folder WORK [--set SGLANG_ARGS=...]`
 """
