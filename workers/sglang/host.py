@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import tenacity
+
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.processor import PROCESSOR_FILE
@@ -27,6 +29,7 @@ from workers.sglang import gpus
 from workers.sglang.engines import engine_of
 from workers.sglang.identity import ExternalServers, differences
 from workers.sglang.server import (
+    ServerKilled,
     ServerPaths,
     ServerSpec,
     TargetServer,
@@ -40,6 +43,7 @@ EMBEDDED = "embedded"
 DTYPE_VARIABLE = "WHETSTONE_EMBEDDED_DTYPE"
 LABELS_VARIABLE = "WHETSTONE_LABELS"
 CLUSTERS_VARIABLE = "WHETSTONE_CLUSTERS"
+KILLED_TRIES = 3  # of a server that is killed while it starts
 EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may be away
 PAUSE_S = 0.2
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
@@ -184,13 +188,8 @@ class LocalTargetHost:
             failed, at, error = self._failure
             if failed == spec and time.monotonic() - at < FAILURE_S:
                 raise TargetUnavailable(str(error))
-        log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
-        paths = ServerPaths(log, self._records, self._folder / f"key-{self._name}.yaml")
-        server = TargetServer(spec, paths, self._api_key)
         try:
-            environment, locks = self._server_environment(target, spec.processor)
-            self._starter.submit(server.start, environment, locks).result()
-            server.wait_ready(target.ready_timeout_s, self._closing)
+            server = self._ready_server(spec, target)
         except (TargetUnavailable, OSError) as error:
             unavailable = TargetUnavailable(str(error))
             self._failure = (spec, time.monotonic(), unavailable)
@@ -198,6 +197,25 @@ class LocalTargetHost:
         self._starts += 1
         self._identities[dataclasses.replace(spec, processor=None)] = server.identity
         return server
+
+    def _ready_server(self, spec: ServerSpec, target: Target) -> TargetServer:
+        """A server that has started.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
+        log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
+        paths = ServerPaths(log, self._records, self._folder / f"key-{self._name}.yaml")
+        tries = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(ServerKilled),
+            stop=tenacity.stop_after_attempt(KILLED_TRIES),
+            reraise=True,
+        )
+
+        def start() -> TargetServer:
+            server = TargetServer(spec, paths, self._api_key)
+            environment, locks = self._server_environment(target, spec.processor)
+            self._starter.submit(server.start, environment, locks).result()
+            server.wait_ready(target.ready_timeout_s, self._closing)
+            return server
+
+        return tries(start)
 
     def _stop_server(self) -> None:
         if self._server is not None:

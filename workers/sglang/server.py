@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import shutil
+import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,6 +100,10 @@ def write_processor(folder: Path, text: str) -> Path:
     return path
 
 
+class ServerKilled(TargetUnavailable):
+    """The server was killed while it started: by a person, or because the machine has too little memory."""
+
+
 class TargetServer:
     """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server."""
 
@@ -124,14 +129,18 @@ class TargetServer:
         self._process.start()
 
     def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
-        """Wait until it is healthy.  Raises: TargetUnavailable, with the last lines of its log; it is stopped then."""
+        """Wait until it is healthy.
+
+        Raises: TargetUnavailable, with the last lines of its log, or ServerKilled; it is stopped then.
+        """
         assert self._process is not None
         try:
             self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
             self.identity = self._read_identity()
         except ProcessFailed as error:
+            kind = ServerKilled if self._process.returncode == -signal.SIGKILL else TargetUnavailable
             self.stop()
-            raise TargetUnavailable(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
+            raise kind(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
         except BaseException:
             self.stop()
             raise

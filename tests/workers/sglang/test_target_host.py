@@ -16,7 +16,7 @@ from server_target import TINY_SERVER, server_reply, server_target
 
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
-from workers.sglang.host import LocalTargetHost
+from workers.sglang.host import KILLED_TRIES, LocalTargetHost
 
 
 @pytest.fixture
@@ -94,6 +94,22 @@ def test_a_server_outlives_the_thread_that_requested_it(host: LocalTargetHost) -
 def test_a_server_that_does_not_start_is_explained_by_its_log(host: LocalTargetHost) -> None:
     with pytest.raises(TargetUnavailable, match=r"ended with status 1[\s\S]*out of memory"):
         host.serve(server_target(args="--fail 'out of memory'"))
+
+
+def test_a_server_that_is_killed_while_it_starts_is_started_again(host: LocalTargetHost, tmp_path: Path) -> None:
+    # Given a server that is killed in its first start
+    mark = tmp_path / "killed"
+    first = f"if [ ! -e {mark} ]; then touch {mark}; kill -9 $$; fi"
+    command = f"sh -c '{first}; exec {TINY_SERVER} \"$@\"' sh"
+    assert server_reply(host, server_target(command=command))["model_path"] == "some/model"
+    assert mark.exists()
+
+
+def test_a_server_that_is_killed_in_every_start_is_given_up(host: LocalTargetHost, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    with pytest.raises(TargetUnavailable, match="SIGKILL"):
+        host.serve(server_target(command=f"sh -c 'echo >> {tries}; kill -9 $$'"))
+    assert len(tries.read_text().splitlines()) == KILLED_TRIES
 
 
 def test_the_server_requires_a_key_that_stays_secret(host: LocalTargetHost, tmp_path: Path) -> None:
