@@ -156,6 +156,16 @@ def check_limits(values: Values) -> Findings:
             return
 
 
+def check_context(values: Values) -> Findings:
+    """The reflector's prompt and its longest reply share the context of the model; 0 is no limit."""
+    context, longest = values.get("reflector_context_tokens"), values.get("reflector_max_completion_tokens")
+    if context and longest is not None and context <= longest:
+        yield (
+            "REFLECTOR_CONTEXT_TOKENS",
+            f"{context} leaves no room for a prompt: it must be more than REFLECTOR_MAX_COMPLETION_TOKENS ({longest})",
+        )
+
+
 def check_questions(values: Values) -> Findings:
     """The pool and the validation set are in the data set and have no question in common."""
     path = values.get("financebench_path")
@@ -238,6 +248,7 @@ CROSS_CHECKS = (
     check_weights,
     check_lifecycle,
     check_limits,
+    check_context,
     check_prices,
     check_endpoint,
     check_questions,
