@@ -22,7 +22,7 @@ from tasks.validation import InvalidData, checked_json, parse_json
 
 T = TypeVar("T")
 
-LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
+LOCK_WAIT_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
 
 class OutputError(Exception):
@@ -196,7 +196,7 @@ class OutputFolder:
 
 def _hold(lock: TextIO) -> None:
     """Raises: BlockingIOError when another process holds it, and not only to see whether it is held."""
-    until = time.monotonic() + LOOKING_S
+    until = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +204,7 @@ def _hold(lock: TextIO) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise
-            time.sleep(LOOKING_S / 20)  # flock waits for ever or not at all
+            time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
 
 
 def run_id_of(folder: Path) -> str:

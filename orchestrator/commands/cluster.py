@@ -21,7 +21,8 @@ cluster 1 the digits and arithmetic symbols.  The result is written to a folder 
 by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
 With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
-assigned to the nearest centre.  The reflector then describes the clusters; without a key for it, rules do."""
+assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the
+embedded endpoint, and without a key."""
 
 
 def make_parser() -> argparse.ArgumentParser:
