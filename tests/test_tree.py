@@ -66,7 +66,6 @@ ELSEWHERE = {
     "orchestrator/flower_ext/server.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/flower_ext/state.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/flower_ext/views.py": "orchestrator/flower_ext/test_monitor_pages.py",
-    "orchestrator/runs/evolve.py": "e2e/test_same_seed.py",
     "orchestrator/runs/final.py": "e2e/test_same_seed.py",
     "orchestrator/runs/interruption.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/runs/runner.py": "e2e/test_same_seed.py",

@@ -155,7 +155,10 @@ def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[Collect
     for override in overrides:
         _set(values, override)
     farm = values.pop("farm", {})
-    options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    try:
+        options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    except SettingsError as error:
+        raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
     if options.budget_usd and None in options.prices:
         raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
     return settings_from(values), options
