@@ -1,6 +1,6 @@
-"""Phase 0 under the name that its plan gives it: `orchestrator collect`, with the same arguments and exit status.
+"""`orchestrator collect` under another name, with the same arguments and exit status.
 
-python collect_data_financebench.py --config path/to/kconfig.yaml [--resume]
+python collect_data_financebench.py --config configs/collect.yaml [--resume]
 """
 
 from __future__ import annotations

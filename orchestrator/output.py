@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import re
 import secrets
@@ -21,8 +22,7 @@ from tasks.validation import InvalidData, checked_json, parse_json
 
 T = TypeVar("T")
 
-
-LOOKING_S = 0.5  # longer than whoever asks where a run stands holds its lock
+LOCK_WAIT_S = 0.5  # longer than whoever asks where a run stands holds its lock
 
 
 class OutputError(Exception):
@@ -168,14 +168,15 @@ class OutputFolder:
         return run_id
 
     def rotate(self) -> Path | None:
-        """Move what is here out of the way, to `<name>.1`, `<name>.2`, ...; nothing is deleted."""
+        """Move the run that is here to `<name>.1`, `<name>.2`, ...  Raises: OutputError when a process works on it."""
         if not (self.path / "run.json").exists():
             return None
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.{number}")).exists():
-            number += 1
-        self.path.rename(aside)
-        return aside
+        self.open()  # such a process would write its next files into the new folder
+        asides = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
+        try:
+            return self.path.rename(next(path for path in asides if not path.exists()))
+        finally:
+            self.close()
 
     def write(self, name: str, data: bytes | str) -> None:
         """Write one of the run's files.  Raises: OutputError for a name that is none, OutputNotWritable."""
@@ -201,8 +202,8 @@ class OutputFolder:
 
 
 def _hold(lock: TextIO) -> None:
-    """Raises: BlockingIOError when another process holds it, and is not only looking whether somebody does."""
-    until = time.monotonic() + LOOKING_S
+    """Raises: BlockingIOError when another process holds it, and not only to see whether it is held."""
+    until = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,7 +211,7 @@ def _hold(lock: TextIO) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise
-            time.sleep(LOOKING_S / 20)  # flock waits for ever or not at all
+            time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
 
 
 def run_id_of(folder: Path) -> str:

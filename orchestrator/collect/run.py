@@ -23,7 +23,7 @@ from orchestrator.collect.settings import CollectSettings, FarmOptions, settings
 from orchestrator.commands import common
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputError, OutputFolder, read_json
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, make_document
@@ -73,6 +73,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
         options = dataclasses.replace(options, is_fresh=_load_settings(output.path)[1].is_fresh)
     elif options.is_fresh and (aside := output.rotate()):
         print(f"the earlier collection is now in {aside}", file=sys.stderr)
+    check_kind(output.path, "collect")
     output.open()
     check_output_path(Path(settings.phase0.output_path))
     _save_settings(output, settings, options)
@@ -154,7 +155,10 @@ def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[Collect
     for override in overrides:
         _set(values, override)
     farm = values.pop("farm", {})
-    options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    try:
+        options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+    except SettingsError as error:
+        raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
     if options.budget_usd and None in options.prices:
         raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
     return settings_from(values), options

@@ -35,7 +35,7 @@ def show(arguments: argparse.Namespace) -> int:
     output = OutputFolder(arguments.run)
     run_id_of(arguments.run)
     if not output.answers.exists():
-        raise OutputError(f"{arguments.run} has no answers to compare yet; they are written when the run is finished")
+        raise OutputError(f"{arguments.run} has no answers to compare; an evolution writes them when it is finished")
     comparisons = read_json(output.answers, tuple[Comparison, ...])
     if arguments.json:
         common.print_json([dataclasses.asdict(comparison) for comparison in comparisons])

@@ -22,8 +22,8 @@ the digits and arithmetic symbols.  The result is written to a folder under CONF
 by a hash of its inputs, so the same vocabulary with the same settings is clustered once.
 
 With --from, PCA and k-means are fitted on the tokens that `orchestrator collect` discovered, and every other token is
-assigned to the nearest centre.  The reflector then describes the clusters; without a key for it, rules do.  Clusters
-by waste are made of the pairs of answers in the same file."""
+assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the embedded endpoint, and
+without a key.  Clusters by waste are made of the pairs of answers in the same file."""
 
 
 def make_parser() -> argparse.ArgumentParser:

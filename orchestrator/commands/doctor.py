@@ -49,7 +49,7 @@ def examine(arguments: argparse.Namespace) -> int:
         return status
     widest = max(len(finding.check) for finding in found)
     for finding in found:
-        print(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.said}")
+        print(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.message}")
         if finding.hint:
             print(f"       {' ' * widest}  hint: {finding.hint}")
     return status

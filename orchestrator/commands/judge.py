@@ -27,8 +27,9 @@ Judge the answers in a file: one JSON object a line, with the fields question, g
 
 One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
 decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed or a call fails.  Without a key, the rules of the embedded endpoint replace the model (docs/judge.md).
-The judges "exact_number" and module:function call no model."""
+malformed or a call fails.  The rules of the embedded endpoint replace the model when the file of --config says so, and
+when there is neither a key nor an address of an endpoint.  The judges "exact_number" and module:function call no
+model."""
 
 EPILOG = """\
 examples:

@@ -34,8 +34,9 @@ def select(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
     """The failures that the names mean, all of them without names.  Raises: NoSuchTask for a name that means none."""
     for name in names:
         if not any(failure.is_called(name) for failure in failures):
-            listed = ", ".join(f"{failure.node} ({failure.task})" for failure in failures) or "nothing has failed"
-            raise NoSuchTask(f"no failed task is called {name!r}; there are: {listed}")
+            listed = ", ".join(f"{failure.node} ({failure.task})" for failure in failures)
+            others = f"these have failed: {listed}" if listed else "no task has failed"
+            raise NoSuchTask(f"no failed task is called {name!r}; {others}")
     return [failure for failure in failures if not names or any(map(failure.is_called, names))]
 
 

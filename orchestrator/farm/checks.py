@@ -27,16 +27,16 @@ class Finding:
 
     check: str
     ok: bool
-    said: str
+    message: str
     hint: str = ""
 
 
-def well(check: str, said: str) -> Finding:
-    return Finding(check, True, said)
+def well(check: str, message: str) -> Finding:
+    return Finding(check, True, message)
 
 
-def wrong(check: str, said: str, hint: str) -> Finding:
-    return Finding(check, False, said, hint)
+def wrong(check: str, message: str, hint: str) -> Finding:
+    return Finding(check, False, message, hint)
 
 
 GIGABYTE = 1e9
@@ -130,7 +130,7 @@ def check_gpus_here() -> Finding:
 
 
 OPENAI = "https://api.openai.com/v1"
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -157,7 +157,7 @@ def check_endpoint(address: str, key: str) -> Finding:
     """Whether the endpoint lists its models; `key` is ours, or "" where only the workers have one."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        status = httpx.get(f"{address.rstrip('/')}/models", headers=headers, timeout=PATIENCE_S).status_code
+        status = httpx.get(f"{address.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         said = f"{redacted(address)} does not answer: {type(error).__name__} {error}".rstrip()
         return wrong("endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network")

@@ -49,7 +49,7 @@ class RetryView:
 
     at_work: bool
     ended: str
-    said: str
+    output: str
 
 
 @dataclass

@@ -95,7 +95,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
         raise SettingsError(
             [
                 f"CONFIG_{name}: {getattr(settings, name.lower())!r} here, but {getattr(before, name.lower())!r} in "
-                f"the run in {output.path}; give another --output, or --fresh to set that run aside"
+                f"the run in {output.path}; `orchestrator evolve` starts another run with another --output, or --fresh"
                 for name in differing
             ]
         )

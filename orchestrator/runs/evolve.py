@@ -12,7 +12,7 @@ from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.interruption import read_in_progress
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.signals import raise_on_sigterm
@@ -39,6 +39,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}")
+    check_kind(output.path, "evolve")
     check_resumable(output, settings)
     output.open()
     clear_parked_state(output)

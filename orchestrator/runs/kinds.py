@@ -71,3 +71,9 @@ def kind_of(folder: Path) -> tuple[str, RunKind]:
         raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
     kind: RunKind = importlib.import_module(MODULES[name]).KIND
     return name, kind
+
+
+def check_kind(folder: Path, name: str) -> None:
+    """Before anything is written into the folder.  Raises: OutputError when it holds a run of another kind."""
+    if (folder / "run.json").exists() and (other := run_file(folder)["kind"]) != name:
+        raise OutputError(f"{folder} holds a run of {other!a}; give another folder")

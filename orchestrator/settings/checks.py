@@ -216,6 +216,16 @@ def check_columns(values: Values) -> Findings:
             yield option.upper(), f"is {quote(name)}, and so is {first[name].upper()}"
 
 
+def check_context(values: Values) -> Findings:
+    """The reflector's prompt and its longest reply share the context of the model; 0 is no limit."""
+    context, longest = values.get("reflector_context_tokens"), values.get("reflector_max_completion_tokens")
+    if context and longest is not None and context <= longest:
+        yield (
+            "REFLECTOR_CONTEXT_TOKENS",
+            f"{context} leaves no room for a prompt: it must be more than REFLECTOR_MAX_COMPLETION_TOKENS ({longest})",
+        )
+
+
 def check_questions(values: Values) -> Findings:
     """The indices are those of rows, and no two sets have a row in common.
 
@@ -346,6 +356,7 @@ CROSS_CHECKS = (
     check_lifecycle,
     check_samples,
     check_limits,
+    check_context,
     check_prices,
     check_endpoint,
     check_start,

@@ -115,6 +115,6 @@ def _budget_spent(spending: Spending, dollars: float, budget: float) -> BudgetSp
         f" and up to {spending.unconfirmed:.4f} for calls whose outcome is unknown" if spending.unconfirmed else ""
     )
     return BudgetSpent(
-        f"CONFIG_BUDGET_USD={budget:g} is reached: {spending.spent:.4f} US dollars are spent{unconfirmed}, "
+        f"the budget of {budget:g} US dollars is reached: {spending.spent:.4f} are spent{unconfirmed}, "
         f"and the next call may take {dollars:.4f}"
     )

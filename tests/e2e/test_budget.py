@@ -35,7 +35,7 @@ def test_a_run_parks_at_its_budget_and_continues_when_it_is_raised(
     parked = run_folder.run(BUDGET_USD=str(BUDGET), **PRICES)
     # then it parks and names the command that continues it
     assert parked.returncode == 3, parked.stdout
-    assert f"parked: CONFIG_BUDGET_USD={BUDGET} is reached" in parked.stdout
+    assert f"parked: the budget of {BUDGET} US dollars is reached" in parked.stdout
     assert f"orchestrator retry {run_folder.output} --set BUDGET_USD=0.6" in parked.stdout
     assert "Traceback" not in parked.stdout
     # and its cost is within the budget and equals what the endpoint's log gives

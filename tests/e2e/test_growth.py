@@ -129,7 +129,7 @@ def test_a_worker_for_another_model_takes_no_task_of_the_run_and_gives_the_reaso
     try:
         wait_until(lambda: joined.report(registry).get("state") == "refusing", "the second worker to refuse")
         reason = str(joined.report(registry)["why"])
-        assert "wants the model embedded and this worker serves only other/model" in reason
+        assert "needs the model embedded and this worker serves only other/model" in reason
         done = finish(process)
     finally:
         joined.clear()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder, OutputNotWritable, write_output
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, write_output
 
 
 @contextmanager
@@ -36,3 +36,18 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match=r"file/report\.txt cannot be written"):
         OutputFolder(tmp_path / "file").write("report.txt", "text")
+
+
+def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> None:
+    running, fresh = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
+    running.open()
+    running.run_id("evolve")
+    with pytest.raises(OutputError, match="is in use by another run"):
+        fresh.rotate()
+    running.close()
+    (tmp_path / "run.1").mkdir()  # of an earlier time
+    assert fresh.rotate() == tmp_path / "run.2"
+    assert not fresh.path.exists()
+    # When the new run is opened, then nothing of the old one holds it
+    fresh.open()
+    assert fresh.rotate() is None

@@ -1,6 +1,6 @@
 """Admission control: which messages a worker accepts, which it returns to the queue, and when it consumes none.
 
-A message is accepted when its run wants the code and the model that this worker has (`admit`).  Otherwise it goes back
+A message is accepted when its run needs the code and the model that this worker has (`admit`).  Otherwise it goes back
 to the end of its queue, behind the messages that the worker can process.  When the same message arrives again, the
 worker stops consuming for a while, so that other workers can take the message and it does not circulate without
 pause.  Messages of a cancelled run are discarded.
@@ -75,7 +75,7 @@ def admit(run: str, metadata: Metadata, capabilities: Capabilities) -> Decision:
     if model and capabilities.model and model != capabilities.model:
         return Decision(
             "requeue",
-            f"run {run} wants the model {model} and this worker serves only {capabilities.model} ({MODEL_VARIABLE}): "
+            f"run {run} needs the model {model} and this worker serves only {capabilities.model} ({MODEL_VARIABLE}): "
             "start one for that model, or unset the variable",
         )
     return ACCEPT

@@ -48,9 +48,9 @@ def _usage(family: MetricBuilder, store: Store, run: str, status: Mapping[str, A
     usage, spending, labels = store.usage(run), store.ledger(run).spending(), {"run": run}
     if status.get("is_priced", True):
         family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)
-    about = "US dollars that calls under way can cost at most."
-    family.gauge("cost_under_way_usd", about, labels, spending.in_flight)
-    about = "US dollars that calls cost at most whose answers were not heard."
+    about = "Maximum cost of calls in flight, in US dollars."
+    family.gauge("cost_in_flight_usd", about, labels, spending.in_flight)
+    about = "Maximum cost of calls whose outcome is unknown, in US dollars."
     family.gauge("cost_unconfirmed_usd", about, labels, spending.unconfirmed)
     about = "US dollars that the run may spend; 0 is no limit."
     family.gauge("budget_usd", about, labels, status.get("budget_usd", 0.0))

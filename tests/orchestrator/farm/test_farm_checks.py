@@ -56,7 +56,7 @@ def test_a_queue_without_a_ready_worker_is_wrong(state: str, hint: str) -> None:
 
 def test_an_empty_queue_says_how_to_start_a_worker() -> None:
     found = check_queue("cpu", [report()], 0, {})
-    assert (found.ok, found.said) == (False, "none; 0 waiting")
+    assert (found.ok, found.message) == (False, "none; 0 waiting")
     assert "python -m workers cpu" in found.hint
 
 
@@ -64,7 +64,7 @@ def test_other_code_is_named_with_its_worker() -> None:
     assert check_versions([report()]).ok
     found = check_versions([report(), report("cpu", version="0123456789ab")])
     assert not found.ok
-    assert "cpu@there has 0123456789ab" in found.said
+    assert "cpu@there has 0123456789ab" in found.message
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_broker_that_may_lose_data_is_wrong(changes: dict[str, object], check:
 def test_clocks_and_disks_have_limits() -> None:
     assert check_clock("there", 0.9).ok
     found = check_clock("there", -2.0)
-    assert (found.ok, found.said) == (False, "there: 2.00 s behind the broker's")
+    assert (found.ok, found.message) == (False, "there: 2.00 s behind the broker's")
     assert disk("disk", 2e9).ok
     assert not disk("disk", 2e8).ok
 
@@ -101,10 +101,10 @@ def test_each_host_is_looked_at_once() -> None:
 def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
     assert check_endpoint(endpoint, "right").ok
     refused = check_endpoint(endpoint, "wrong")
-    assert (refused.ok, "refuses the key (HTTP 401)" in refused.said) == (False, True)
+    assert (refused.ok, "refuses the key (HTTP 401)" in refused.message) == (False, True)
     assert check_endpoint(endpoint, "").ok  # the workers have the key, and we have not
     gone = check_endpoint("http://127.0.0.1:1/v1", "right")
-    assert (gone.ok, "does not answer" in gone.said) == (False, True)
+    assert (gone.ok, "does not answer" in gone.message) == (False, True)
 
 
 def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: str) -> None:
@@ -123,8 +123,8 @@ def test_the_gpus_of_this_machine_are_those_that_the_driver_tells_of() -> None:
     try:
         names = [gpu.name for gpu in available_gpus()]
     except GpuUnavailable as error:
-        assert (found.ok, found.said) == (False, str(error))
+        assert (found.ok, found.message) == (False, str(error))
         assert "nvidia-smi" in found.hint
     else:
         assert found.ok
-        assert all(name in found.said for name in names)
+        assert all(name in found.message for name in names)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from orchestrator.collect.run import start_collection
+from orchestrator.collect.settings import FarmOptions, read_settings
 from orchestrator.dispatch.dispatcher import CANCELLED_REASON
 from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.evolve import start_evolution
 from orchestrator.runs.kinds import MODULES, kind_of
 from orchestrator.runs.status import ParkedState, find_runs, run_status, write_parked_state
+from orchestrator.settings import load_settings
+
+EVOLVE, COLLECT = Path("configs/embedded.config"), Path("configs/collect.yaml")
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -36,6 +43,27 @@ def test_a_folder_goes_on_with_its_own_kind_only(tmp_path: Path) -> None:
     assert OutputFolder(tmp_path).run_id("evolve") == run_id
     with pytest.raises(OutputError, match="holds a run of 'evolve'"):
         OutputFolder(tmp_path).run_id("collect")
+
+
+@pytest.mark.parametrize(("kind", "other"), [("evolve", "collect"), ("collect", "evolve")])
+def test_a_command_of_another_kind_changes_nothing_in_the_folder(tmp_path: Path, kind: str, other: str) -> None:
+    output = OutputFolder(tmp_path / "run")
+    output.open()
+    output.run_id(kind)
+    write_parked_state(output, ParkedState("its reason"))
+    output.close()
+    before = {path.name: path.read_bytes() for path in output.path.iterdir()}
+    with pytest.raises(OutputError, match=f"holds a run of '{kind}'"):
+        start(other, output.path)
+    assert {path.name: path.read_bytes() for path in output.path.iterdir()} == before
+
+
+def start(kind: str, folder: Path) -> None:
+    if kind == "evolve":
+        start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
+        return
+    settings = dataclasses.replace(read_settings(COLLECT), output_dir=str(folder))
+    start_collection(settings, FarmOptions("embedded", "", "farm", 1, 1), resume=False)
 
 
 def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:

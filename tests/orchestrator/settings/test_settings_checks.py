@@ -291,6 +291,15 @@ def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
 
 
+def test_the_context_of_the_reflector_has_room_for_a_prompt(sound: Any, problems: Any) -> None:
+    assert problems("REFLECTOR_CONTEXT_TOKENS=2048") == (
+        "CONFIG_REFLECTOR_CONTEXT_TOKENS: 2048 leaves no room for a prompt: it must be more than "
+        "REFLECTOR_MAX_COMPLETION_TOKENS (2048)",
+    )
+    assert load_settings(sound.path, ["REFLECTOR_CONTEXT_TOKENS=2049"]).reflector_context_tokens == 2049
+    assert load_settings(sound.path, ["REFLECTOR_CONTEXT_TOKENS=0"]).reflector_context_tokens == 0  # no limit
+
+
 def test_an_address_that_rules_do_not_use_is_refused(sound: Any, problems: Any) -> None:
     address = "OPENAI_BASE_URL=https://api.example/v1"
     assert problems(address) == (

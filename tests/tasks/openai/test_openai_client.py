@@ -230,6 +230,6 @@ def test_what_a_reasoning_model_refuses_is_not_sent(call_as, odd_server, receive
 
 def test_a_call_that_the_budget_cannot_pay_is_not_made(call_as, service):
     caller = call_as(budget_usd=0.000001)
-    with pytest.raises(errors.BudgetSpent, match="CONFIG_BUDGET_USD=1e-06 is reached"):
+    with pytest.raises(errors.BudgetSpent, match="the budget of 1e-06 US dollars is reached"):
         ask(caller, "too-dear")
     assert service.calls("too-dear") == [] and caller.budget.used == Usage()

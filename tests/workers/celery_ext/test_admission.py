@@ -83,10 +83,10 @@ def test_a_message_for_another_model_is_requeued_and_circulates_slowly(bench: Be
     # Then its report and its log give the reason
     (reply,) = bench.app.control.broadcast("whetstone_report", reply=True, timeout=10, limit=1)
     assert (
-        "run run wants the model other/model and this worker serves only some/model"
+        "run run needs the model other/model and this worker serves only some/model"
         in next(iter(reply.values()))["why"]
     )
-    assert "requeued for other workers: run run wants the model" in bench.log("pinned").read_text()
+    assert "requeued for other workers: run run needs the model" in bench.log("pinned").read_text()
     # And the message is back in its queue, and is taken again only after a pause
     assert bench.began("run") == 0
     until(lambda: taken(bench) > before + 3)  # each round takes it twice, to see that there is no other message

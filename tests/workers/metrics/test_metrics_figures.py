@@ -94,7 +94,7 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     assert [found["run_fitness", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
     assert found["cost_usd_total", "demo-1"] == pytest.approx(0.8 + 0.2 * 0.5 + 1.0)
     assert found["cost_unconfirmed_usd", "demo-1"] == pytest.approx(0.2)
-    assert found["cost_under_way_usd", "demo-1"] == pytest.approx(0.1)
+    assert found["cost_in_flight_usd", "demo-1"] == pytest.approx(0.1)
     assert (found["budget_usd", "demo-1"], found["calls_total", "demo-1"]) == (5, 3)
     tokens = {key[2:]: value for key, value in found.items() if key[0] == "tokens_total"}
     assert tokens == {
