@@ -5,7 +5,7 @@
 
 PYTHON ?= python3.11
 CONFIG ?= .config
-EVOLVE ?= configs/embedded.config
+EVOLVE ?= configs/cma.config
 COLLECT ?= configs/collect.yaml
 SEED    ?= 7
 FAULTS  ?= 200

@@ -97,5 +97,5 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
         sentences.append(f"{subject} stopped early: others did better on the first questions.")
     if assessment.test_uses:
         winners = "1 winner" if assessment.test_uses == 1 else f"{assessment.test_uses} winners"
-        sentences.append(f"The test set has been asked for {winners} of runs, this one included.")
+        sentences.append(f"The test set has been asked for {winners} so far, this one included.")
     return wrap(" ".join(sentences), width)

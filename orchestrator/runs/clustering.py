@@ -17,6 +17,7 @@ from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, OutputFolder, read_json, write_output
 from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.report.view import Snapshot, View
 from orchestrator.runs.baselines import REFERENCE, Baselines
 from orchestrator.runs.measuring import Measurer
@@ -33,8 +34,10 @@ from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
 SIDES = "cluster_sides.json"
-SHORT_PROMPTS = 2
-"""How many prompts beside the start of the search give short answers."""
+SHORT_PROMPTS = 3
+"""How many prompts beside the start give short answers."""
+SHORTER = 0.75
+"""Their answers have at most this share of the plain prompt's tokens, where enough prompts do."""
 
 
 def collected_sides(settings: Settings) -> Sides | None:
@@ -54,7 +57,7 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
     """The answers that make clusters by waste; None for clusters by meaning.
 
     Without a collection they are answers to the training set: those of the plain prompt, and the right ones of the
-    start and of the shortest prompts.  They are kept in the output folder, since other answers are another clustering.
+    start and of some prompts.  They are kept in the output folder, since other answers are another clustering.
     Raises: Parked, OutputError, SettingsError.
     """
     if settings.clusters_by == "meaning" or settings.clusters_waste_from is not None:
@@ -62,15 +65,30 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
     path = output.path / SIDES
     if path.exists():
         return read_json(path, Sides)
-    prompts = [system for system in baselines.systems if system.kind == "prompt" and system.validation is not None]
-    shortest = sorted(prompts, key=lambda system: system.validation.mean_tokens if system.validation else 0.0)
-    chosen = {system.name: system for system in (baselines.system(baselines.start), *shortest[:SHORT_PROMPTS])}
+    chosen = {s.name: s for s in (baselines.system(baselines.start), *short_prompts(baselines))}
     systems = [baselines.systems[0], *(system for system in chosen.values() if system.kind == "prompt")]
     answers = measurer.answers(REFERENCE, 0, [Candidate(0, (), system_prompt=s.system_prompt) for s in systems])
     short = [answer for given in answers[1:] for answer in given]
     sides = sides_of(answers[0], short, [example.gold for example in measurer.examples["training"]])
     output.write_json(SIDES, dataclasses.asdict(sides))
     return sides
+
+
+def short_prompts(baselines: Baselines) -> list[MeasuredSystem]:
+    """The prompts with the largest share of right answers, of those whose answers are clearly shorter than plain ones.
+
+    Shorter answers that are mostly wrong would show which tokens are missing, and not which are wasted.
+    """
+    plain = baselines.systems[0].validation
+    assert plain is not None, "the plain prompt is always measured"
+    prompts = [(s, s.validation) for s in baselines.systems if s.kind == "prompt" and s.validation is not None]
+
+    def rank(one: tuple[MeasuredSystem, Measurement]) -> tuple[bool, float]:
+        _, measured = one
+        is_long = measured.mean_tokens > SHORTER * plain.mean_tokens
+        return is_long, -measured.right / len(measured.correct)
+
+    return [system for system, _ in sorted(prompts, key=rank)[:SHORT_PROMPTS]]
 
 
 def sides_of(plain: Sequence[JudgedAnswer], short: Sequence[JudgedAnswer], golds: Sequence[str] = ()) -> Sides:

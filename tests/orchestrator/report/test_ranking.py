@@ -63,6 +63,6 @@ def test_it_says_where_the_search_started_and_how_often_the_test_set_was_asked()
     text = " ".join(provenance(assessed(test_uses=3)))
     assert 'started from the system prompt "one sentence"' in text
     assert "1 system was stopped early" in text
-    assert "The test set has been asked for 3 winners of runs, this one included." in text
-    assert "asked for 1 winner of runs, this one included" in " ".join(provenance(assessed()))
+    assert "The test set has been asked for 3 winners so far, this one included." in text
+    assert "asked for 1 winner so far, this one included" in " ".join(provenance(assessed()))
     assert "test set" not in " ".join(provenance(assessed(test_uses=0)))

@@ -114,7 +114,7 @@ def test_the_first_lines_say_what_was_shown_where_other_systems_were_measured() 
     assert lines[lines.index("") + 1].startswith("Run quiet-1: 3 generations")
     text = "\n".join(lines)
     assert "- It beats 1 of 2 rivals" in text and "All systems on 300 validation and 300 test" in text
-    assert "asked for 2 winners of runs" in " ".join(text.split())
+    assert "asked for 2 winners so far" in " ".join(text.split())
     assert all(cell_len(line) <= 80 for line in lines if not line.startswith("  cost"))
 
 
