@@ -158,7 +158,9 @@ class _Session:
         return Measurer(self.evaluate, self.examples)
 
     def _families(self) -> Families:
-        """The vectors without search that the run's clustering allows."""
+        """The vectors without search that the run's clustering allows; none for a run without rivals."""
+        if self.runner.settings.prompts_path is None:
+            return Families({})
         found = self.farm.store.metadata(self.run_id, CLUSTERING)
         assert found is not None, "the vocabulary is clustered before the search"
         figures, params = self.farm.store.cluster_figures(found), self.search.params

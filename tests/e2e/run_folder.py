@@ -22,6 +22,8 @@ SMALL = {
     "DATA_PATH": str(ROOT / "configs" / "data" / "sample.jsonl"),
     "TRAINING_INDICES": "0-2",
     "VALIDATION_INDICES": "16",
+    "PROMPTS_PATH": "",
+    "FINALISTS": "2",
     "TARGET_MAX_NEW_TOKENS": "16",
     "POPULATION_SIZE": "3",
     "NGEN": "2",

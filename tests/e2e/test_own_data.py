@@ -57,6 +57,7 @@ def test_exact_numbers_judge_a_csv_file_without_a_call(run_folder: RunFolder, ow
     assert "exact final number (no language model)" in (run_folder.output / "report.txt").read_text()
 
 
+@pytest.mark.long
 def test_a_function_that_fails_parks_the_run_with_its_message_and_a_retry_finishes_it(
     run_folder: RunFolder, own_data: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from run_folder import ROOT, RunFolder, finish, start
 
 VERBOSE = (
@@ -16,6 +17,7 @@ VERBOSE = (
 SHORT = ("$30 million", "Yes.", "The plant in Dayton.")
 
 
+@pytest.mark.long
 def test_evolution_steers_clusters_by_waste_that_a_collection_s_answers_make(run_folder: RunFolder) -> None:
     # given pairs of a verbose and a compressed answer, as a collection writes them
     data, clusters_dir = run_folder.folder / "phase0_data.json", run_folder.folder / "clusters"
