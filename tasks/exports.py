@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+PROCESSOR_FILE = "processor.py"
+
 
 class Export(NamedTuple):
     """A file in the output folder, the task that makes it, and its title in the report; without one it is not listed.
@@ -23,7 +25,7 @@ class Export(NamedTuple):
 
 
 EXPORTS = (
-    Export("processor.py", "gpu.processor", "leader"),
+    Export(PROCESSOR_FILE, "gpu.processor", "leader"),
     Export("processor_best.py", "gpu.processor", "best", title="the processor"),
     Export("processor_dial.py", "gpu.dial", "dial", title="the length dial"),
 )

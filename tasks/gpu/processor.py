@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from celery import shared_task
 
 from tasks.escape import shorten
+from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.cluster import unpack_labels
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -197,9 +198,6 @@ def label_fields(labels: NDArray[np.integer[Any]], clusters: int) -> dict[str, o
         "dtype": "uint8" if is_byte else "uint16",
         "labels": "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(raw, 9)).decode("ascii"), width=116)),
     }
-
-
-PROCESSOR_FILE = "processor.py"
 
 
 def processor_reference() -> str:

@@ -11,7 +11,8 @@ from answer_runs import evaluate, installed_host, put_run
 from conftest import CLUSTERS, SAMPLE, host_in, labels_of, target_of
 
 from tasks.dataset import load_examples
-from tasks.gpu.processor import PROCESSOR_FILE, generate
+from tasks.exports import PROCESSOR_FILE
+from tasks.gpu.processor import generate
 from tasks.gpu.prompt import load_tokenizer
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store

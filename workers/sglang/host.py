@@ -19,9 +19,9 @@ from typing import Any
 
 import tenacity
 
+from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
-from tasks.gpu.processor import PROCESSOR_FILE
 from tasks.models import Target
 from tasks.secret import secret
 from workers.embedded import models

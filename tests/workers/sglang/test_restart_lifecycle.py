@@ -13,7 +13,8 @@ from answer_runs import embedded_target, evaluate, installed_host, put_run
 from farm_bench import Bench
 
 from tasks.context import content_hash
-from tasks.gpu.processor import PROCESSOR_FILE, generate, processor_reference, render_processor
+from tasks.exports import PROCESSOR_FILE
+from tasks.gpu.processor import generate, processor_reference, render_processor
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 from tasks.models import Target
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url

@@ -15,8 +15,8 @@ import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 
 from tasks.dial import Dial, Knot
+from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.dial import render_dial
-from tasks.gpu.processor import PROCESSOR_FILE
 from workers.steering.request import reference_string
 
 DIALS = [0.0, 0.25, 0.4, 0.7, 1.0]
