@@ -103,7 +103,7 @@ def test_of_two_who_retry_at_once_one_has_it_sent(driver: Driver) -> None:
 
 def test_a_name_that_nothing_failed_by_sends_nothing(driver: Driver) -> None:
     fail_two(driver)
-    with pytest.raises(NoSuchTask, match=r"'g9_child9_mut'; there are: g1_child._mut \(.*, g1_child._mut"):
+    with pytest.raises(NoSuchTask, match=r"'g9_child9_mut'; these have failed: g1_child._mut \(.*, g1_child._mut"):
         retry_failed(driver.app, driver.store, RUN.id, [NODES[0], "g9_child9_mut"])
     assert counts(driver) == [1, 1, 1]
     assert len(failed_tasks(driver.store, RUN.id)) == 2
