@@ -90,7 +90,7 @@ def simulated_server(token_s: float, rows: int) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     try:
         while not is_healthy(url, 1):
-            time.sleep(0.1)
+            time.sleep(0.1)  # the server starts in a process of its own
         yield url
     finally:
         server.terminate()
@@ -145,7 +145,7 @@ def evaluate(app: Celery, store: Store, plan: Plan) -> None:
         app.send_task("gpu.answer", ("card", plan.name, candidate.index, "pre", attempt))
     known: dict[str, object] = {}
     while len(known) < len(plan.candidates):
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two looks at the record, as the driver takes them
         known.update(store.stages("card", plan.name, known))
         if failures := store.failures("card", plan.name):
             sys.exit(f"failed: {failures}")
