@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from figures import table, write
 
-from tasks.collect.frequencies import ShardCounts, count_shard, frequencies, merge
+from tasks.collect.frequencies import ShardCounts, count_shard, frequencies, sum_counts
 
 VOCABULARY, VERBOSE, COMPRESSED, SAMPLES = 128_256, 300, 100, 5
 WANTED = 1_000_000  # tokens a second a core
@@ -107,7 +107,7 @@ def against_plain(tokens: int) -> dict[str, float]:
     seconds, plain_seconds = statistics.median(spent["ours"]), statistics.median(spent["plain"])
     apart = max(abs(ours.delta[t] - raw.get(t, 0.0) + comp.get(t, 0.0)) for t in ours.order)
     shards: list[ShardCounts] = [count_shard(pairs[start::SHARDS]) for start in range(SHARDS)]
-    assert frequencies(merge(reversed(shards))) == ours, "shards that were merged are other bits"
+    assert frequencies(sum_counts(reversed(shards))) == ours, "shards that were merged are other bits"
     return {
         "ours_s": seconds,
         "plain_s": plain_seconds,

@@ -29,7 +29,7 @@ from typing import Any, Literal
 from figures import table, write
 
 from tasks.judging.numbers import read_numbers
-from tasks.judging.rule import decide, is_close, pure_number
+from tasks.judging.rule import decide_by_rule, is_close, pure_number
 
 TOLERANCES = (0.01, 0.05, 0.15)
 LENGTHS = {"up to 10 words": (1, 10), "11 to 40": (11, 40), "over 40": (41, 10**9)}
@@ -66,7 +66,7 @@ def any_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
 
 def final_number(question: str, gold: str, answer: str, tolerance: float) -> bool:
     """Stage 1: the number that the answer settles on is within the tolerance of the gold's."""
-    return decide(question, gold, answer, tolerance) is True
+    return decide_by_rule(question, gold, answer, tolerance) is True
 
 
 def load(data: Path, labels: Path, fold: str) -> list[JudgedAnswer]:

@@ -31,7 +31,7 @@ def load_examples(path: str | Path) -> list[Example]:
     first_line: dict[str, int] = {}
     for number, line in read_lines(Path(path)):
         try:
-            example = parse_row(line)
+            example = parse_example(line)
             earlier = first_line.setdefault(example.id, number)
             if earlier != number:
                 raise DatasetError(f"financebench_id {example.id!r} is already on line {earlier}")
@@ -51,7 +51,7 @@ def malformed(path: str | Path, faults: list[str]) -> DatasetError:
     return DatasetError("\n  ".join([f"{path}: {rows}", *faults]))
 
 
-def parse_row(line: bytes) -> Example:
+def parse_example(line: bytes) -> Example:
     """One row as an `Example`. Raises: DatasetError that says what is wrong with the row, all of it."""
     row = json_object(line)
     faults: list[str] = []

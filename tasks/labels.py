@@ -31,7 +31,7 @@ class TaskLabel:
     individual: str = ""
 
 
-def show(task: str, arguments: Sequence[Any], label: str = "") -> str:
+def format_label(task: str, arguments: Sequence[Any], label: str = "") -> str:
     """The line for a task's arguments.  Of an unknown task only the number of arguments is shown.
 
     `label` is what a person calls a job; without it the beginning of the job's key is shown.
@@ -48,7 +48,7 @@ def show(task: str, arguments: Sequence[Any], label: str = "") -> str:
     return " ".join(f"{name}={_value(value)}" for name, value in [*parts, *values.items()])
 
 
-def read(line: str) -> TaskLabel:
+def parse_label(line: str) -> TaskLabel:
     """The parts of a line; empty for a line that is not ours."""
     values = dict(part.split("=", 1) for part in line.split() if "=" in part)
     if not line.startswith("run="):

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, load_examples, text_field
 from tasks.models import Example
-from tasks.tables import Format, Row, format_of, read_rows
+from tasks.tables import Format, TableRow, format_of, read_table
 
 MOST_FAULTS = 50
 """Faults that one error lists; it says how many more there are."""
@@ -64,7 +64,7 @@ def read_questions(
     questions: list[SplitExample] = []
     faults: list[str] = []
     first_place: dict[tuple[str, str], str] = {}
-    for number, row in enumerate(read_rows(path, chosen, (columns.question, columns.answer)), start=1):
+    for number, row in enumerate(read_table(path, chosen, (columns.question, columns.answer)), start=1):
         question, found = _question(row, columns, number)
         key = (question.split, question.example.id)
         earlier = first_place.setdefault(key, row.place) if not found else row.place
@@ -89,7 +89,7 @@ def in_split(questions: Sequence[SplitExample], split: str) -> tuple[SplitExampl
     return chosen
 
 
-def _question(row: Row, columns: Columns, number: int) -> tuple[SplitExample, list[str]]:
+def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExample, list[str]]:
     """One row understood, and what is wrong with it."""
     if row.fault:
         return SplitExample(Example("", "", "", ""), ""), [row.fault]

@@ -26,7 +26,7 @@ SUFFIXES: Mapping[str, Format] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row as it was read.  `place` says where it stands, `fault` why it could not be read at all."""
 
     place: str
@@ -52,7 +52,7 @@ def format_of(path: str | Path) -> Format:
     return "financebench" if SUFFIXES[suffix] == "jsonl" and _is_financebench(path) else SUFFIXES[suffix]
 
 
-def read_rows(path: Path, file_format: Format, required: Sequence[str]) -> Iterator[Row]:
+def read_table(path: Path, file_format: Format, required: Sequence[str]) -> Iterator[TableRow]:
     """The rows of a file, one at a time; a JSON line or CSV row that cannot be read comes with its fault.
 
     `required` are columns that a file with a header or a schema must have.
@@ -62,17 +62,17 @@ def read_rows(path: Path, file_format: Format, required: Sequence[str]) -> Itera
     return readers[file_format](path, required)
 
 
-def _jsonl(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def _jsonl(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     del required
     for number, line in read_lines(path):
         place = f"line {number}"
         try:
-            yield Row(place, json_object(line))
+            yield TableRow(place, json_object(line))
         except DatasetError as error:
-            yield Row(place, {}, fault=str(error))
+            yield TableRow(place, {}, fault=str(error))
 
 
-def _csv(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """The rows below the header; a row's place is the line on which it ends."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -92,17 +92,17 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[Row]:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _csv_row(row: dict[Any, Any], line: int) -> Row:
+def _csv_row(row: dict[Any, Any], line: int) -> TableRow:
     place = f"line {line}"
     if None in row:
-        return Row(place, {}, fault=f"{len(row[None])} more cells than the header has")
+        return TableRow(place, {}, fault=f"{len(row[None])} more cells than the header has")
     missing = [name for name, value in row.items() if value is None]
     if missing:
-        return Row(place, {}, fault=f"the row ends before column {missing[0]!r}")
-    return Row(place, row)
+        return TableRow(place, {}, fault=f"the row ends before column {missing[0]!r}")
+    return TableRow(place, row)
 
 
-def _parquet(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     pyarrow = _import_pyarrow(path)
     try:
         file = pyarrow.parquet.ParquetFile(path)
@@ -112,7 +112,7 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[Row]:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
 
 
-def _datasets(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def _datasets(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """The rows of a folder that `save_to_disk` wrote; in one with several splits, their names are the rows' splits."""
     pyarrow = _import_pyarrow(path)
     if not (path / "dataset_dict.json").is_file():
@@ -122,7 +122,7 @@ def _datasets(path: Path, required: Sequence[str]) -> Iterator[Row]:
         yield from _arrow_folder(pyarrow, path / str(split), required, str(split))
 
 
-def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: str) -> Iterator[Row]:
+def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: str) -> Iterator[TableRow]:
     for entry in _read_json(folder / "state.json", "_data_files"):
         path = folder / str(entry["filename"] if isinstance(entry, dict) and "filename" in entry else "")
         try:
@@ -133,13 +133,13 @@ def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: st
             raise DatasetError(f"{path}: no Arrow file that can be read: {_one_line(error)}") from None
 
 
-def _table_rows(batches: Any, split: str) -> Iterator[Row]:
+def _table_rows(batches: Any, split: str) -> Iterator[TableRow]:
     number = 0
     for batch in batches:
         for values in batch.to_pylist():
             number += 1
             place = f"row {number}" + (f" of {split}" if split else "")
-            yield Row(place, values, split)
+            yield TableRow(place, values, split)
 
 
 def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) -> None:

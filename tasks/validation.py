@@ -94,10 +94,10 @@ def first_error(error: ValidationError, root: str = "") -> str:
     detail = error.errors(include_url=False)[0]
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
     place = shorten(escape_control("".join([root, *parts]).removeprefix(".")))
-    return f"{place}: {describe(detail)}" if place else describe(detail)
+    return f"{place}: {fault_of(detail)}" if place else fault_of(detail)
 
 
-def describe(detail: ErrorDetails) -> str:
+def fault_of(detail: ErrorDetails) -> str:
     """What is wrong with one value, without its place."""
     kind, value, context = detail["type"], quote(detail["input"]), detail.get("ctx", {})
     if kind not in REASONS:

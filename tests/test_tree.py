@@ -1,9 +1,11 @@
-"""The tests mirror the code: each module has a test file in the same folder of `tests`, and each file its own name."""
+"""The tree: each module has a test file in the same folder of `tests`, and names are used once.
+
+That holds for the names of test files, and of the public functions and classes of the code."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -113,3 +115,24 @@ def test_each_folder_of_tests_mirrors_a_folder_of_the_code() -> None:
 def test_each_test_file_has_a_unique_name() -> None:
     names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+# Names that several modules share, because code looks for them by name.
+CONVENTIONS = {
+    "main": "the entry point of a process",
+    "make_parser": "a command of `orchestrator`: its options",
+    "run": "a command of `orchestrator`: its work",
+    "answer": "a reply rule of the embedded endpoint",
+}
+
+
+def test_no_two_public_functions_or_classes_share_a_name() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    places[node.name].append(str(path.relative_to(ROOT)))
+    public = {name: files for name, files in places.items() if not name.startswith("_") and name not in CONVENTIONS}
+    assert {name: files for name, files in public.items() if len(files) > 1} == {}
+    assert [name for name in CONVENTIONS if len(places[name]) < 2] == []

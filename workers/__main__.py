@@ -18,7 +18,7 @@ from workers.sglang.gpus import GPU_VARIABLE
 
 
 def main() -> None:
-    arguments = parse(sys.argv[1:])
+    arguments = _parse_arguments(sys.argv[1:])
     # Celery reads some variables when it is imported, so its imports come after this line.
     os.environ.update(worker_environment(arguments.queue))
     if arguments.gpu is not None:
@@ -46,7 +46,7 @@ def main() -> None:
     os._exit(status)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers", description="One worker process of a Whetstone farm.")
     parser.add_argument("queue", choices=list(QUEUES))
     parser.add_argument(

@@ -57,7 +57,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
     )
 
 
-def farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSpec:
+def collect_farm_spec(settings: CollectSettings, options: FarmOptions) -> FarmSpec:
     """An embedded farm with as many slots as calls may be in flight."""
     phase0 = settings.phase0
     return FarmSpec(
@@ -109,7 +109,7 @@ def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
     )
 
 
-def first_line(settings: CollectSettings, options: FarmOptions) -> str:
+def collect_announcement(settings: CollectSettings, options: FarmOptions) -> str:
     """Who reflects and judges, and what it may cost at most."""
     reflector, judge = settings.reflector, settings.phase0.correctness
     rules, external = reflector.api_base == EMBEDDED, options.farm == "external"

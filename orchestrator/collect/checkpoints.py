@@ -16,17 +16,17 @@ from tasks.validation import InvalidData, checked_json
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
 
 
-class Correctness(TypedDict):
+class CheckpointVerdict(TypedDict):
     is_correct: bool
     confidence: float
     category: str
     reasoning: str
 
 
-class Pair(TypedDict):
+class CheckpointPair(TypedDict):
     verbose_answer: str
     compressed_answer: str
-    correctness: Correctness
+    correctness: CheckpointVerdict
     compressed_by: NotRequired[str]
     judged_by: NotRequired[str]
 
@@ -43,7 +43,7 @@ class VerboseLine(CheckpointLine):
 
 
 class PairsLine(CheckpointLine):
-    pairs: list[Pair]
+    pairs: list[CheckpointPair]
 
 
 LINES: Mapping[str, type[CheckpointLine]] = {VERBOSE: VerboseLine, PAIRS: PairsLine}

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from orchestrator.collect.build import Split
-from orchestrator.collect.pipeline import Gathered, Pair, providers
+from orchestrator.collect.pipeline import Gathered, JudgedPair, providers
 from orchestrator.collect.settings import CollectSettings
 from tasks.models import Example
 from tasks.openai.provider import listed
@@ -85,7 +85,7 @@ def triple(example: Example) -> dict[str, str]:
     }
 
 
-def _discarded(pair: Pair) -> dict[str, Any]:
+def _discarded(pair: JudgedPair) -> dict[str, Any]:
     return {
         "verbose_answer": pair.verbose,
         "compressed_answer": pair.compressed,

@@ -31,7 +31,7 @@ CORRECTNESS = ("is_correct", "confidence", "category", "reasoning")
 
 
 @dataclass(frozen=True)
-class Pair:
+class JudgedPair:
     """One generated pair, and the verdict on its compressed answer."""
 
     verbose: str
@@ -54,13 +54,13 @@ class Gathered:
     judged_by: dict[int, str] = field(default_factory=dict)  # likewise; "" for the judge's own rules
     token_keys: list[str] = field(default_factory=list)
 
-    def pairs(self) -> list[Pair]:
-        return [Pair(self.verbose[j], self.compressed[j], self.correctness[j]) for j in sorted(self.correctness)]
+    def pairs(self) -> list[JudgedPair]:
+        return [JudgedPair(self.verbose[j], self.compressed[j], self.correctness[j]) for j in sorted(self.correctness)]
 
-    def retained(self, threshold: float) -> list[Pair]:
+    def retained(self, threshold: float) -> list[JudgedPair]:
         return [pair for pair in self.pairs() if pair.score >= threshold]
 
-    def discarded(self, threshold: float) -> list[Pair]:
+    def discarded(self, threshold: float) -> list[JudgedPair]:
         return [pair for pair in self.pairs() if pair.score < threshold]
 
 

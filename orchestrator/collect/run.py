@@ -19,14 +19,14 @@ from typing import Any
 import yaml
 from typing_extensions import TypedDict
 
-from orchestrator.collect.settings import CollectSettings, FarmOptions, settings_from
+from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.commands import common
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten, make_document
+from orchestrator.settings.documents import flatten, parse_document
 from orchestrator.signals import raise_on_sigterm
 
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
@@ -62,7 +62,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: what these need is not for whoever only looks at a collection.
-    from orchestrator.collect.build import choose_split, first_line
+    from orchestrator.collect.build import choose_split, collect_announcement
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector
     from orchestrator.runs.drive import drive, log_to
@@ -82,7 +82,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
     raise_on_sigterm()
 
-    print(first_line(settings, options), file=sys.stderr, flush=True)
+    print(collect_announcement(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
         print(Collector(settings, options, parts, output, resume, tuple(only)).run())
@@ -128,9 +128,9 @@ class CollectKind:
         return embedded_address(Path(options.farm_dir))
 
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.collect.runner import open_farm
+        from orchestrator.collect.runner import open_collect_farm
 
-        return open_farm(*_load_settings(folder), notify)
+        return open_collect_farm(*_load_settings(folder), notify)
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
         settings, options = _load_settings(folder, overrides)
@@ -156,12 +156,12 @@ def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[Collect
         _set(values, override)
     farm = values.pop("farm", {})
     try:
-        options = make_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
+        options = parse_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
     except SettingsError as error:
         raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
     if options.budget_usd and None in options.prices:
         raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
-    return settings_from(values), options
+    return collect_settings_from(values), options
 
 
 def _set(values: dict[str, Any], override: str) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.collect import pipeline
-from orchestrator.collect.build import Split, farm_spec, make_collection
+from orchestrator.collect.build import Split, collect_farm_spec, make_collection
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collect.document import make_document, validate
 from orchestrator.collect.pipeline import Gathered, Pipeline, providers, seed_store
@@ -49,12 +49,12 @@ PUBLISH_EVERY_S, DRAWING_S = 1.0, 60.0
 TOP = 20
 
 
-def open_farm(
+def open_collect_farm(
     settings: CollectSettings, options: FarmOptions, notify: Callable[[str], None] = log.info
 ) -> AbstractContextManager[FarmConnection]:
     if options.farm == "external":
         return external_farm(options.redis_url, notify)
-    return embedded_farm(farm_spec(settings, options), notify)
+    return embedded_farm(collect_farm_spec(settings, options), notify)
 
 
 def load_checkpoints(folder: Path, *, resume: bool) -> tuple[Checkpoint, Checkpoint]:
@@ -87,7 +87,7 @@ class Collector:
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
         run_id = self.output.run_id(KIND)
         logs.now_about({"run": run_id})
-        with open_farm(self.settings, self.options) as farm:
+        with open_collect_farm(self.settings, self.options) as farm:
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
             with session.publisher.publish_final_state():
@@ -210,7 +210,7 @@ class _Session:
     def _select(self, pairs: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
         # Imported here: they need numpy.
         from tasks.collect.frequencies import frequencies
-        from tasks.collect.selection import Filters, choose
+        from tasks.collect.selection import Filters, select_tokens
 
         counts = pipeline.count(self.scheduler, pairs, JOB_LIMIT_S)
         key = self.collection.tokenizer_key()
@@ -218,7 +218,7 @@ class _Session:
         found = frequencies(counts)
         _log_top(found.order[:TOP], found.delta, tokenizer)
         filters = Filters(**dataclasses.asdict(self.settings.phase0.filters))
-        return choose(found, tokenizer, self.settings.phase0.k, filters).to_json()
+        return select_tokens(found, tokenizer, self.settings.phase0.k, filters).to_json()
 
     def _draw(self, selection: dict[str, Any]) -> None:
         """The picture of the most wasted tokens, beside the checkpoints; one that cannot be drawn is a warning."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from orchestrator.settings.checks import http_address, placeholders
-from orchestrator.settings.documents import Document, Text, make_document, read_document
+from orchestrator.settings.documents import Document, Text, parse_document, read_document
 from tasks.escape import quote
 
 EMBEDDED = "embedded"
@@ -35,7 +35,7 @@ EndpointAddress = Annotated[Text, AfterValidator(_http_or_embedded)]
 
 
 @dataclass(frozen=True)
-class Sglang(Document):
+class SglangSettings(Document):
     """The server of the target. `timeout_s` limits one request, `max_retries` counts the tries after the first."""
 
     base_url: Annotated[Text, AfterValidator(http_address)]
@@ -44,11 +44,11 @@ class Sglang(Document):
 
 
 @dataclass(frozen=True)
-class Target(Document):
+class TargetSettings(Document):
     """The model that answers. `prompt_template` has {context} and {query}; sample j uses seed + j."""
 
     model_id: Text
-    sglang: Sglang
+    sglang: SglangSettings
     temperature: Temperature
     top_p: Share
     max_new_tokens: Count
@@ -57,7 +57,7 @@ class Target(Document):
 
 
 @dataclass(frozen=True)
-class Reflector(Document):
+class ReflectorSettings(Document):
     """The model that compresses answers. `compress_prompt_template` has {query} and {prev_answer}.
 
     A null `temperature`, `top_p` or `seed` is not sent; some models refuse them.
@@ -84,7 +84,7 @@ class SplitRatios(Document):
 
 
 @dataclass(frozen=True)
-class Data(Document):
+class DataSettings(Document):
     financebench_path: Text
     split_ratios: SplitRatios
 
@@ -99,7 +99,7 @@ class FilterSwitches(Document):
 
 
 @dataclass(frozen=True)
-class Correctness(Document):
+class CorrectnessSettings(Document):
     """The judge. `tolerance` is a relative error; a pair is kept when its score reaches `threshold`.
 
     A null `evaluator_temperature`, `evaluator_top_p` or `evaluator_seed` is not sent.
@@ -119,14 +119,14 @@ class Correctness(Document):
 
 
 @dataclass(frozen=True)
-class Phase0(Document):
+class Phase0Settings(Document):
     """`verbose_num_samples` answers to a question, `k` tokens to select; concurrencies are calls in flight."""
 
     verbose_num_samples: Count
     k: Count
     filters: FilterSwitches
     output_path: Text
-    correctness: Correctness
+    correctness: CorrectnessSettings
     target_concurrency: Count
     reflector_concurrency: Count
     judge_concurrency: Count
@@ -140,10 +140,10 @@ class CollectSettings(Document):
     device: Text
     output_dir: Text
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-    target: Target
-    reflector: Reflector
-    data: Data
-    phase0: Phase0
+    target: TargetSettings
+    reflector: ReflectorSettings
+    data: DataSettings
+    phase0: Phase0Settings
 
 
 Price = Annotated[StrictFloat, Field(ge=0)] | None
@@ -176,14 +176,14 @@ class FarmOptions(Document):
         return (self.price_prompt, self.price_cached, self.price_completion)
 
 
-def read_settings(path: Path) -> CollectSettings:
+def read_collect_settings(path: Path) -> CollectSettings:
     """The settings in a YAML file.  Raises: SettingsError with one line for each key that is wrong."""
     return read_document(path, CollectSettings, CROSS_CHECKS)
 
 
-def settings_from(values: Mapping[str, Any]) -> CollectSettings:
-    """The settings of a mapping.  Raises: SettingsError, as `read_settings`."""
-    return make_document(values, CollectSettings, CROSS_CHECKS)
+def collect_settings_from(values: Mapping[str, Any]) -> CollectSettings:
+    """The settings of a mapping.  Raises: SettingsError, as `read_collect_settings`."""
+    return parse_document(values, CollectSettings, CROSS_CHECKS)
 
 
 def _check_ratios(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -24,10 +24,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: show(arguments))
+    return common.handle_errors(lambda: _show(arguments))
 
 
-def show(arguments: argparse.Namespace) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.output import OutputError, OutputFolder, read_json, run_id_of
     from orchestrator.report.side_by_side import answers_table
     from orchestrator.report.statistics import Comparison

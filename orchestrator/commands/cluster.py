@@ -38,19 +38,19 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: cluster(_settings(arguments), as_json=arguments.json))
+    return common.handle_errors(lambda: _cluster(_settings(arguments), as_json=arguments.json))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """The settings with the file of `--from`.  Raises: SettingsError."""
     if arguments.collected is not None:
-        is_waste = common.read_settings(arguments).clusters_by == "waste"
+        is_waste = common.settings_from_arguments(arguments).clusters_by == "waste"
         option = "CLUSTERS_WASTE_FROM" if is_waste else "CLUSTERS_FROM"
         arguments.overrides.append(f"{option}={arguments.collected}")
-    return common.read_settings(arguments)
+    return common.settings_from_arguments(arguments)
 
 
-def cluster(settings: Settings, *, as_json: bool) -> int:
+def _cluster(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.dispatch.dispatcher import Parked
     from orchestrator.report.view import open_view
     from orchestrator.runs.clustering import cluster_only

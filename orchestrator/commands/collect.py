@@ -58,9 +58,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.collect.settings import FarmOptions, read_settings
+        from orchestrator.collect.settings import FarmOptions, read_collect_settings
 
-        settings = read_settings(arguments.config)
+        settings = read_collect_settings(arguments.config)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.collect.run import start_collection
 

@@ -74,7 +74,7 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def read_settings(arguments: argparse.Namespace) -> Settings:
+def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     """The settings that the options of `add_settings` name.  Raises: SettingsError."""
     from orchestrator.settings import load_settings
 

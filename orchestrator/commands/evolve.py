@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        settings = common.read_settings(arguments)
+        settings = common.settings_from_arguments(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
 

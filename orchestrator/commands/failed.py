@@ -42,10 +42,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: show(arguments))
+    return common.handle_errors(lambda: _show(arguments))
 
 
-def show(arguments: argparse.Namespace) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import find_runs
 
@@ -67,12 +67,12 @@ def show(arguments: argparse.Namespace) -> int:
 
 def lines_of(failure: Failure, folder: Path) -> Iterator[str]:
     """What is printed of one failed task."""
-    from orchestrator.report.layout import clip
+    from orchestrator.report.layout import truncate
     from tasks.escape import escape_control
 
     tries = f"tried {failure.tries} time{'' if failure.tries == 1 else 's'}"
     at = f"{datetime.fromtimestamp(failure.at):%Y-%m-%d %H:%M:%S}"
     yield f"{failure.node}: {failure.stage} failed, {tries}, last at {at}, task {failure.task}"
-    yield f"  {clip(escape_control(failure.error), WIDEST)}"
+    yield f"  {truncate(escape_control(failure.error), WIDEST)}"
     if failure.prompt:
         yield f"  prompt   {folder / 'reflector_prompts' / failure.prompt}"

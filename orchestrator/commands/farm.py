@@ -34,19 +34,19 @@ def run(arguments: argparse.Namespace) -> int:
 def control_farm(arguments: argparse.Namespace) -> int:
     from orchestrator.farm.embedded import control
 
-    settings = common.read_settings(arguments)
+    settings = common.settings_from_arguments(arguments)
     try:
         if arguments.action == "up":
-            return up(settings)
+            return _up(settings)
         if arguments.action == "down":
             print("the farm is down" if control.down(settings.farm_dir) else f"no farm is up in {settings.farm_dir}")
             return common.DONE
     except control.FarmError as error:
         return common.fail(common.BROKEN, str(error))
-    return status(settings, as_json=arguments.json)
+    return _status(settings, as_json=arguments.json)
 
 
-def up(settings: Settings) -> int:
+def _up(settings: Settings) -> int:
     from orchestrator.farm.connection import farm_spec
     from orchestrator.farm.embedded import control
 
@@ -58,7 +58,7 @@ def up(settings: Settings) -> int:
     return common.DONE
 
 
-def status(settings: Settings, *, as_json: bool) -> int:
+def _status(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.farm.embedded import control
 
     found = control.status(settings.farm_dir.resolve())

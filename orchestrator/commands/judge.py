@@ -19,7 +19,7 @@ from orchestrator.signals import Terminated, raise_on_sigterm
 
 if TYPE_CHECKING:
     from tasks.judging.grader import Grader
-    from tasks.judging.rows import Row
+    from tasks.judging.rows import AnswerRow
     from tasks.models import Endpoint, Judge, Verdict
 
 DESCRIPTION = """\
@@ -64,14 +64,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: judge(arguments))
+    return common.handle_errors(lambda: _judge(arguments))
 
 
-def judge(arguments: argparse.Namespace) -> int:
+def _judge(arguments: argparse.Namespace) -> int:
     """Raises: SettingsError, OutputError."""
     from orchestrator.settings import SettingsError, judging_settings
     from tasks.dataset import DatasetError
-    from tasks.judging.rows import check_rows, read_rows
+    from tasks.judging.rows import count_answer_rows, read_answer_rows
 
     settings, endpoint, rules = judging_settings(arguments.config)
     if arguments.tolerance is not None:
@@ -83,8 +83,8 @@ def judge(arguments: argparse.Namespace) -> int:
     raise_on_sigterm()
     try:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
-            total = check_rows(path)
-            rows = _with_progress(read_rows(path), total)
+            total = count_answer_rows(path)
+            rows = _with_progress(read_answer_rows(path), total)
             if grader is not None:
                 found = _by_grader(rows, grader, settings.name)
             elif arguments.stage == 1:
@@ -126,7 +126,7 @@ def _no_endpoint() -> Grader:
     raise AssertionError("called for the three stages alone")
 
 
-def _by_grader(rows: Iterator[Row], grader: Grader, name: str) -> Iterator[Verdict | None]:
+def _by_grader(rows: Iterator[AnswerRow], grader: Grader, name: str) -> Iterator[Verdict | None]:
     from tasks.judging.exact_number import GoldError
     from tasks.judging.grader import title_of
     from tasks.judging.user_function import UserFunctionError
@@ -139,13 +139,13 @@ def _by_grader(rows: Iterator[Row], grader: Grader, name: str) -> Iterator[Verdi
         raise _Failed(f"{error}") from error
 
 
-def _by_rule(rows: Iterator[Row], settings: Judge) -> Iterator[Verdict | None]:
+def _by_rule(rows: Iterator[AnswerRow], settings: Judge) -> Iterator[Verdict | None]:
     from orchestrator.runs.judge_file import judge_rows
 
     return judge_rows(rows, settings, None)
 
 
-def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint, rules: bool) -> Iterator[Verdict | None]:
+def _by_all(rows: Iterator[AnswerRow], settings: Judge, endpoint: Endpoint, rules: bool) -> Iterator[Verdict | None]:
     # Here, because the SDK takes a second to import.
     from orchestrator.farm.embedded import ProcessFailed
     from orchestrator.report.announcement import highest_cost, provider_at
@@ -172,7 +172,7 @@ def _by_all(rows: Iterator[Row], settings: Judge, endpoint: Endpoint, rules: boo
     _print_status(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, cost: {cost}")
 
 
-def _with_progress(rows: Iterator[Row], total: int) -> Iterator[Row]:
+def _with_progress(rows: Iterator[AnswerRow], total: int) -> Iterator[AnswerRow]:
     """A line on standard error every few seconds."""
     printed = time.monotonic()
     for number, row in enumerate(rows):

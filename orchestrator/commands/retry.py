@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    from orchestrator.dispatch.failures import NoSuchTask, select
+    from orchestrator.dispatch.failures import NoSuchTask, select_failures
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import is_locked
@@ -56,7 +56,7 @@ def retry(arguments: argparse.Namespace) -> int:
         if is_locked(arguments.run):
             return retry_running(arguments.run, arguments.tasks)
         if arguments.tasks:
-            select(failed_of(arguments.run), arguments.tasks)
+            select_failures(failed_of(arguments.run), arguments.tasks)
     except NoSuchTask as error:
         return common.fail(common.WRONG, str(error))
     return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)

@@ -36,7 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: delete(arguments.delete) if arguments.delete else show(arguments))
+    return common.handle_errors(lambda: delete(arguments.delete) if arguments.delete else _show(arguments))
 
 
 def delete(folder: Path) -> int:
@@ -59,7 +59,7 @@ def delete(folder: Path) -> int:
     return common.DONE
 
 
-def show(arguments: argparse.Namespace) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     runs = [run_status(folder) for folder in find_runs(arguments.folder)]
     if arguments.json:
         print(json.dumps([dataclasses.asdict(status) for status in runs], indent=2))

@@ -23,10 +23,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: show(arguments))
+    return common.handle_errors(lambda: _show(arguments))
 
 
-def show(arguments: argparse.Namespace) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     status = run_status(arguments.run)
     if arguments.json:
         print(json.dumps(dataclasses.asdict(status), indent=2))

@@ -33,10 +33,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: show(arguments))
+    return common.handle_errors(lambda: _show(arguments))
 
 
-def show(arguments: argparse.Namespace) -> int:
+def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.farm import workers
     from orchestrator.farm.connection import named_address, reach
 

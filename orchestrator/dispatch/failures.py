@@ -30,7 +30,7 @@ def failed_tasks(store: Store, run_id: str) -> list[Failure]:
     return [failure for failure in failures if failure.attempt == attempts[failure.record]]
 
 
-def select(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
+def select_failures(failures: Sequence[Failure], names: Sequence[str]) -> list[Failure]:
     """The failures that the names mean, all of them without names.  Raises: NoSuchTask for a name that means none."""
     for name in names:
         if not any(failure.is_called(name) for failure in failures):
@@ -46,7 +46,8 @@ def retry_failed(app: Celery, store: Store, run_id: str, names: Sequence[str] = 
     `app` is any application that sends to the farm.  Returns what was sent: of several processes that retry the same
     task at once, one sends it.  Raises: NoSuchTask, before anything is sent.
     """
-    owned = [failure for failure in select(failed_tasks(store, run_id), names) if store.forget_failure(failure)]
+    selected = select_failures(failed_tasks(store, run_id), names)
+    owned = [failure for failure in selected if store.forget_failure(failure)]
     by_record = sorted(owned, key=lambda failure: failure.record)
     for record, group in itertools.groupby(by_record, key=lambda failure: failure.record):
         _send(app, store, run_id, record, [failure.name for failure in group])

@@ -35,7 +35,7 @@ from orchestrator.flower_ext.retry_policy import (
 )
 from orchestrator.flower_ext.run_index import RunView, index_runs
 from tasks import logs
-from tasks.labels import read
+from tasks.labels import parse_label
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -163,4 +163,4 @@ class Monitor:
 
     def _seen(self, task: str) -> ObservedTask | None:
         found = self.seen(task)
-        return None if found is None else ObservedTask(found.name or "", found.state, read(found.args or "").run)
+        return None if found is None else ObservedTask(found.name or "", found.state, parse_label(found.args or "").run)

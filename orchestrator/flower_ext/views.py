@@ -10,7 +10,7 @@ from orchestrator.flower_ext.retry_policy import ObservedTask, RetryRejected, ru
 from orchestrator.flower_ext.run_index import RunView
 from orchestrator.flower_ext.state import Monitor, RetryView
 from tasks.failure import Failure
-from tasks.labels import read
+from tasks.labels import parse_label
 
 COLUMNS = {"run": "Run", "generation": "Generation", "individual": "Individual", "retry": "Retry"}
 SHOWN = "name,state,run,generation,individual,received,runtime,worker,retry"
@@ -25,7 +25,7 @@ BADGES = {
 
 def with_run(task: Any, monitor: Monitor) -> Any:
     """Flower's task with the fields OF_A_TASK, as text.  Changes the task that it is given, a copy."""
-    shown = read(task.args or "")
+    shown = parse_label(task.args or "")
     view = monitor.views.get(shown.run)
     task.run, task.generation, task.individual = shown.run, shown.generation, shown.individual
     task.run_cost_so_far = f"{_cost(view)} for {view.calls:,} calls" if view else None
@@ -47,7 +47,7 @@ def _retry(task: Any, view: RunView | None, monitor: Monitor) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run as the page of runs shows it."""
 
     run: str
@@ -66,10 +66,10 @@ class Row:
     retry: RetryView | None
 
 
-def row(view: RunView, monitor: Monitor) -> Row:
+def row(view: RunView, monitor: Monitor) -> RunRow:
     status = view.status
     figures = status.figures if status else {}
-    return Row(
+    return RunRow(
         run=view.run,
         kind=status.kind if status else "",
         state=view.state,

@@ -16,7 +16,7 @@ from deap import base, creator, tools
 
 from orchestrator.optimisers.base import Member, Optimiser, SearchParams, SearchState, better, clip
 from orchestrator.optimisers.operators import use_rng
-from orchestrator.optimisers.planning import distinct, expand, generator, known_outcome, plan_names
+from orchestrator.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -58,7 +58,7 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
 
     def ask(self, state: Nsga2State, params: Nsga2Params) -> Plan:
         known = _known(state)
-        plan = distinct(_children(state, params))
+        plan = distinct_candidates(_children(state, params))
         return replace(plan, candidates=tuple(c for c in plan.candidates if c.deltas not in known))
 
     def tell(self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]) -> Nsga2State:
@@ -105,17 +105,6 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         if any(member.score is None for member in state.population):
             return "an individual has no score"
         return ""
-
-
-def front(state: Nsga2State) -> tuple[Member, ...]:
-    """The members that no other beats in both objectives, by ascending tokens, each pair of values once."""
-    if not state.population:
-        return ()
-    individuals = [_individual(member) for member in state.population]
-    first = tools.sortNondominated(individuals, len(individuals), first_front_only=True)[0]
-    members = {tuple(i.fitness.values): i for i in reversed(first)}
-    by_deltas = {member.deltas: member for member in state.population}
-    return tuple(by_deltas[tuple(members[values])] for values in sorted(members))
 
 
 def _children(state: Nsga2State, params: Nsga2Params) -> Plan:

@@ -47,7 +47,7 @@ def validation_name(generation: int) -> str:
     return f"g{generation}_valid"
 
 
-def distinct(plan: Plan) -> Plan:
+def distinct_candidates(plan: Plan) -> Plan:
     """The plan without candidates whose outcome is that of an earlier one; `expand` puts them back.
 
     Candidates with a call to the reflector all stay: two replies to one question may differ.
@@ -59,7 +59,7 @@ def distinct(plan: Plan) -> Plan:
 
 
 def expand(plan: Plan, outcomes: Sequence[Outcome], known: Mapping[int, Outcome] | None = None) -> list[Outcome]:
-    """One outcome for each candidate of a plan, in its order, from those of `distinct(plan)`.
+    """One outcome for each candidate of a plan, in its order, from those of `distinct_candidates(plan)`.
 
     `known` are the outcomes of candidates that were not sent because they had been evaluated before, by index.
     The copy of an outcome took no time and counts as an evaluation from the cache.

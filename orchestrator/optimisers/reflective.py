@@ -31,8 +31,8 @@ from orchestrator.optimisers.base import (
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome, as_evaluated
 from orchestrator.optimisers.individual import Individual, make_individual, set_score
 from orchestrator.optimisers.operators import RoundRobin, make_toolbox, use_rng
-from orchestrator.optimisers.planning import distinct, expand, generator, known_outcome, plan_names
-from orchestrator.optimisers.specification import read_state, state_to_json
+from orchestrator.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
+from orchestrator.optimisers.specification import parse_state, state_to_json
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -87,10 +87,10 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
         if _is_unevaluated(state):
-            return distinct(_population_plan(state))
+            return distinct_candidates(_population_plan(state))
         plan, _ = _offspring_plan(state, params)
         known = _known(plan, state)
-        plan = distinct(plan)
+        plan = distinct_candidates(plan)
         return replace(plan, candidates=tuple(c for c in plan.candidates if c.index not in known))
 
     def tell(
@@ -155,7 +155,7 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
         return state_to_json(state, params.cluster_ids)
 
     def from_json(self, text: str, params: ReflectiveParams) -> ReflectiveState:
-        state = ReflectiveState(**read_state(text, params.cluster_ids))
+        state = ReflectiveState(**parse_state(text, params.cluster_ids))
         if reason := self.problem(state, params):
             raise StateError(reason)
         return state

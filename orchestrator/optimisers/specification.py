@@ -54,7 +54,7 @@ def state_to_json(state: ReflectiveState, cluster_ids: Sequence[str]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_state(text: str, cluster_ids: Sequence[str]) -> dict[str, Any]:
+def parse_state(text: str, cluster_ids: Sequence[str]) -> dict[str, Any]:
     """The fields of a `ReflectiveState`.  Raises: StateError when the text is no state, or one of other clusters."""
     try:
         values = parse_json(StateFile, text)

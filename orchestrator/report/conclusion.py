@@ -17,7 +17,7 @@ from typing import Literal
 
 from orchestrator.report.formatting import format_percent, format_points
 from orchestrator.report.inference import NoiseFloor, questions_needed, smallest_visible_loss
-from orchestrator.report.pairwise import Pairwise, compare, correct_for_number, describe
+from orchestrator.report.pairwise import Pairwise, compare, comparison_sentence, correct_for_number
 from orchestrator.report.systems import MeasuredSystem, SetName
 
 Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "worse"]
@@ -74,7 +74,7 @@ def conclude(
         sentences.append("The winner has no deltas: no other finalist had a higher fitness on the validation set.")
     if outcome == "worse" and useful:
         sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
-    sentences += [describe(against_plain), *_about_rivals(pairs, harmless)]
+    sentences += [comparison_sentence(against_plain), *_about_rivals(pairs, harmless)]
     if used == "validation":
         sentences.append("The vector was chosen by these same questions, which makes its figures look better.")
     sentences += _limits(against_plain, margin)
@@ -168,7 +168,7 @@ def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise]) -> li
         beaten = sum(pair.is_better for pair in pairs)
         sentences.append(f"It beats {beaten} of {len(pairs)} rivals (p values corrected for their number).")
     if harmless:
-        sentences.append(describe(min(harmless, key=lambda pair: pair.ratio.before)))
+        sentences.append(comparison_sentence(min(harmless, key=lambda pair: pair.ratio.before)))
     if lossy:
         listed = ", ".join(f'"{pair.against}"' for pair in lossy)
         verb = "is" if len(lossy) == 1 else "are"

@@ -34,7 +34,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * max(0, width - cell_len(text))
 
 
-def clip(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """`text` in at most `width` cells, with an ellipsis where it was cut."""
     if cell_len(text) <= width:
         return text

@@ -101,7 +101,7 @@ def correct_for_number(pairs: Sequence[Pairwise]) -> list[Pairwise]:
     ]
 
 
-def describe(pair: Pairwise) -> str:
+def comparison_sentence(pair: Pairwise) -> str:
     """All figures of a comparison in one sentence."""
     ratio, change, test = pair.ratio, pair.change, pair.non_inferiority
     difference = change.difference

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from orchestrator.report.assessment import Assessment
 from orchestrator.report.document import stopped_after
-from orchestrator.report.layout import clip, format_table, wrap
+from orchestrator.report.layout import format_table, truncate, wrap
 from orchestrator.report.pairwise import Pairwise
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from tasks.escape import escape_control
@@ -29,7 +29,7 @@ def ranking(assessment: Assessment, width: int = 80) -> list[str]:
     longest = max(cell_len(row[0]) for row in rows)
     over = max(cell_len(line) for line in format_table(rows)) - (width - 2)
     name_width = max(SHORTEST_NAME, longest - max(0, over))
-    table = format_table([(clip(row[0], name_width), *row[1:]) for row in rows])
+    table = format_table([(truncate(row[0], name_width), *row[1:]) for row in rows])
     marks = ["  ", *("* " if system is assessment.winner else "  " for system in systems)]
     return [*wrap(_title(assessment, with_test), width), *(a + b for a, b in zip(marks, table, strict=True))]
 

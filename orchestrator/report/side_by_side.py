@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Literal
 
-from orchestrator.report.layout import clip, pad, wrap
+from orchestrator.report.layout import pad, truncate, wrap
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from tasks.escape import escape_control
 
@@ -47,7 +47,7 @@ def _outcome(before: JudgedAnswer, after: JudgedAnswer) -> str:
 
 
 def _example(number: int, count: int, before: JudgedAnswer, after: JudgedAnswer, width: int) -> list[str]:
-    title = clip(f"── {number} of {count} · {_outcome(before, after)} · {escape_control(before.example)} ", width)
+    title = truncate(f"── {number} of {count} · {_outcome(before, after)} · {escape_control(before.example)} ", width)
     lines = [_rule(title, width)]
     lines += _labelled("question", before.question, width) + _labelled("gold", before.gold, width)
     if width < NARROW:

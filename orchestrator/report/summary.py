@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.report.assessment import Assessment
 from orchestrator.report.formatting import format_cost, format_duration, format_evaluations, format_score
-from orchestrator.report.layout import clip, pad, wrap
+from orchestrator.report.layout import pad, truncate, wrap
 from orchestrator.report.ranking import provenance, ranking
 from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
 from tasks.escape import escape_control
@@ -109,7 +109,7 @@ def _deltas(report: FinalReport, width: int) -> list[str]:
     for cluster in sorted(report.deltas, key=int):
         value = report.deltas[cluster]
         head = f"  {cluster:>4} {value:>+8.3f} {_bar(value, largest)}  "
-        described = clip(escape_control(report.descriptions.get(cluster, "")), max(10, width - len(head)))
+        described = truncate(escape_control(report.descriptions.get(cluster, "")), max(10, width - len(head)))
         lines.append(head + described)
     return lines
 

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.planning import plan_names
-from orchestrator.runs.individuals import stopped_after
+from orchestrator.runs.individuals import stop_record
 
 
 class NodeFile(TypedDict):
@@ -87,7 +87,7 @@ class EvolutionTree:
                 "correctness": score.correctness,
                 "elite": evaluated.is_elite,
                 "target": None if target is None else self.cluster_ids[target],
-                **stopped_after(evaluated),
+                **stop_record(evaluated),
             }
         )
 

@@ -48,7 +48,7 @@ def read_evaluations(path: Path) -> list[Evaluation]:
     ]
 
 
-def front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+def pareto_front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """Those that no other beats in tokens without having fewer right, shortest first; of equal vectors the first."""
     distinct = list({evaluation.deltas: evaluation for evaluation in reversed(evaluations)}.values())[::-1]
     ordered = sorted(distinct, key=lambda one: (one.mean_tokens, -one.correctness))
@@ -62,7 +62,7 @@ def front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...], count: int) -> list[Evaluation]:
     """At most `count` vectors: the search's own best, those of the front, then all others, each group by fitness."""
     distinct = list({evaluation.deltas: evaluation for evaluation in reversed(evaluations)}.values())[::-1]
-    on_front = {one.deltas for one in front(evaluations)}
+    on_front = {one.deltas for one in pareto_front(evaluations)}
     return sorted(distinct, key=lambda one: (one.deltas != best, one.deltas not in on_front, -one.fitness))[:count]
 
 

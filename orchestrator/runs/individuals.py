@@ -62,10 +62,10 @@ class IndividualsFile:
 def notes_on(evaluated: Evaluated) -> dict[str, Any]:
     """Why replies of the reflector were unusable, and where it left a race; empty where neither happened."""
     reasons = {"merge_fallback": evaluated.merge_fallback, "skip_reason": evaluated.skip_reason}
-    return {name: reason for name, reason in reasons.items() if reason} | stopped_after(evaluated)
+    return {name: reason for name, reason in reasons.items() if reason} | stop_record(evaluated)
 
 
-def stopped_after(evaluated: Evaluated) -> dict[str, Any]:
+def stop_record(evaluated: Evaluated) -> dict[str, Any]:
     """After how many of how many questions it left a race; empty where it answered all."""
     if evaluated.stopped is None:
         return {}

@@ -23,7 +23,7 @@ from typing import Any
 
 from orchestrator.farm.embedded import ChildProcess, Command, free_port, is_healthy
 from tasks.context import content_hash
-from tasks.judging.rows import Row
+from tasks.judging.rows import AnswerRow
 from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
 from tasks.models import Endpoint, Judge, Verdict
 from tasks.openai.budget import Budget
@@ -33,7 +33,7 @@ from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
 from tasks.validation import parse_json
 
-AskFor = Callable[[Row, ReplyCounter], Ask]
+AskFor = Callable[[AnswerRow, ReplyCounter], Ask]
 """Makes the call to the judge for a row."""
 
 WINDOW = 1024  # rows that are being judged, or wait for one before them
@@ -43,7 +43,7 @@ class _Undecided(Exception):
     """Stage 1 has decided nothing."""
 
 
-def by_rule(row: Row, settings: Judge) -> Verdict | None:
+def by_rule(row: AnswerRow, settings: Judge) -> Verdict | None:
     """The verdict of stage 1 alone, or None where it decides nothing."""
 
     def leave(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def by_rule(row: Row, settings: Judge) -> Verdict | None:
         return None
 
 
-def judge_rows(rows: Iterable[Row], settings: Judge, ask_for: AskFor | None) -> Iterator[Verdict | None]:
+def judge_rows(rows: Iterable[AnswerRow], settings: Judge, ask_for: AskFor | None) -> Iterator[Verdict | None]:
     """A verdict for each row, in order; without `ask_for`, None where stage 1 decides nothing.
 
     Equal rows are asked once.  Raises: what a call raises; calls under way are awaited then, and no more are made.
@@ -110,7 +110,7 @@ class _Calls:
         if self._failures:
             raise self._failures[0]
 
-    def verdict(self, row: Row) -> Verdict | Future[Verdict]:
+    def verdict(self, row: AnswerRow) -> Verdict | Future[Verdict]:
         """The verdict on a row, or the one that it is going to have."""
         key = content_hash(dataclasses.astuple(row))
         if key in self._flying:
@@ -140,7 +140,7 @@ class _Calls:
         for key in done:
             del self._flying[key]
 
-    def _ask(self, row: Row) -> Verdict:
+    def _ask(self, row: AnswerRow) -> Verdict:
         if self._failed.is_set():
             raise RuntimeError("another call has failed")
         try:
@@ -196,7 +196,7 @@ def judge_asker(endpoint: Endpoint, settings: Judge, budget: Budget, answered: C
     limiter = LocalLimiter(endpoint.requests_per_minute, endpoint.tokens_per_minute)
     client = OpenAIClient(endpoint, limiter, budget)
 
-    def ask_for(row: Row, counter: ReplyCounter) -> Ask:
+    def ask_for(row: AnswerRow, counter: ReplyCounter) -> Ask:
         key = verdict_key(row.question, row.gold, row.answer, settings, endpoint.base_url)
         return ask_judge(client, settings, f"judge-{key}", answered, counter)
 

@@ -55,7 +55,7 @@ FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
 
-def first_line(settings: Settings) -> str:
+def evolve_announcement(settings: Settings) -> str:
     """Who reflects and judges, and what it may cost at most."""
     endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
     return announce(
@@ -90,7 +90,7 @@ class Runner:
 
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
-        self.view.notify(first_line(self.settings))
+        self.view.notify(evolve_announcement(self.settings))
         search = make_search(self.settings)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         state = load_state(self.output, search)

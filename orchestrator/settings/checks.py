@@ -2,7 +2,8 @@
 
 The check of a value returns its argument, or raises ValueError with a message that continues the option's name.
 A cross-field check gets the values that are sound by themselves (some may be missing), and yields the names of options
-and what is wrong with them.  Only `check_questions`, `check_deltas`, `check_discovered` and `check_waste` read files.
+and what is wrong with them.  Only `check_questions`, `check_initial_deltas`, `check_discovered` and `check_waste`
+read files.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ def _look_at(path: Path, named: str) -> tuple[str, int | None]:
     return file_format, _count_lines(path) if file_format in ("financebench", "jsonl") else None
 
 
-def check_deltas(values: Values) -> Findings:
+def check_initial_deltas(values: Values) -> Findings:
     """The initial deltas are one finite number for each cluster."""
     layout = _layout(values)
     if "initial_deltas_path" not in values or layout is None:
@@ -328,7 +329,7 @@ def check_start(values: Values) -> Findings:
         yield "PROMPTS_PATH", f"is empty, and TARGET_SYSTEM_PROMPT {BEST_PROMPT!r} chooses among its prompts"
 
 
-def check_endpoint(values: Values) -> Findings:
+def check_base_url(values: Values) -> Findings:
     """An address that would not be used is an error."""
     if _by_rules(values) and values.get("openai_base_url"):
         yield "OPENAI_BASE_URL", "is not used when EMBEDDED_ENDPOINT is 'rules'; set 'openai', or leave this empty"
@@ -358,11 +359,11 @@ CROSS_CHECKS = (
     check_limits,
     check_context,
     check_prices,
-    check_endpoint,
+    check_base_url,
     check_start,
     check_columns,
     check_questions,
-    check_deltas,
+    check_initial_deltas,
     check_discovered,
     check_waste,
 )

@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.settings.options import SettingsError
 from tasks.escape import quote
-from tasks.validation import describe
+from tasks.validation import fault_of
 
 T = TypeVar("T", bound="Document")
 
@@ -60,10 +60,10 @@ def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] 
         raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
     if not isinstance(values, dict):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
-    return make_document(values, kind, cross_checks)
+    return parse_document(values, kind, cross_checks)
 
 
-def make_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
+def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:
     """The document that a mapping describes.  Raises: SettingsError, as `read_document`."""
     named = _with_text_keys(values)
     found: T | None = None
@@ -121,7 +121,7 @@ def _reason(detail: ErrorDetails) -> str:
         return "is empty"
     if kind == "dataclass_type":
         return f"{quote(value)} is not a section with keys of its own"
-    return describe(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
+    return fault_of(detail) + (YAML_NUMBER if kind == "float_type" and isinstance(value, str) else "")
 
 
 def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:

@@ -83,7 +83,7 @@ def count_shard(pairs: Iterable[Pair]) -> ShardCounts:
     return ShardCounts(raw.counts(), comp.counts())
 
 
-def merge(shards: Iterable[ShardCounts]) -> ShardCounts:
+def sum_counts(shards: Iterable[ShardCounts]) -> ShardCounts:
     """The counts of all shards together: the same bits in whatever order they come."""
     raw: dict[int, NDArray[np.int64]] = {}
     comp: dict[int, NDArray[np.int64]] = {}

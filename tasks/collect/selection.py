@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tasks.collect.frequencies import Frequencies, ShardCounts, frequencies
+from tasks.collect.frequencies import Frequencies
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +69,12 @@ class Selection:
         }
 
 
-def select(counts: ShardCounts, tokenizer: Tokenizer, k: int, filters: Filters) -> Selection:
+def select_tokens(found: Frequencies, tokenizer: Tokenizer, k: int, filters: Filters) -> Selection:
     """The k tokens with the largest difference that pass the filters, ties by token id.
 
     Candidates are tokens that occur in a retained answer: of others there is no frequency to compare.  Where there are
     fewer than k, all are chosen and a warning is logged.
     """
-    return choose(frequencies(counts), tokenizer, k, filters)
-
-
-def choose(found: Frequencies, tokenizer: Tokenizer, k: int, filters: Filters) -> Selection:
-    """As `select`, from frequencies that have been counted already."""
     special = special_ids(tokenizer)
     chosen: list[Chosen] = []
     # Best first, so no more tokens are decoded than it takes to find k.

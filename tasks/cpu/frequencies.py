@@ -59,10 +59,10 @@ def count_pairs(store: Store, run: str, pairs: Sequence[KeyPair]) -> dict[str, A
 
 def merge_counts(store: Store, run: str, keys: Sequence[str]) -> dict[str, Any]:
     """The counts of all shards, each named once or more often.  Raises: LookupError when a shard has no counts."""
-    from tasks.collect.frequencies import merge
+    from tasks.collect.frequencies import sum_counts
 
     # One at a time, so that memory does not grow with the number of shards.
-    return merge(read_counts(store, run, shard) for shard in keys).to_dict()
+    return sum_counts(read_counts(store, run, shard) for shard in keys).to_dict()
 
 
 def _fetched(

@@ -181,7 +181,7 @@ class TargetClient:
             raise TargetDown(f"{self.base_url}: HTTP {status}: {_message(text)}")
         if status != 200:
             raise TargetRefused(f"{self.base_url}: HTTP {status}: {_message(text)}")
-        return generated(read_reply(self.base_url, text), request.stop_token_ids)
+        return generated(parse_generate_reply(self.base_url, text), request.stop_token_ids)
 
 
 def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     return payload
 
 
-def read_reply(base_url: str, text: str) -> GenerateReply:
+def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
     """Raises: TargetRefused when the text is not a reply of /generate."""
     try:
         return parse_json(GenerateReply, text)

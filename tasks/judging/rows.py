@@ -11,7 +11,7 @@ from tasks.dataset import DatasetError, json_object, malformed, read_lines, text
 
 
 @dataclass(frozen=True)
-class Row:
+class AnswerRow:
     """What is judged. Rows with the same texts are equal, and have one verdict."""
 
     question: str
@@ -19,7 +19,7 @@ class Row:
     answer: str
 
 
-def check_rows(path: Path) -> int:
+def count_answer_rows(path: Path) -> int:
     """How many rows a JSONL file has; blank lines are passed over, other fields of a row ignored.
 
     Raises: DatasetError, once, with all malformed rows by line: bad JSON, invalid UTF-8, a question or gold that is
@@ -29,7 +29,7 @@ def check_rows(path: Path) -> int:
     faults: list[str] = []
     for number, line in read_lines(path):
         try:
-            parse_row(line)
+            parse_answer_row(line)
             count += 1
         except DatasetError as error:
             faults.append(f"line {number}: {error}")
@@ -40,19 +40,19 @@ def check_rows(path: Path) -> int:
     return count
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a file that `check_rows` has found good, in order, one at a time.
+def read_answer_rows(path: Path) -> Iterator[AnswerRow]:
+    """The rows of a file that `count_answer_rows` has found good, in order, one at a time.
 
     Raises: DatasetError when it is another file by now.
     """
     for number, line in read_lines(path):
         try:
-            yield parse_row(line)
+            yield parse_answer_row(line)
         except DatasetError as error:
             raise malformed(path, [f"line {number}: {error}"]) from None
 
 
-def parse_row(line: bytes) -> Row:
+def parse_answer_row(line: bytes) -> AnswerRow:
     """Raises: DatasetError that says what is wrong with the row, all of it."""
     values = json_object(line)
     faults: list[str] = []
@@ -60,7 +60,7 @@ def parse_row(line: bytes) -> Row:
     answer = _answer(values, faults)
     if faults:
         raise DatasetError("; ".join(faults))
-    return Row(question, gold, answer)
+    return AnswerRow(question, gold, answer)
 
 
 def _answer(values: dict[str, Any], faults: list[str]) -> str:

@@ -48,13 +48,13 @@ class Match:
     reasoning: str
 
 
-def decide(question: str, gold: str, answer: str, tolerance: float) -> Literal[True] | None:
+def decide_by_rule(question: str, gold: str, answer: str, tolerance: float) -> Literal[True] | None:
     """True where the answer settles on the gold's number within `tolerance` (relative), None for all else."""
     return True if find_match(question, gold, answer, tolerance) else None
 
 
 def find_match(question: str, gold: str, answer: str, tolerance: float) -> Match | None:
-    """As `decide`, with the number that agreed and a sentence about it."""
+    """As `decide_by_rule`, with the number that agreed and a sentence about it."""
     target = pure_number(gold)
     if target is None or declines(answer):
         return None

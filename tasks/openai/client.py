@@ -84,7 +84,7 @@ class OpenAIClient:
         }
         prompt = estimate_tokens(system) + estimate_tokens(user)
         completion = self._completion(request, Usage(prompt=prompt, completion=max_completion_tokens))
-        return read_reply(completion, schema, model)
+        return read_completion(completion, schema, model)
 
     def _completion(self, request: dict[str, Any], most: Usage) -> ChatCompletion:
         # Imported here: the SDK takes half a second to import, and not every process calls.
@@ -185,7 +185,7 @@ def _count(used: object, name: str) -> int:
     return value if isinstance(value, int) and 0 <= value < 2**31 else 0
 
 
-def read_reply(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
+def read_completion(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
     """The reply of a completion; `model` is the one that was requested.
 
     Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.

@@ -73,7 +73,7 @@ def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> d
     return result
 
 
-def describe(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
+def ask_descriptions(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) -> dict[int, str] | Invalid:
     """Ask for descriptions of the clusters; once more when the reply cannot be used.
 
     Raises: CallError when there is no reply.
@@ -98,7 +98,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
     ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
     try:
-        result = describe(ask, described, prompt_logger(store, run_id, "clusters_describe"))
+        result = ask_descriptions(ask, described, prompt_logger(store, run_id, "clusters_describe"))
     except (MissingKeyError, NoRuleError) as error:
         return {"by": "rules", "why": str(error)}
     if isinstance(result, Invalid):

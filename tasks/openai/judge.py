@@ -145,7 +145,7 @@ def judge_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: 
     run_stage("judge", (run, plan, index, phase, attempt), judge_stage)
 
 
-def decide(job: SampleJob) -> dict[str, Any]:
+def judge_sample(job: SampleJob) -> dict[str, Any]:
     """Raises: tasks.openai.errors.CallError, JudgeReplyError: a reply that cannot be used is no verdict."""
     collection, store, run = job.collection, job.job.store, job.job.run
     client = client_for(Caller(run, collection.judge_endpoint), store)
@@ -159,4 +159,4 @@ def decide(job: SampleJob) -> dict[str, Any]:
 
 @shared_task(name="openai.verdict", base=JobTask)
 def verdict_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: decide(sample_job(job)))
+    run_job((run, key, attempt), lambda job: judge_sample(sample_job(job)))

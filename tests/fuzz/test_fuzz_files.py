@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.collect.settings import read_settings
+from orchestrator.collect.settings import read_collect_settings
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import StateError
 from orchestrator.optimisers.cma import CmaParams
@@ -34,7 +34,7 @@ from orchestrator.settings import (
     read_sides,
 )
 from tasks.dataset import DatasetError, load_examples
-from tasks.judging.rows import read_rows
+from tasks.judging.rows import read_answer_rows
 from tasks.validation import checked_json
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +140,7 @@ def test_questions(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
 @cases
 @given(files({"question": "q", "gold": "g", "answer": "a"}))
 def test_rows_to_judge(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    check_read(tried, tmp_path / "rows.jsonl", content, lambda path: list(read_rows(path)), DatasetError)
+    check_read(tried, tmp_path / "rows.jsonl", content, lambda path: list(read_answer_rows(path)), DatasetError)
 
 
 @cases
@@ -229,7 +229,7 @@ def test_the_lineage_file(tmp_path: Path, tried: Counter[str], content: bytes) -
 def test_the_settings_file_of_a_collection(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
     def read(path: Path) -> None:
         try:
-            read_settings(path)
+            read_collect_settings(path)
         except SettingsError as error:
             assert all(len(line) < 700 and "\n" not in line for line in error.problems)
 

@@ -37,7 +37,7 @@ from redis import RedisError
 from redis.exceptions import ConnectionError
 
 from tasks.escape import quote
-from tasks.labels import LABEL, show
+from tasks.labels import LABEL, format_label
 from tasks.store.address import redis_url_of
 from tasks.store.store import Store
 from workers.celery_ext.heartbeat import PeriodicStep, client
@@ -58,7 +58,7 @@ class ReadableMessages(AMQP):
         self, task_id: str, name: str, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any
     ) -> Any:
         label = (options.get("headers") or {}).get(LABEL, "")
-        options["argsrepr"] = show(name, args or (), label)
+        options["argsrepr"] = format_label(name, args or (), label)
         options["kwargsrepr"] = f"{len(kwargs)} more" if kwargs else ""
         return super().as_task_v2(task_id, name, args, kwargs, *rest, **options)
 

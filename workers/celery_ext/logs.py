@@ -16,7 +16,7 @@ from celery import signals
 from celery.apps import worker
 
 from tasks import logs
-from tasks.labels import show
+from tasks.labels import format_label
 
 STANDARD_ERROR = 2  # the descriptor: Celery replaces sys.stderr by a log
 MAX_TASKS = 1000  # received tasks whose context is kept
@@ -90,7 +90,7 @@ def format_worker_logs() -> None:
 
     @signals.task_prerun.connect(weak=False)
     def begin(sender: Any, task_id: str, args: Sequence[Any], **_: Any) -> None:
-        logs.now_about(context_of_task(sender.name, task_id, show(sender.name, args)))
+        logs.now_about(context_of_task(sender.name, task_id, format_label(sender.name, args)))
 
     @signals.task_postrun.connect(weak=False)
     def end(**_: Any) -> None:

@@ -25,7 +25,7 @@ from workers.embedded.farm import (
     error_text,
     living_owner,
     living_supervisor,
-    read_state,
+    read_farm_state,
     status,
 )
 from workers.processes.pid_records import PidRecord, PidRecords, start_time
@@ -118,7 +118,7 @@ def attach(folder: Path) -> Farm | None:
     """
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
-        state = read_state(files)
+        state = read_farm_state(files)
         if state is None or living_supervisor(files) is None:
             return None
         return Farm(folder, state["redis_url"], state["endpoint_url"], None, None)
@@ -143,7 +143,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
     folder = Path(spec.folder)
     with _locked(FarmFiles(folder)) as files:
         _refuse_owned(files)
-        if read_state(files) is not None and living_supervisor(files) is not None:
+        if read_farm_state(files) is not None and living_supervisor(files) is not None:
             raise FarmBusy(f"a farm is up in {folder} already")
         _clear(files)
         write_atomic(files.spec, spec.to_json())
@@ -153,7 +153,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         supervisor.start()
         try:
             supervisor.wait_ready(files.state.exists, spec.ready_timeout_s + STOP_S)
-            state = read_state(files)
+            state = read_farm_state(files)
             if state is None:
                 raise ProcessFailed(f"the farm ended while it became ready{log_tail(supervisor.command.log)}")
         except BaseException as error:

@@ -140,7 +140,7 @@ def status(folder: Path) -> FarmStatus:
         *PidRecords(files.pids).read(),
         *PidRecords(files.target_pids).read(),
     ]
-    state = read_state(files) if living_supervisor(files) else None
+    state = read_farm_state(files) if living_supervisor(files) else None
     owner = living_owner(files)
     return FarmStatus(
         up=state is not None,
@@ -174,7 +174,7 @@ class FarmState(TypedDict):
     started: str
 
 
-def read_state(files: FarmFiles) -> FarmState | None:
+def read_farm_state(files: FarmFiles) -> FarmState | None:
     """The farm's addresses and start time, as its supervisor wrote them when all was ready."""
     try:
         return parse_json(FarmState, files.state.read_text())

@@ -27,7 +27,7 @@ PAUSE_S = 1.0  # before listening again
 
 
 def main() -> None:
-    options = parse(sys.argv[1:])
+    options = _parse_arguments(sys.argv[1:])
     try:
         url = redis_url_of(os.environ)
         broker, store = (
@@ -64,7 +64,7 @@ def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
             stop.wait(PAUSE_S)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def _parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers.metrics", description="The farm's numbers for Prometheus.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1; 0.0.0.0 in a container)")
     parser.add_argument("--port", type=int, default=PORT, help=f"port ({PORT}; 0 takes a free one)")

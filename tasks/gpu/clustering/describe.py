@@ -38,7 +38,7 @@ class Description(TypedDict):
 def describe_fixed(cluster: int, what: str, texts: Sequence[str], ids: Iterable[int]) -> Description:
     """The description of cluster 0 or 1, which hold the tokens `ids`; `what` names their kind."""
     members = sorted(ids)
-    examples = distinct([texts[i] for i in members], EXAMPLES)
+    examples = distinct_texts([texts[i] for i in members], EXAMPLES)
     named = f": {_quoted(examples)}" if examples else " (this vocabulary has none)"
     return Description(id=cluster, description=what + named, examples=examples, count=len(members))
 
@@ -48,19 +48,19 @@ def describe_cluster(
 ) -> Description:
     """The description of a k-means cluster of the tokens `ids` [n], `distances` [n] from its centre."""
     nearest = [i for _, i in sorted(zip(distances.tolist(), ids.tolist(), strict=True))]
-    central = distinct([texts[i] for i in nearest], _SHOWN)
+    central = distinct_texts([texts[i] for i in nearest], _SHOWN)
     inner = [texts[i] for i in sorted(nearest[: max(_SHOWN, len(nearest) // 4)])]
     # Single letters and markers have the lowest ids and do not describe a cluster with words in it.
-    words = [text for text in inner if len(text.strip()) > 1 and kind_of(text) != "markers"] or inner
-    common = distinct(words, EXAMPLES)
-    examples = distinct([*common[: EXAMPLES - _SHOWN], *central], EXAMPLES)
+    words = [text for text in inner if len(text.strip()) > 1 and token_kind(text) != "markers"] or inner
+    common = distinct_texts(words, EXAMPLES)
+    examples = distinct_texts([*common[: EXAMPLES - _SHOWN], *central], EXAMPLES)
     text = (
         f"{_kinds([texts[i] for i in ids])}; common ones: {_quoted(common[:_SHOWN])}; at its centre: {_quoted(central)}"
     )
     return Description(id=cluster, description=text, examples=examples, count=len(ids))
 
 
-def distinct(texts: Iterable[str], most: int) -> list[str]:
+def distinct_texts(texts: Iterable[str], most: int) -> list[str]:
     """The first `most` texts that differ in more than case and outer white space, without that white space."""
     texts_by_word: dict[str, str] = {}
     for text in texts:
@@ -71,7 +71,7 @@ def distinct(texts: Iterable[str], most: int) -> list[str]:
     return list(texts_by_word.values())
 
 
-def kind_of(text: str) -> str:
+def token_kind(text: str) -> str:
     """What kind of token has this text, as a plural."""
     word = text.strip()
     if not text:
@@ -104,7 +104,7 @@ def _kind_of_word(word: str, begins: bool) -> str:
 
 def _kinds(texts: Sequence[str]) -> str:
     """The kinds that make up most of the texts, such as "Words (61 %) and word pieces (25 %)"."""
-    counted = sorted(Counter(map(kind_of, texts)).items(), key=lambda item: (-item[1], item[0]))
+    counted = sorted(Counter(map(token_kind, texts)).items(), key=lambda item: (-item[1], item[0]))
     shares = [(kind, round(100 * count / len(texts))) for kind, count in counted]
     named = [f"{kind} ({share} %)" for kind, share in shares[:3] if share >= 20 or kind == shares[0][0]]
     joined = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"

@@ -177,7 +177,7 @@ SYMBOLS = frozenset("+-*/=%$€£¥¢×÷±−")
 _SEPARATORS = frozenset(".,")
 
 
-def is_number(text: str) -> bool:
+def is_number_token(text: str) -> bool:
     """Whether a token with this text belongs to cluster 1."""
     word = text.strip(" ")
     if len(word) == 1 and word in SYMBOLS:
@@ -190,7 +190,7 @@ def is_number(text: str) -> bool:
 def number_tokens(texts: Sequence[str], without: Iterable[int]) -> frozenset[int]:
     """The ids of cluster 1, given the text of each id. `without`: ids never to take (special tokens, cluster 0)."""
     excluded = frozenset(without)
-    return frozenset(i for i, text in enumerate(texts) if i not in excluded and is_number(text))
+    return frozenset(i for i, text in enumerate(texts) if i not in excluded and is_number_token(text))
 
 
 def _fits(word: str, position: int) -> bool:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.gpu.clustering.artifacts import ClusteringError
-from tasks.gpu.clustering.describe import EXAMPLES, Description, distinct
+from tasks.gpu.clustering.describe import EXAMPLES, Description, distinct_texts
 
 EOS, NUMBERS, LINE_BREAKS, FIRST_BUCKET = 0, 1, 2, 3
 _NAMED = 8  # tokens that a description names
@@ -148,7 +148,7 @@ def _describe(texts: Sequence[str], members: Sequence[Sequence[int]], usage: Tok
     described = []
     for cluster, ids in enumerate(members):
         frequent = sorted(ids, key=lambda i: (-usage.weight(i), i))
-        examples = distinct((texts[i] for i in frequent), EXAMPLES)
+        examples = distinct_texts((texts[i] for i in frequent), EXAMPLES)
         text = kinds.get(cluster) or _usage_in_words(usage.log_odds(ids))
         if cluster not in (EOS, len(members) - 1):
             verbose, short = usage.shares(ids)

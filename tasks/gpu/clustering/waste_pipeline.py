@@ -100,11 +100,11 @@ def cluster_answers(
 def collect_waste_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides) -> WasteInputs:
     """All that determines the clustering; its hash names the folder."""
     vocabulary, eos, numbers = classified(tokenizer)
-    verbose, short = tokenize(tokenizer, sides.verbose), tokenize(tokenizer, sides.short)
+    verbose, short = encode_texts(tokenizer, sides.verbose), encode_texts(tokenizer, sides.short)
     return WasteInputs(vocabulary, eos, numbers, verbose, short, clusters.buckets)
 
 
-def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenIds:
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> TokenIds:
     """The token ids of each text as text: a marker that is written out in it is not the special token."""
     if not texts:
         return []

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.build import first_line, make_collection, split
-from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_settings
+from orchestrator.collect.build import collect_announcement, make_collection, split
+from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
 from tasks.models import Example
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def test_another_seed_is_another_split(seed):
 @pytest.fixture
 def by_rules() -> CollectSettings:
     """The shipped settings: rules compress and judge."""
-    return read_settings(ROOT / "configs" / "collect.yaml")
+    return read_collect_settings(ROOT / "configs" / "collect.yaml")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_both_endpoints_have_the_prices_and_the_budget_of_the_command_line(by_mo
     for endpoint in (collection.reflector_endpoint, collection.judge_endpoint):
         assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (2.0, 1.0, 8.0)
         assert endpoint.budget_usd == 5.0
-    assert first_line(by_models, paid).endswith("cost: at most $5.00")
+    assert collect_announcement(by_models, paid).endswith("cost: at most $5.00")
 
 
 def test_without_prices_the_cost_is_unknown_unless_rules_answer(
@@ -99,6 +99,6 @@ def test_without_prices_the_cost_is_unknown_unless_rules_answer(
 ) -> None:
     endpoint = make_collection(by_models, options(), "run").judge_endpoint
     assert (endpoint.price_prompt, endpoint.price_cached, endpoint.price_completion) == (None, None, None)
-    assert "cost: unknown" in first_line(by_models, options())
+    assert "cost: unknown" in collect_announcement(by_models, options())
     assert make_collection(by_rules, options(), "run").judge_endpoint.price_completion == 0
-    assert first_line(by_rules, options()).endswith("cost: free")
+    assert collect_announcement(by_rules, options()).endswith("cost: free")

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.collect.build import Split
 from orchestrator.collect.document import make_document
 from orchestrator.collect.pipeline import UNKNOWN, Gathered
-from orchestrator.collect.settings import read_settings
+from orchestrator.collect.settings import read_collect_settings
 from tasks.models import Example
 from tasks.openai.provider import NOBODY, RULES
 
@@ -29,7 +29,7 @@ VERDICT = {"is_correct": False, "confidence": 1.0, "category": "text", "reasonin
 def test_the_output_names_who_answered(
     compressed_by: list[str], judged_by: list[str], reflector: str, judge: str
 ) -> None:
-    settings = read_settings(ROOT / "configs" / "collect.yaml")
+    settings = read_collect_settings(ROOT / "configs" / "collect.yaml")
     gathered = Gathered(
         verbose={0: "long", 1: "longer"},
         compressed={0: "l", 1: "l"},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.collect.settings import CollectSettings, read_settings, settings_from
+from orchestrator.collect.settings import CollectSettings, collect_settings_from, read_collect_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, key_names
 
@@ -66,7 +66,7 @@ def drop(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 def problems(values: dict[str, Any]) -> list[str]:
     with pytest.raises(SettingsError) as refused:
-        settings_from(values)
+        collect_settings_from(values)
     return list(refused.value.problems)
 
 
@@ -76,7 +76,7 @@ def test_the_keys_are_those_of_the_specification():
 
 def test_the_shipped_file_has_each_of_them_and_is_read_as_it_is_written(values):
     assert sorted(flatten(values)) == sorted(KEYS)
-    settings = read_settings(SHIPPED)
+    settings = read_collect_settings(SHIPPED)
     assert settings.phase0.correctness.tolerance == values["phase0"]["correctness"]["tolerance"]
     assert settings.target.prompt_template == "Context:\n{context}\n\nQuestion:\n{query}"
 
@@ -99,7 +99,7 @@ def test_a_key_of_another_type_is_named(values, name):
 def test_what_a_reasoning_model_refuses_can_be_left_out_by_null(values):
     for name in NOT_SENT_WHEN_NULL:
         values = put(values, name, None)
-    settings = settings_from(values)
+    settings = collect_settings_from(values)
     assert (settings.reflector.temperature, settings.reflector.top_p, settings.reflector.seed) == (None, None, None)
     correctness = settings.phase0.correctness
     assert (correctness.evaluator_temperature, correctness.evaluator_top_p, correctness.evaluator_seed) == (None,) * 3
@@ -124,7 +124,7 @@ def test_of_a_section_that_is_left_out_every_key_is_named(values):
 def test_the_ratios_add_up_to_one_within_a_millionth(values, train, fits):
     changed = put(values, "data.split_ratios.train", train)
     if fits:
-        assert settings_from(changed).data.split_ratios.train == train
+        assert collect_settings_from(changed).data.split_ratios.train == train
     else:
         [line] = problems(changed)
         assert line.startswith("data.split_ratios: train, val and test add up to ")
@@ -150,13 +150,13 @@ def test_a_number_that_yaml_reads_as_text_is_explained(values, tmp_path):
     text = SHIPPED.read_text().replace("tolerance: 0.15", "tolerance: 1e-2")
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(SettingsError, match=r"1\.0e-3 as a number"):
-        read_settings(tmp_path / "c.yaml")
+        read_collect_settings(tmp_path / "c.yaml")
 
 
 def test_a_key_that_is_there_twice_is_named(tmp_path):
     (tmp_path / "c.yaml").write_text(SHIPPED.read_text().replace("  k: 50", "  k: 50\n  k: 60"))
     with pytest.raises(SettingsError) as refused:
-        read_settings(tmp_path / "c.yaml")
+        read_collect_settings(tmp_path / "c.yaml")
     assert refused.value.problems == ("phase0.k: occurs twice",)
 
 
@@ -164,6 +164,6 @@ def test_a_key_that_is_there_twice_is_named(tmp_path):
 def test_what_is_no_mapping_is_told_in_one_line(tmp_path, text):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(SettingsError) as refused:
-        read_settings(tmp_path / "c.yaml")
+        read_collect_settings(tmp_path / "c.yaml")
     [line] = refused.value.problems
     assert "\n" not in line

@@ -8,7 +8,7 @@ from simulated_run import RUN, Driver, request
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Scheduler
-from tasks.labels import read
+from tasks.labels import parse_label
 
 
 def test_equal_requests_are_one_job_and_cached_results_are_none(driver: Driver) -> None:
@@ -71,7 +71,7 @@ def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
     driver.set_signal("hold", "compress", "a/0")
     waiting = driver.schedule(request("a/0"))
     until(lambda: driver.began("compress", "a/0"))
-    assert read(f"run={RUN.id} job=a/0 attempt=1").individual == "a/0"
+    assert parse_label(f"run={RUN.id} job=a/0 attempt=1").individual == "a/0"
     driver.clear_signal("hold", "compress", "a/0")
     [(_, result)] = waiting.result(timeout=60)
     assert result["seconds"] >= 0

@@ -11,7 +11,7 @@ from formula import CLUSTERS, IDS, START, Formula, score
 
 from orchestrator.optimisers import OPTIMISERS, make_optimiser
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, StateError, search
-from orchestrator.optimisers.planning import distinct, expand
+from orchestrator.optimisers.planning import distinct_candidates, expand
 from tasks.plan import Candidate, Merge, Plan
 
 NAMES = sorted(OPTIMISERS)
@@ -194,7 +194,7 @@ def test_equal_candidates_are_sent_once_unless_a_proposal_is_asked_of_each() -> 
             Candidate(4, START, target=1),
         ),
     )
-    sent = distinct(plan)
+    sent = distinct_candidates(plan)
     assert [candidate.index for candidate in sent.candidates] == [0, 2, 3, 4]
     outcomes = Formula()(sent)
     assert [o.index for o in expand(plan, outcomes)] == [0, 1, 2, 3, 4]

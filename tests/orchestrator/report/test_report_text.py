@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.layout import clip, pad, wrap
+from orchestrator.report.layout import pad, truncate, wrap
 from tasks.escape import escape_control
 
 
@@ -44,13 +44,13 @@ def test_wrapped_lines_fit_and_lose_nothing_but_spaces(text: str, width: int) ->
 
 def test_wide_characters_count_twice() -> None:
     assert wrap("資本的支出", 4) == ["資本", "的支", "出"]
-    assert clip("資本的支出", 5) == "資本…"
+    assert truncate("資本的支出", 5) == "資本…"
     assert pad("資本", 6) == "資本  "
 
 
 @settings(deadline=None)
 @given(st.text(st.characters(categories=("L", "N"))), st.integers(1, 20))
-def test_clipped_text_fits(text: str, width: int) -> None:
-    clipped = clip(text, width)
-    assert cell_len(clipped) <= width
-    assert clipped == text or clipped.endswith("…")
+def test_truncated_text_fits(text: str, width: int) -> None:
+    truncated = truncate(text, width)
+    assert cell_len(truncated) <= width
+    assert truncated == text or truncated.endswith("…")

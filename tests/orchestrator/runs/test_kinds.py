@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.collect.run import start_collection
-from orchestrator.collect.settings import FarmOptions, read_settings
+from orchestrator.collect.settings import FarmOptions, read_collect_settings
 from orchestrator.dispatch.dispatcher import CANCELLED_REASON
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolve import start_evolution
@@ -62,7 +62,7 @@ def start(kind: str, folder: Path) -> None:
     if kind == "evolve":
         start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
         return
-    settings = dataclasses.replace(read_settings(COLLECT), output_dir=str(folder))
+    settings = dataclasses.replace(read_collect_settings(COLLECT), output_dir=str(folder))
     start_collection(settings, FarmOptions("embedded", "", "farm", 1, 1), resume=False)
 
 

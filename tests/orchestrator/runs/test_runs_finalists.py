@@ -9,7 +9,14 @@ from measured_systems import system
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.runs.finalists import Evaluation, choose_winner, finalists, front, measure_finalists, read_evaluations
+from orchestrator.runs.finalists import (
+    Evaluation,
+    choose_winner,
+    finalists,
+    measure_finalists,
+    pareto_front,
+    read_evaluations,
+)
 from tasks.models import Fitness
 from tasks.plan import Candidate
 from tasks.store.store import Store
@@ -22,9 +29,9 @@ ALL = (LONG, SHORT, MIDDLE, DOMINATED)
 
 
 def test_the_front_is_what_no_other_beats_in_tokens_without_fewer_right_answers() -> None:
-    assert front(ALL) == [SHORT, MIDDLE, LONG]
+    assert pareto_front(ALL) == [SHORT, MIDDLE, LONG]
     equal = Evaluation("g2_pop0", 2, (5.0,), 0.6, 20.0, 0.5)
-    assert front([SHORT, equal]) == [SHORT], "of equals the first"
+    assert pareto_front([SHORT, equal]) == [SHORT], "of equals the first"
 
 
 def test_the_search_s_own_best_comes_first_then_the_front_then_the_rest() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.runs.judge_file import WINDOW, judge_rows
-from tasks.judging.rows import Row
+from tasks.judging.rows import AnswerRow
 from tasks.judging.verdict import Ask
 from tasks.models import Judge
 from tasks.openai.calls import ReplyCounter
@@ -18,8 +18,8 @@ SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=4)
 SAYS = {"category": "text", "normalized_gt": None, "normalized_pred": None, "relative_error_pct": None}
 
 
-def row(number: int) -> Row:
-    return Row("Which one?", "The right one.", f"answer {number}")
+def row(number: int) -> AnswerRow:
+    return AnswerRow("Which one?", "The right one.", f"answer {number}")
 
 
 class Model:
@@ -29,7 +29,7 @@ class Model:
         self.before = before
         self.asked: list[str] = []
 
-    def for_row(self, given: Row, counter: ReplyCounter) -> Ask:
+    def for_row(self, given: AnswerRow, counter: ReplyCounter) -> Ask:
         def ask(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
             self.asked.append(given.answer)
             self.before(given.answer)
@@ -61,7 +61,7 @@ def test_no_more_rows_are_read_ahead_than_a_window_has() -> None:
     read = 0
     release = threading.Event()
 
-    def endless() -> Iterator[Row]:
+    def endless() -> Iterator[AnswerRow]:
         nonlocal read
         while True:
             read += 1
@@ -93,7 +93,7 @@ def test_after_a_call_that_failed_no_more_are_made() -> None:
 
 
 def test_by_rule_alone_nobody_is_asked() -> None:
-    number = Row("How much?", "$5 million", "It was $5 million.")
+    number = AnswerRow("How much?", "$5 million", "It was $5 million.")
     found = list(judge_rows([row(1), number], SETTINGS, None))
     assert found[0] is None
     assert found[1] is not None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.collect.frequencies import MOST_IDS, ShardCounts, count_shard, frequencies, merge
+from tasks.collect.frequencies import MOST_IDS, ShardCounts, count_shard, frequencies, sum_counts
 
 Pair = tuple[int, list[int], list[int]]
 
@@ -62,8 +62,8 @@ def test_shards_in_any_order_give_the_same_bits(pairs: list[Pair], places: list[
     counted = [count_shard(shard) for shard in shards]
     rng.shuffle(counted)
     # when they are merged, all at once and by and by
-    together = merge(counted)
-    by_and_by = merge([merge(counted[:2]), merge([merge(counted[2:5]), counted[5]])])
+    together = sum_counts(counted)
+    by_and_by = sum_counts([sum_counts(counted[:2]), sum_counts([sum_counts(counted[2:5]), counted[5]])])
     # then nothing tells them from the one shard
     whole = count_shard(pairs)
     assert json.dumps(whole.to_dict()) == json.dumps(together.to_dict()) == json.dumps(by_and_by.to_dict())
@@ -110,9 +110,9 @@ def test_many_tokens_are_counted_as_few_are() -> None:
 
 
 def test_without_a_retained_pair_there_is_nothing_and_no_error() -> None:
-    found = frequencies(merge([]))
+    found = frequencies(sum_counts([]))
     assert (found.order, dict(found.delta)) == ((), {})
-    assert merge([count_shard([])]) == merge([])
+    assert sum_counts([count_shard([])]) == sum_counts([])
     # and a side without tokens has frequency 0
     assert dict(frequencies(count_shard([(1, [4], [])])).comp) == {4: 0.0}
 

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tasks.collect.frequencies import count_shard, frequencies
-from tasks.collect.selection import Filters, Selection, select
+from tasks.collect.selection import Filters, Selection, select_tokens
 
 ALL = Filters(True, True, True)
 NONE = Filters(False, False, False)
@@ -64,7 +64,7 @@ def test_the_filters_are_those_of_the_specification(written: list[str], data: st
     filters = Filters(*data.draw(st.tuples(st.booleans(), st.booleans(), st.booleans())))
     k = data.draw(st.integers(1, 20))
     # when tokens are chosen
-    found = select(counts, tokenizer, k, filters)
+    found = select_tokens(frequencies(counts), tokenizer, k, filters)
     # then they are the first k of what is left when one filter after the other is applied to all that occur
     delta = frequencies(counts).delta
     left = set(delta)
@@ -92,20 +92,20 @@ def _nothing(text: str) -> bool:
 def test_ties_go_to_the_lower_id() -> None:
     tokenizer = Words(["a", "b", "c", "d", "</s>"])
     counts = count_shard([(1, [3, 1, 2, 0, 0], [0])])
-    assert ids(select(counts, tokenizer, 2, NONE)) == [1, 2]
+    assert ids(select_tokens(frequencies(counts), tokenizer, 2, NONE)) == [1, 2]
 
 
 def test_the_end_of_a_sequence_is_never_chosen() -> None:
     tokenizer = Words(["a", "</s>"])
     counts = count_shard([(1, [1, 1, 1, 0], [0])])
-    assert ids(select(counts, tokenizer, 5, NONE)) == [0]
+    assert ids(select_tokens(frequencies(counts), tokenizer, 5, NONE)) == [0]
 
 
 def test_too_few_candidates_are_all_chosen_and_told(caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = Words(["a", "b", " ", "</s>"])
     counts = count_shard([(1, [0, 1, 2], [0])])
     with caplog.at_level(logging.WARNING):
-        found = select(counts, tokenizer, 3, ALL)
+        found = select_tokens(frequencies(counts), tokenizer, 3, ALL)
     assert (ids(found), found.complete) == ([1, 0], False)
     assert "only 2 tokens" in caplog.text
     # and what is written says how many there are
@@ -121,14 +121,14 @@ def test_too_few_candidates_are_all_chosen_and_told(caplog: pytest.LogCaptureFix
 def test_a_reserved_place_is_special_even_when_nobody_marked_it(text: str) -> None:
     tokenizer = Words([text, "word", "</s>"])
     counts = count_shard([(1, [0, 0, 1], [1])])
-    assert ids(select(counts, tokenizer, 2, ALL)) == [1]
-    assert ids(select(counts, tokenizer, 2, NONE)) == [0, 1]
+    assert ids(select_tokens(frequencies(counts), tokenizer, 2, ALL)) == [1]
+    assert ids(select_tokens(frequencies(counts), tokenizer, 2, NONE)) == [0, 1]
 
 
 def test_a_token_that_is_only_marked_as_special_is_special() -> None:
     tokenizer = Words(["<|eot|>", "word", "</s>"], added_tokens_decoder={0: SimpleNamespace(special=True)})
     counts = count_shard([(1, [0, 0, 1], [1])])
-    assert ids(select(counts, tokenizer, 2, ALL)) == [1]
+    assert ids(select_tokens(frequencies(counts), tokenizer, 2, ALL)) == [1]
 
 
 def test_a_real_tokenizer_decodes_its_tokens_added_ones_above_the_vocabulary_too() -> None:
@@ -144,6 +144,6 @@ def test_a_real_tokenizer_decodes_its_tokens_added_ones_above_the_vocabulary_too
     # when answers hold them all
     counts = count_shard([(1, [0, 1, 2, 3, 4, 5, added, special, added], [])])
     # then what is left is words, with their leading space
-    found = select(counts, tokenizer, 9, ALL)
+    found = select_tokens(frequencies(counts), tokenizer, 9, ALL)
     assert [(t.token_id, t.token_str) for t in found.tokens] == [(added, "moreover"), (0, " the")]
-    assert sorted(ids(select(counts, tokenizer, 9, NONE))) == [0, 1, 2, 3, 5, added, special]
+    assert sorted(ids(select_tokens(frequencies(counts), tokenizer, 9, NONE))) == [0, 1, 2, 3, 5, added, special]

@@ -27,7 +27,7 @@ from workers.embedded.target.protocol import (
     Limits,
     make_reply,
     make_request,
-    parse,
+    parse_body,
 )
 
 VERSION = "embedded-1"  # raised by every change of this server that changes answers
@@ -82,7 +82,7 @@ def _add_information(app: FastAPI, service: Service) -> None:
 
     @app.get("/health_generate")
     async def health_generate() -> Response:
-        body = parse(b'{"sampling_params": {"max_new_tokens": 1, "temperature": 0}}')
+        body = parse_body(b'{"sampling_params": {"max_new_tokens": 1, "temperature": 0}}')
         try:
             await asyncio.wrap_future(service.engine.submit(make_request(body, [0], None, service.limits)).done)
         except EngineStopped:
@@ -134,7 +134,7 @@ def _add_generation(app: FastAPI, service: Service) -> None:
     @app.post("/generate")
     async def generate(http: HttpRequest) -> Response:
         try:
-            body = parse(await http.body())
+            body = parse_body(await http.body())
             pending = [service.engine.submit(request) for request in _read_requests(service, body)]
         except BadRequest as error:
             return _error(400, str(error))

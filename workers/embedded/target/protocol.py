@@ -108,7 +108,7 @@ class Finished:
         return self.output_ids if self.matched is None else self.output_ids[:-1]
 
 
-def parse(raw: bytes) -> GenerateBody:
+def parse_body(raw: bytes) -> GenerateBody:
     """Raises: BadRequest, naming the first field that is wrong."""
     try:
         return GenerateBody.model_validate_json(raw)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
 from tasks.gpu.clustering.artifacts import embedder_identity
 from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number
+from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number_token
 from tasks.models import Clusters
 
 
@@ -46,7 +46,7 @@ def test_every_token_has_a_cluster(family: Callable[[], PreTrainedTokenizerBase]
     assert set(found.labels.tolist()) == set(range(6))
     assert set(np.flatnonzero(found.labels == 0).tolist()) == eos_tokens(tokenizer)
     texts = decode_vocabulary(tokenizer)
-    assert [i for i, text in enumerate(texts) if is_number(text)] == np.flatnonzero(found.labels == 1).tolist()
+    assert [i for i, text in enumerate(texts) if is_number_token(text)] == np.flatnonzero(found.labels == 1).tolist()
 
 
 def test_the_labels_follow_from_the_files(made: Clustering) -> None:

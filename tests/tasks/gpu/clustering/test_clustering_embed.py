@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from tasks.gpu.clustering import ClusteringError
-from tasks.gpu.clustering.describe import describe_cluster, kind_of
+from tasks.gpu.clustering.describe import describe_cluster, token_kind
 from tasks.gpu.clustering.embed import embed_tokens, embedded_text, memory_errors
 from tasks.gpu.clustering.process import no_progress
 from tasks.gpu.clustering.vocabulary import decode_vocabulary
@@ -124,7 +124,7 @@ def test_an_embedder_that_is_not_there_is_a_sentence() -> None:
     ],
 )
 def test_kinds_of_tokens(token: str, kind: str) -> None:
-    assert kind_of(token) == kind
+    assert token_kind(token) == kind
 
 
 def test_a_description_names_kinds_common_tokens_and_the_centre() -> None:

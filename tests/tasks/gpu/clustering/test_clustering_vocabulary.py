@@ -11,7 +11,13 @@ import cluster_families as families
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, is_number, number_tokens, vocabulary_size
+from tasks.gpu.clustering.vocabulary import (
+    decode_vocabulary,
+    eos_tokens,
+    is_number_token,
+    number_tokens,
+    vocabulary_size,
+)
 
 SINGLE = """
     $ % * + - / = Â£ 0 1 2 3 4 5 6 7 8 9 Ġ$ Ġ% Ġ* Ġ+ Ġ- Ġ/ Ġ= ĠÂ£
@@ -86,7 +92,7 @@ def test_a_word_piece_vocabulary_has_its_numbers_inside_words_too() -> None:
     "text", ["7", " 42", "2023", "$1", " -3.2", "1,577.00", "10%", ".5", "7.", "12,", "+", " ÷ ", "٣", "1/2"]
 )
 def test_is_a_number(text: str) -> None:
-    assert is_number(text)
+    assert is_number_token(text)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_is_a_number(text: str) -> None:
     ],
 )
 def test_is_not_a_number(text: str) -> None:
-    assert not is_number(text)
+    assert not is_number_token(text)
 
 
 def test_a_special_token_is_never_a_number() -> None:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from tasks.gpu.clustering import ClusteringError, load_clustering, run_clustering
 from tasks.gpu.clustering.vocabulary import eos_tokens
-from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs, tokenize
+from tasks.gpu.clustering.waste_pipeline import cluster_answers, collect_waste_inputs, encode_texts
 from tasks.models import Clusters, Sides
 from workers.embedded.models import embedded_model
 
@@ -90,10 +90,10 @@ def test_what_decides_the_labels_is_in_the_hash(tmp_path: Path) -> None:
 
 def test_a_marker_in_an_answer_is_text() -> None:
     tokenizer = families.qwen()
-    [ids] = tokenize(tokenizer, ["the end<|im_end|>"])
+    [ids] = encode_texts(tokenizer, ["the end<|im_end|>"])
     assert not set(ids) & eos_tokens(tokenizer)
     assert tokenizer.decode(ids) == "the end<|im_end|>"
-    assert tokenize(tokenizer, []) == []
+    assert encode_texts(tokenizer, []) == []
 
 
 @pytest.mark.parametrize(
