@@ -168,21 +168,3 @@ def test_it_says_how_to_use_it_where_sglang_is_not_installed(tmp_path: Path) -> 
     refused = run(tmp_path, "-I", "processor-best.py", "--string")
     assert refused.returncode == 1
     assert "rename this file" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("deltas", "labels", "clustering", "sentence"),
-    [
-        ({"0": 1.0, "2": 1.0}, [0, 1], HASH, "keys 0 to 1"),
-        ({"0": 1.0}, [0, 1], HASH, "below 1"),
-        ({"0": float("nan"), "1": 1.0}, [0, 1], HASH, "clusters 0 are not finite"),
-        ({"0": float("inf"), "1": 1.0}, [0, 1], HASH, "not finite"),
-        ({"0": 1.0}, [], HASH, "for each token"),
-        ({"0": 1.0}, [0], '"; import os', "hexadecimal"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(
-    deltas: dict[str, float], labels: list[int], clustering: str, sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        render_processor(deltas, np.array(labels, dtype=np.int64), clustering, [])
