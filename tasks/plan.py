@@ -13,13 +13,14 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from tasks.models import Example, Score
 from tasks.validation import parse_json
 
 Phase = Literal["pre", "mut"]
 ExampleSet = Literal["training", "validation", "test"]
+EXAMPLE_SETS: tuple[ExampleSet, ...] = get_args(ExampleSet)
 StageName = str
 """The name of an entry of `STAGES`."""
 

@@ -74,7 +74,7 @@ ELSEWHERE = {
     "orchestrator/runs/measuring.py": "orchestrator/runs/test_runs_racing.py",
     "orchestrator/runs/report.py": "orchestrator/runs/test_runs_final.py",
     "orchestrator/runs/runner.py": "e2e/test_same_seed.py",
-    "orchestrator/settings/references.py": "orchestrator/settings/test_settings_checks.py",
+    "orchestrator/settings/references.py": "orchestrator/settings/test_settings_file_checks.py",
     "orchestrator/signals.py": "orchestrator/runs/test_drive.py",
     "tasks/code_version.py": "orchestrator/farm/test_farm_checks.py",
     "tasks/collect/compression.py": "workers/embedded/endpoint/rules/test_rule_compression.py",

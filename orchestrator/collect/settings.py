@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from orchestrator.settings.checks import http_address, placeholders
 from orchestrator.settings.documents import Document, Text, parse_document, read_document
+from orchestrator.settings.value_checks import http_address, placeholders
 from tasks.escape import quote
 
 EMBEDDED = "embedded"

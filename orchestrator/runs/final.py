@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder
@@ -29,13 +28,12 @@ from orchestrator.settings.references import BEST_PROMPT
 from orchestrator.settings.run import objective_of
 from tasks.dial import Dial
 from tasks.models import Objective
-from tasks.plan import Candidate, ExampleSet
+from tasks.plan import EXAMPLE_SETS, Candidate, ExampleSet
 from tasks.store.keys import CLUSTERING
 
 FINAL = "final"  # the name of the plan
 REPEATS = 2
 """How often the finalists are measured once more where answers are sampled; greedy answers would be the same."""
-SETS: tuple[ExampleSet, ...] = get_args(ExampleSet)
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class Closing:
 
     def _compare(self, winner: MeasuredSystem) -> tuple[Comparison, ...]:
         """The plain model and the winner side by side, on every set of questions."""
-        sets = [which for which in SETS if self.measurer.examples.get(which)]
+        sets = [which for which in EXAMPLE_SETS if self.measurer.examples.get(which)]
         pairs = [
             Candidate(0, system.deltas, examples=which, system_prompt=system.system_prompt)
             for which in sets

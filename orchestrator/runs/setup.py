@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.settings import Settings, SettingsError, select_indices
-from orchestrator.settings.checks import EXAMPLE_SETS
 from tasks.dataset import DatasetError
 from tasks.judging.exact_number import final_number
 from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
@@ -16,6 +15,7 @@ from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
 from tasks.openai.provider import estimate_tokens
+from tasks.plan import EXAMPLE_SETS
 from tasks.questions import Columns, SplitExample, in_split, read_questions
 from tasks.store.store import Store
 from tasks.tables import Format, format_of

@@ -1,154 +1,23 @@
-"""Checks of the value of one option, and of options that depend on each other.
+"""Checks of options that depend on each other.
 
-The check of a value returns its argument, or raises ValueError with a message that continues the option's name.
-A cross-field check gets the values that are sound by themselves (some may be missing), and yields the names of options
-and what is wrong with them.  Only `check_questions`, `check_initial_deltas`, `check_discovered` and `check_waste`
-read files.
+Each gets the values that are sound by themselves (some may be missing), and yields the names of options and what is
+wrong with them.  No check here reads a file (see `orchestrator.settings.file_checks`).
 """
 
 from __future__ import annotations
 
-import itertools
-import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, get_args
-from urllib.parse import urlsplit
-
-from pydantic import AfterValidator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from orchestrator.settings.clusters import ClusterLayout, cluster_layout, pinned_positions
-from orchestrator.settings.references import (
-    ALL,
-    BEST_PROMPT,
-    overlap,
-    parse_indices,
-    read_deltas,
-    read_discovered_tokens,
-    read_sides,
-    select_indices,
-)
-from tasks.dataset import DatasetError
+from orchestrator.settings.references import BEST_PROMPT
 from tasks.escape import quote
 from tasks.judging.grader import THREE_STAGES
-from tasks.plan import ExampleSet
-from tasks.store.address import password_in
-from tasks.tables import format_of
-from tasks.template import missing_placeholders
 
 Values = Mapping[str, Any]
 Findings = Iterator[tuple[str, str]]
 
-EXAMPLE_SETS: Sequence[str] = get_args(ExampleSet)
 COLUMNS = ("question_column", "answer_column", "context_column", "id_column", "split_column")
-_JUDGE = re.compile(r"[\w.]+:[\w.]+|[\w.-]+")
-OWN_ARGUMENTS = {
-    "--model-path": "is TARGET_MODEL",
-    "--host": "is set by Whetstone: a server that a worker starts listens on 127.0.0.1",
-    "--port": "is set by Whetstone: a server that a worker starts takes a free port",
-    "--api-key": "is set by Whetstone: a server that a worker starts gets a key of its own",
-    "--config": "is set by Whetstone: write the contents of the file as arguments",
-    "--speculative-algorithm": "samples without the deltas",
-}
-
-
-def placeholders(*names: str) -> AfterValidator:
-    """A template that has `{name}` for each of `names`."""
-
-    def check(template: str) -> str:
-        if missing := missing_placeholders(template, names):
-            raise ValueError(f"lacks the placeholder {' and '.join(missing)}")
-        return template
-
-    return AfterValidator(check)
-
-
-def http_address(url: str) -> str:
-    if not _has_form(url, ("http", "https")):
-        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form http://HOST:PORT")
-    return url
-
-
-def redis_address(url: str) -> str:
-    if not _has_form(url, ("redis", "rediss", "unix")):
-        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form redis://HOST:PORT/DATABASE")
-    return url
-
-
-def optional(check: Callable[[str], str]) -> AfterValidator:
-    """`check`, for texts that are not empty."""
-    return AfterValidator(lambda text: check(text) if text else text)
-
-
-def no_password(instead: str) -> AfterValidator:
-    """An address without a password; `instead` is where the password belongs."""
-
-    def check(url: str) -> str:
-        if password_in(url):
-            raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")
-        return url
-
-    return AfterValidator(check)
-
-
-def variable_name(name: str) -> str:
-    """The name of an environment variable; the error does not repeat what may be a secret."""
-    if not (name.isascii() and name.isidentifier()):
-        raise ValueError(
-            "is not the name of an environment variable; the key belongs into the environment, and its name here"
-        )
-    return name
-
-
-def model_name(model: str) -> str:
-    """A model's id, or a folder that exists when the text is plainly a path."""
-    if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
-        raise ValueError(f"{quote(model)} is not a folder")
-    return model
-
-
-def judge_name(name: str) -> str:
-    """One of the judges that have names, a function as module:function, or an entry point."""
-    if not _JUDGE.fullmatch(name):
-        raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
-    return name
-
-
-def server_arguments(text: str) -> str:
-    """A command or arguments for SGLang: can be split as a shell would, without arguments that Whetstone adds."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise ValueError(f"cannot be split as a shell would: {error}") from None
-    for word in words:
-        if (name := word.partition("=")[0]) in OWN_ARGUMENTS:
-            raise ValueError(f"{name} {OWN_ARGUMENTS[name]}")
-    return text
-
-
-def faults(text: str) -> str:
-    """Faults that the embedded endpoint can make."""
-    # Here, since the endpoint's rules take 50 ms to import.
-    from workers.embedded.endpoint.faults import parse_faults
-    from workers.embedded.endpoint.rules import all_rules
-
-    parse_faults(text, all_rules())
-    return text
-
-
-def _has_form(url: str, schemes: Sequence[str]) -> bool:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return False
-    return parts.scheme in schemes and bool(parts.hostname or (parts.path and "http" not in parts.scheme))
-
-
-def _hide_password(url: str) -> str:
-    before, at, host = url.rpartition("@")
-    return before.partition("://")[0] + "://***@" + host if at else url
 
 
 def check_selection(values: Values) -> Findings:
@@ -184,7 +53,7 @@ def check_optimiser(values: Values) -> Findings:
         for option in ("initial_spread", "vary_proposals"):
             if values.get(option):
                 yield option.upper(), f"is an option of OPTIMISER 'reflective', which is {optimiser!r}"
-    layout = _layout(values)
+    layout = sound_layout(values)
     if "pinned_clusters" in values and optimiser is not None and layout is not None:
         try:
             pinned = pinned_positions(values["pinned_clusters"], layout, optimiser)
@@ -227,86 +96,12 @@ def check_context(values: Values) -> Findings:
         )
 
 
-def check_questions(values: Values) -> Findings:
-    """The indices are those of rows, and no two sets have a row in common.
-
-    Rows are counted here in files of one row a line only, and splits are not read: `choose_examples` checks the rest.
-    """
-    file_format, count = None, None
-    if "data_path" in values and "data_format" in values:
-        try:
-            file_format, count = _look_at(values["data_path"], values["data_format"])
-        except DatasetError as error:
-            yield "DATA_PATH", str(error)
-    sound: dict[str, tuple[str, Sequence[range]]] = {}
-    for which in EXAMPLE_SETS:
-        indices, split = values.get(f"{which}_indices"), values.get(f"{which}_split")
-        if indices is None or split is None:
-            continue
-        split = "" if file_format == "financebench" else split
-        try:
-            if count is not None and not split:
-                select_indices(indices, count)
-            sound[which] = split, parse_indices(indices) or (ALL if split else ())
-        except ValueError as error:
-            yield f"{which.upper()}_INDICES", str(error)
-    if count == 0:
-        yield "DATA_PATH", f"{quote(str(values['data_path']))} has no questions"
-    for (one, (split, some)), (other, (other_split, others)) in itertools.combinations(sound.items(), 2):
-        if split == other_split and (common := overlap(some, others)):
-            yield f"{other.upper()}_INDICES", f"has question {common[0]} in common with {one.upper()}_INDICES"
-
-
-def _look_at(path: Path, named: str) -> tuple[str, int | None]:
-    """The format of the questions, and how many there are where each has a line.  Raises: DatasetError."""
-    file_format = format_of(path) if named == "auto" else named
-    return file_format, _count_lines(path) if file_format in ("financebench", "jsonl") else None
-
-
-def check_initial_deltas(values: Values) -> Findings:
-    """The initial deltas are one finite number for each cluster."""
-    layout = _layout(values)
-    if "initial_deltas_path" not in values or layout is None:
-        return
+def sound_layout(values: Values) -> ClusterLayout | None:
+    """The layout of the clusters; None where an option that decides it is not sound."""
     try:
-        read_deltas(values["initial_deltas_path"], layout)
-    except ValueError as error:
-        yield "INITIAL_DELTAS_PATH", str(error)
-
-
-def check_discovered(values: Values) -> Findings:
-    """The discovered tokens can be read, and there are enough of them for the clusters."""
-    path, clusters = values.get("clusters_from"), values.get("kmeans_clusters")
-    if path is None:
-        return
-    if values.get("clusters_by") == "waste":
-        yield "CLUSTERS_FROM", "is of CLUSTERS_BY 'meaning', which is 'waste'; name the file in CLUSTERS_WASTE_FROM"
-        return
-    try:
-        discovered = read_discovered_tokens(path)
-    except ValueError as error:
-        yield "CLUSTERS_FROM", str(error)
-        return
-    if clusters is not None and clusters > len(discovered):
-        yield (
-            "KMEANS_CLUSTERS",
-            f"{clusters} is more than the {len(discovered)} discovered tokens of CLUSTERS_FROM; "
-            "ask for fewer clusters, or collect with a larger phase0.k",
-        )
-
-
-def check_waste(values: Values) -> Findings:
-    """The pairs of answers can be read."""
-    path, by = values.get("clusters_waste_from"), values.get("clusters_by")
-    if path is None or by is None:
-        return
-    if by != "waste":
-        yield "CLUSTERS_WASTE_FROM", f"is of CLUSTERS_BY 'waste', which is {by!r}"
-        return
-    try:
-        read_sides(path)
-    except ValueError as error:
-        yield "CLUSTERS_WASTE_FROM", str(error)
+        return cluster_layout(values["clusters_by"], values["kmeans_clusters"], values["waste_buckets"])
+    except KeyError:
+        return None
 
 
 def check_weights(values: Values) -> Findings:
@@ -362,28 +157,8 @@ CROSS_CHECKS = (
     check_base_url,
     check_start,
     check_columns,
-    check_questions,
-    check_initial_deltas,
-    check_discovered,
-    check_waste,
 )
-
-
-def _layout(values: Values) -> ClusterLayout | None:
-    """The clusters; None where an option that decides them is not sound."""
-    try:
-        return cluster_layout(values["clusters_by"], values["kmeans_clusters"], values["waste_buckets"])
-    except KeyError:
-        return None
 
 
 def _by_rules(values: Values) -> bool:
     return (values.get("farm"), values.get("embedded_endpoint")) == ("embedded", "rules")
-
-
-def _count_lines(path: Path) -> int | None:
-    try:
-        with path.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
-    except OSError:
-        return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.settings.checks import CROSS_CHECKS
 from orchestrator.settings.fields import Value, read_value
+from orchestrator.settings.file_checks import FILE_CHECKS
 from orchestrator.settings.kconfig import (
     PREFIX,
     Assignments,
@@ -41,7 +42,7 @@ def load_settings(config: Path, overrides: Mapping[str, str] | Sequence[str] = (
     assigned |= overridden
 
     values = _read_values(assigned, _resolve(config, overridden), problems)
-    for check in CROSS_CHECKS:
+    for check in (*CROSS_CHECKS, *FILE_CHECKS):
         for name, problem in check(values):
             problems.setdefault(PREFIX + name, problem)
     if problems:

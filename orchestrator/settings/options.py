@@ -11,18 +11,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import AfterValidator
 
-from orchestrator.settings.checks import (
-    faults,
-    http_address,
-    judge_name,
-    model_name,
-    no_password,
-    optional,
-    placeholders,
-    redis_address,
-    server_arguments,
-    variable_name,
-)
 from orchestrator.settings.fields import (
     EMPTY_IS_NONE,
     FolderPath,
@@ -35,6 +23,18 @@ from orchestrator.settings.fields import (
     string,
 )
 from orchestrator.settings.references import SHIPPED, ZERO
+from orchestrator.settings.value_checks import (
+    faults,
+    http_address,
+    judge_name,
+    model_name,
+    no_password,
+    optional,
+    placeholders,
+    redis_address,
+    server_arguments,
+    variable_name,
+)
 from tasks.models import ClusteredBy, EngineName
 
 _SEED = 2**31 - 1

@@ -1,0 +1,126 @@
+"""Checks of the value of one option.
+
+Each returns its argument, or raises ValueError with a message that continues the option's name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from tasks.escape import quote
+from tasks.store.address import password_in
+from tasks.template import missing_placeholders
+
+_JUDGE = re.compile(r"[\w.]+:[\w.]+|[\w.-]+")
+OWN_ARGUMENTS = {
+    "--model-path": "is TARGET_MODEL",
+    "--host": "is set by Whetstone: a server that a worker starts listens on 127.0.0.1",
+    "--port": "is set by Whetstone: a server that a worker starts takes a free port",
+    "--api-key": "is set by Whetstone: a server that a worker starts gets a key of its own",
+    "--config": "is set by Whetstone: write the contents of the file as arguments",
+    "--speculative-algorithm": "samples without the deltas",
+}
+
+
+def placeholders(*names: str) -> AfterValidator:
+    """A template that has `{name}` for each of `names`."""
+
+    def check(template: str) -> str:
+        if missing := missing_placeholders(template, names):
+            raise ValueError(f"lacks the placeholder {' and '.join(missing)}")
+        return template
+
+    return AfterValidator(check)
+
+
+def http_address(url: str) -> str:
+    if not _has_form(url, ("http", "https")):
+        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form http://HOST:PORT")
+    return url
+
+
+def redis_address(url: str) -> str:
+    if not _has_form(url, ("redis", "rediss", "unix")):
+        raise ValueError(f"{quote(_hide_password(url))} is not an address of the form redis://HOST:PORT/DATABASE")
+    return url
+
+
+def optional(check: Callable[[str], str]) -> AfterValidator:
+    """`check`, for texts that are not empty."""
+    return AfterValidator(lambda text: check(text) if text else text)
+
+
+def no_password(instead: str) -> AfterValidator:
+    """An address without a password; `instead` is where the password belongs."""
+
+    def check(url: str) -> str:
+        if password_in(url):
+            raise ValueError(f"contains a password, and settings are stored with the run; put it into {instead}")
+        return url
+
+    return AfterValidator(check)
+
+
+def variable_name(name: str) -> str:
+    """The name of an environment variable; the error does not repeat what may be a secret."""
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError(
+            "is not the name of an environment variable; the key belongs into the environment, and its name here"
+        )
+    return name
+
+
+def model_name(model: str) -> str:
+    """A model's id, or a folder that exists when the text is plainly a path."""
+    if model.startswith(("/", "./", "../")) and not Path(model).is_dir():
+        raise ValueError(f"{quote(model)} is not a folder")
+    return model
+
+
+def judge_name(name: str) -> str:
+    """One of the judges that have names, a function as module:function, or an entry point."""
+    if not _JUDGE.fullmatch(name):
+        raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
+    return name
+
+
+def server_arguments(text: str) -> str:
+    """A command or arguments for SGLang: can be split as a shell would, without arguments that Whetstone adds."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"cannot be split as a shell would: {error}") from None
+    for word in words:
+        if (name := word.partition("=")[0]) in OWN_ARGUMENTS:
+            raise ValueError(f"{name} {OWN_ARGUMENTS[name]}")
+    return text
+
+
+def faults(text: str) -> str:
+    """Faults that the embedded endpoint can make."""
+    # Here, since the endpoint's rules take 50 ms to import.
+    from workers.embedded.endpoint.faults import parse_faults
+    from workers.embedded.endpoint.rules import all_rules
+
+    parse_faults(text, all_rules())
+    return text
+
+
+def _has_form(url: str, schemes: Sequence[str]) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in schemes and bool(parts.hostname or (parts.path and "http" not in parts.scheme))
+
+
+def _hide_password(url: str) -> str:
+    before, at, host = url.rpartition("@")
+    return before.partition("://")[0] + "://***@" + host if at else url
