@@ -103,6 +103,12 @@ def _decide(
     equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
     if against_plain.is_worse:
         return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}."
+    margin = against_plain.non_inferiority.margin
+    if against_plain.is_vacuous:
+        return "not_shown", (
+            f"The plain model has {against_plain.change.before} of {count} right on the {used} set, no more than the "
+            f"margin of {format_points(margin)}: nothing is shown."
+        )
     if equal:
         is_proved = against_plain.is_better or any(pair in useful for pair in equal)
         return _not_better_than(min(equal, key=lambda pair: pair.ratio.before), used, is_proved=is_proved)
@@ -116,10 +122,10 @@ def _decide(
         return "not_shown", (
             f"It is not shown that the evolved vector is better than {pair.name}: {_figures(pair, used)}."
         )
+    loss = f"less than {format_points(margin)} of" if margin else "no"
     return "win", (
         f"The evolved vector shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)} on "
-        f"{count} {used} questions and loses less than "
-        f"{format_points(against_plain.non_inferiority.margin)} of right answers."
+        f"{count} {used} questions and loses {loss} right answers."
     )
 
 
@@ -179,11 +185,14 @@ def _about_rivals(pairs: Sequence[Pairwise], harmless: Sequence[Pairwise]) -> li
 def _limits(pair: Pairwise, margin: float) -> list[str]:
     """What this number of questions cannot show."""
     sentences = []
-    if not pair.non_inferiority.is_shown:
+    if not margin:
+        sentences.append("With a margin of 0 a win needs more right answers than the plain model has.")
+    elif not pair.non_inferiority.is_shown:
         needed = questions_needed(margin, pair.discordant)
         sentences.append(f"To show a loss of {format_points(margin)}, about {needed:,} questions are needed.")
     visible = smallest_visible_loss(pair.change.count, pair.discordant)
-    sentences.append(f"With {pair.change.count} questions, a loss under {format_points(visible)} may go unseen.")
+    number = "1 question" if pair.change.count == 1 else f"{pair.change.count} questions"
+    sentences.append(f"With {number}, a loss under {format_points(visible)} may go unseen.")
     return sentences
 
 

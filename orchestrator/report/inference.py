@@ -18,9 +18,13 @@ from statistics import NormalDist, stdev
 
 import numpy as np
 
+from tasks.objective import LEAST_TOKENS
+
 RESAMPLES = 10_000
 LEVEL = 0.95
 POWER = 0.8
+LEAST_QUESTIONS = math.ceil(math.log(1 - LEVEL) / math.log(0.5))
+"""Of fewer, all change in one direction by chance in more than 5 of 100 cases."""
 _CHUNK = 500  # resamples drawn at once: bounds the memory
 _NORMAL = NormalDist()
 _STEPS = 60  # of a bisection: far below the precision of what is measured
@@ -37,9 +41,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TokenRatio:
-    """Mean tokens after, divided by mean tokens before.
+    """Mean tokens after, divided by mean tokens before; a mean below one token counts as one.
 
-    `p` is the one-sided bootstrap probability of a ratio of 1 or more: small where the answers became shorter.
+    `p` is the one-sided bootstrap probability of a ratio of 1 or more: small where the answers became shorter.  Of few
+    questions it is at least the probability that all of them become shorter by chance.
     """
 
     before: float
@@ -96,17 +101,15 @@ def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resample
     """The paired ratio of tokens; before and after: [n] tokens of the answers to the same questions, in one order.
 
     The same seed gives the same interval.
-    Raises: ValueError when the two differ in length, are empty, or `before` has no tokens at all.
+    Raises: ValueError when the two differ in length or are empty.
     """
     _check_pairs(before, after)
     pairs = np.array([before, after], dtype=np.float64)
     sums = pairs.sum(axis=1)
-    if sums[0] <= 0:
-        raise ValueError("the answers before have no tokens")
-    ratio = float(sums[1] / sums[0])
+    ratio = float(_ratios(sums[None, :], len(before))[0])
     resampled = _resampled_ratios(pairs, seed, resamples)
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    p = (1 + int(np.count_nonzero(resampled >= 1.0))) / (1 + len(resampled))
+    p = max(0.5 ** len(before), (1 + int(np.count_nonzero(resampled >= 1.0))) / (1 + len(resampled)))
     estimate = Estimate(ratio, min(ratio, float(low)), max(ratio, float(high)))
     return TokenRatio(float(sums[0]) / len(before), float(sums[1]) / len(after), estimate, p)
 
@@ -114,14 +117,19 @@ def token_ratio(before: Sequence[int], after: Sequence[int], seed: int, resample
 def _resampled_ratios(
     pairs: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int, resamples: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The ratio in each of the resamples of questions; pairs: [2, n].  A resample without tokens before is left out."""
-    drawn = _resamples(pairs.shape[1], seed, resamples)
-    parts = []
-    for start in range(0, resamples, _CHUNK):
-        sums = drawn[start : start + _CHUNK].astype(np.float64) @ pairs.T
-        usable = sums[:, 0] > 0
-        parts.append(sums[usable, 1] / sums[usable, 0])
-    return np.concatenate(parts)
+    """The ratio in each of the resamples of questions; pairs: [2, n]."""
+    count = pairs.shape[1]
+    drawn = _resamples(count, seed, resamples)
+    chunks = (drawn[start : start + _CHUNK].astype(np.float64) for start in range(0, resamples, _CHUNK))
+    return np.concatenate([_ratios(chunk @ pairs.T, count) for chunk in chunks])
+
+
+def _ratios(
+    sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]], count: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The ratio of mean tokens [r] from the sums of tokens before and after [r, 2] of `count` answers each."""
+    means = np.maximum(sums / count, LEAST_TOKENS)
+    return means[:, 1] / means[:, 0]
 
 
 @lru_cache(maxsize=2)
@@ -157,12 +165,12 @@ def correctness_change(before: Sequence[bool], after: Sequence[bool]) -> Correct
 
 
 def non_inferiority(change: CorrectnessChange, margin: float) -> NonInferiority:
-    """The one-sided test at 95 % that less than `margin` of all answers were lost.
+    """The one-sided test at 95 % that less than `margin` of all answers were lost; with 0, that more are right.
 
-    Raises: ValueError for a margin that is not between 0 and 1.
+    Raises: ValueError for a margin that is not from 0 to 1.
     """
-    if not 0 < margin < 1:
-        raise ValueError(f"a margin of {margin} is not between 0 and 1")
+    if not 0 <= margin <= 1:
+        raise ValueError(f"a margin of {margin} is not from 0 to 1")
     count, gained, lost = change.count, change.gained, change.lost
     bound = lower_bound(count, gained, lost, _NORMAL.inv_cdf(LEVEL))
     p = 1 - _NORMAL.cdf(_score_statistic(count, gained, lost, -margin))
@@ -202,7 +210,7 @@ def smallest_visible_loss(count: int, discordant: float) -> float:
     """
     if count < 1:
         raise ValueError("no questions show nothing")
-    least = math.ceil(math.log(1 - LEVEL) / math.log(0.5)) / count
+    least = LEAST_QUESTIONS / count
     if least >= 1:
         return 1.0
     z, power = _NORMAL.inv_cdf(LEVEL), _NORMAL.inv_cdf(POWER)
@@ -217,8 +225,8 @@ def smallest_visible_loss(count: int, discordant: float) -> float:
 
 def questions_needed(loss: float, discordant: float) -> int:
     """How many paired questions show a loss this large with a chance of 80 % (see `smallest_visible_loss`)."""
-    if not 0 < loss < 1:
-        raise ValueError(f"a loss of {loss} is not between 0 and 1")
+    if not 0 < loss <= 1:
+        raise ValueError(f"a loss of {loss} is not above 0 and at most 1")
     low, high = 1, 2
     while smallest_visible_loss(high, discordant) > loss:
         low, high = high, 2 * high

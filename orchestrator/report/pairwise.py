@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.report.formatting import format_points, format_signed
 from orchestrator.report.inference import (
+    LEAST_QUESTIONS,
     CorrectnessChange,
     NonInferiority,
     TokenRatio,
@@ -68,8 +69,16 @@ class Pairwise:
     @property
     def is_worse(self) -> bool:
         """Whether the answers are shown to be longer, or to be right less often without a margin that allows it."""
+        if self.change.count < LEAST_QUESTIONS:
+            return False
         fewer_right = self.change.difference.high < 0 and not self.non_inferiority.is_shown
         return fewer_right or self.ratio.ratio.low > 1
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether the other system has so few right answers that the margin allows to lose all of them."""
+        allowed = self.non_inferiority.margin * self.change.count
+        return self.change.before <= allowed + 1e-9 and not self.is_more_right
 
     @property
     def is_dominated(self) -> bool:
@@ -105,12 +114,13 @@ def comparison_sentence(pair: Pairwise) -> str:
     """All figures of a comparison in one sentence."""
     ratio, change, test = pair.ratio, pair.change, pair.non_inferiority
     difference = change.difference
+    loss = f"a loss of {format_points(test.margin)}" if test.margin else "any loss"
     verdict = "excluded" if test.is_shown else "not excluded"
     return (
         f"Against {pair.name}: {ratio.before:.1f} -> {ratio.after:.1f} tokens, "
         f"ratio {ratio.ratio.value:.3f} ({ratio.ratio.low:.3f} to {ratio.ratio.high:.3f}); "
         f"{change.before} -> {change.after} of {change.count} right, "
         f"{format_signed(difference.value)} points ({format_signed(difference.low)} to "
-        f"{format_signed(difference.high)}); a loss of {format_points(test.margin)} is {verdict} "
+        f"{format_signed(difference.high)}); {loss} is {verdict} "
         f"(lower bound {format_signed(test.bound)})."
     )

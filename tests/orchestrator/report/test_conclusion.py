@@ -215,3 +215,37 @@ def test_no_win_is_claimed_where_an_interval_includes_no_gain_or_the_margin(
         assert conclusion.headline.startswith("A sentence is enough")
     else:
         assert "shortens the answers" not in conclusion.headline
+
+
+@pytest.mark.parametrize("right", [0, 3])
+def test_a_model_that_is_hardly_ever_right_has_nothing_by_which_a_vector_could_win(right: int) -> None:
+    # given a plain model with so few right answers that a vector may lose all of them within the margin
+    examples = tuple(f"q{index}" for index in range(600))
+    verbose = Measurement(examples, (50,) * 600, tuple(index < right for index in range(600)), 0.4)
+    empty = Measurement(examples, (0,) * 600, (False,) * 600, 0.6)
+    plain = MeasuredSystem("none", "plain", "", (), verbose, verbose)
+    best = MeasuredSystem("evolved 1", "evolved", "", (1.0,), empty, empty)
+    # when
+    conclusion = concluded(best, [MeasuredSystem("end of turn alone", "vector", "", (6.0,), empty, empty)], plain)
+    # then
+    assert conclusion.outcome == "not_shown"
+    assert conclusion.headline.startswith(f"The plain model has {right} of 600 right on the test set, no more than the")
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_handful_of_questions_shows_neither_a_win_nor_that_the_vector_is_worse(count: int) -> None:
+    plain = system("none", "plain", 1.0, seed=0, count=count)
+    for factor in (0.3, 3.0):
+        conclusion = concluded(system("evolved 1", "evolved", factor, seed=4, count=count), [], plain)
+        assert conclusion.outcome == "not_shown"
+
+
+def test_with_a_margin_of_nothing_a_vector_wins_by_more_right_answers_alone() -> None:
+    as_right = conclude(PLAIN, EVOLVED, [], 0.0, seed=7)
+    assert as_right.outcome == "not_shown"
+    assert "any loss is not excluded" in as_right.sentences[1]
+    assert "With a margin of 0 a win needs more right answers than the plain model has." in as_right.sentences
+    better = conclude(PLAIN, system("evolved 1", "evolved", 0.4, gained=30), [], 0.0, seed=7)
+    assert better.outcome == "win"
+    assert better.headline.endswith("and loses no right answers.")
+    assert conclude(PLAIN, EVOLVED, [], 1.0, seed=7).outcome == "not_shown"

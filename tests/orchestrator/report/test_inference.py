@@ -158,12 +158,28 @@ def test_what_cannot_be_compared_is_refused() -> None:
         token_ratio([], [], seed=1)
     with pytest.raises(ValueError, match="2 and 1"):
         correctness_change([True, False], [True])
-    with pytest.raises(ValueError, match="no tokens"):
-        token_ratio([0, 0], [1, 2], seed=1)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        non_inferiority(correctness_change([True], [True]), 0.0)
+    with pytest.raises(ValueError, match="not from 0 to 1"):
+        non_inferiority(correctness_change([True], [True]), -0.1)
     with pytest.raises(ValueError, match="two or more"):
         noise_floor([[1]], [[True]])
+
+
+def test_answers_without_a_token_count_as_one_token() -> None:
+    assert token_ratio([0] * 20, [0] * 20, seed=1).ratio.value == 1.0
+    longer = token_ratio([0] * 20, [4] * 20, seed=1)
+    assert (longer.ratio.value, longer.ratio.low, longer.p) == (4.0, 4.0, 1.0)
+    assert token_ratio([50] * 20, [0] * 20, seed=1).ratio.value == 0.02
+
+
+def test_a_few_questions_that_all_become_shorter_may_do_so_by_chance() -> None:
+    assert token_ratio([50] * 4, [40] * 4, seed=1).p == 0.5**4
+    assert token_ratio([50] * 20, [40] * 20, seed=1).p < 0.001
+
+
+def test_with_a_margin_of_nothing_more_answers_must_be_right() -> None:
+    assert not non_inferiority(correctness_change(*verdicts(600, 0, 0, both=300)), 0.0).is_shown
+    assert non_inferiority(correctness_change(*verdicts(600, 20, 0, both=300)), 0.0).is_shown
+    assert non_inferiority(correctness_change(*verdicts(600, 0, 20, both=300)), 1.0).is_shown
 
 
 def test_the_light_processes_can_afford_it() -> None:
