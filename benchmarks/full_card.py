@@ -133,7 +133,7 @@ def put_run(store: Store, run: common.Run, questions: int) -> None:
     store.put_run(run)
     examples = [Example(str(n), f"text {n} " * 40, f"What is number {n}?", "") for n in range(questions)]
     store.put_examples(run.id, {"training": examples, "validation": []})
-    store.put_clustering(run.id, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
+    store.clusterings.put(run.id, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
     store.put_metadata(run.id, CLUSTERING, clustering)
 
 

@@ -62,7 +62,7 @@ def put_run(
     store.put_run(run)
     store.put_examples(name, {"training": examples, "validation": []})
     described = [{"id": n, "description": str(n)} for n in range(int(labels.max()) + 1)]
-    store.put_clustering(name, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
+    store.clusterings.put(name, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
     store.put_metadata(name, "clustering", clustering)
 
 

@@ -124,7 +124,7 @@ def cluster(job: Job) -> dict[str, Any]:
     store, run, clustering = job.store, job.run, context.content_hash("simulated")
     labels = pack_labels(np.arange(CLUSTERS))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
-    store.put_clustering(run, clustering, labels, json.dumps(descriptions))
+    store.clusterings.put(run, clustering, labels, json.dumps(descriptions))
     store.put_metadata(run, "clustering", clustering)
     return {"clustering": clustering}
 

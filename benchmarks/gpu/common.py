@@ -117,7 +117,7 @@ def put_run(store: Store, run: Run, model: str, data: Path, rows: int) -> int:
     described = [{"id": k, "description": f"cluster {k}"} for k in range(CLUSTERS)]
     store.put_run(run)
     store.put_examples(run.id, {"training": chosen, "validation": []})
-    store.put_clustering(run.id, clustering, pack_labels(found), json.dumps(described))
+    store.clusterings.put(run.id, clustering, pack_labels(found), json.dumps(described))
     store.put_metadata(run.id, "clustering", clustering)
     return len(chosen)
 

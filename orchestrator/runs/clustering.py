@@ -112,7 +112,7 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     clustering = store.metadata(run_id, CLUSTERING)
-    if clustering is not None and store.has_clustering(clustering):
+    if clustering is not None and store.clusterings.exists(clustering):
         return clustering
 
     def show() -> None:
@@ -224,6 +224,6 @@ def cluster_only(settings: Settings, view: View) -> tuple[str, list[dict[str, An
             scheduler = Scheduler(Dispatcher(farm, run_id, limits, view.notify))
             found = ensure_clustering(scheduler, watch, sides)
             describe_discovered(scheduler, settings, watch, view.notify)
-            return str(settings.clusters_dir / found), farm.store.descriptions(run_id)
+            return str(settings.clusters_dir / found), farm.store.clusterings.descriptions(run_id)
         finally:
             farm.store.delete_run(run_id)

@@ -17,6 +17,7 @@ from orchestrator.settings.run import objective_of
 from tasks.context import content_hash
 from tasks.plan import Candidate
 from tasks.store.store import Store
+from tasks.store.uses import record_use
 
 PLAN = "test"
 
@@ -56,7 +57,7 @@ def count_test_use(store: Store, run_id: str, winner: MeasuredSystem) -> int:
     """
     rows = [[example.question, example.context, example.gold] for example in store.examples(run_id)["test"]]
     use = content_hash(run_id, winner.system_prompt, list(winner.deltas))
-    return store.count_test_use(content_hash(sorted(rows)), use)
+    return record_use(store.redis, content_hash(sorted(rows)), use)
 
 
 def _fitness(system: MeasuredSystem) -> float:

@@ -52,7 +52,7 @@ def build_report(
     """`evaluations` counts those of the whole run."""
     changes = read_changes(output)
     usage = farm.store.usage(run_id)
-    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.descriptions(run_id)}
+    descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.clusterings.descriptions(run_id)}
     return FinalReport(
         run=run_id,
         generations=len(recorder.history),

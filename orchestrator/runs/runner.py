@@ -163,7 +163,7 @@ class _Session:
             return Families({})
         found = self.farm.store.metadata(self.run_id, CLUSTERING)
         assert found is not None, "the vocabulary is clustered before the search"
-        figures, params = self.farm.store.cluster_figures(found), self.search.params
+        figures, params = self.farm.store.clusterings.figures(found), self.search.params
         return Families.of(len(params.cluster_ids), figures.eos, figures.log_odds, params.bound)
 
     def _watch(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:

@@ -74,7 +74,7 @@ def check_judge(settings: Settings, examples: Mapping[str, Sequence[Example]]) -
 
 def reflector_prompt_estimate(store: Store, run_id: str, answers: int) -> str:
     """How long the prompts of the reflector may be, and whether their answers have to be cut."""
-    descriptions = json.dumps(store.descriptions(run_id), ensure_ascii=False)
+    descriptions = json.dumps(store.clusterings.descriptions(run_id), ensure_ascii=False)
     return prompt_estimate(store.run(run_id), answers, estimate_tokens(descriptions))
 
 

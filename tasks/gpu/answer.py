@@ -166,7 +166,7 @@ def _clustering(stage: Stage) -> str:
     clustering = stage.store.metadata(stage.run.id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {stage.run.id} has no clustering")
-    write_labels(stage.store.labels(clustering), clustering, host.current().labels_folder())
+    write_labels(stage.store.clusterings.labels(clustering), clustering, host.current().labels_folder())
     return clustering
 
 

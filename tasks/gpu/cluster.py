@@ -87,7 +87,7 @@ def cluster(job: Job) -> dict[str, Any]:
     )
     clustering = load_clustering(folder)
     descriptions = json.dumps(clustering.descriptions, ensure_ascii=False)
-    store.put_clustering(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
+    store.clusterings.put(run, clustering.hash, pack_labels(clustering.labels), descriptions, clustering.figures)
     store.put_metadata(run, CLUSTERING, clustering.hash)
     return {"clustering": clustering.hash}
 

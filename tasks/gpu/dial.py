@@ -172,8 +172,8 @@ def _parts(dial: Dial) -> Parts:
 def dial_job(job: Job) -> dict[str, Any]:
     """Write the file to the store as the run's file of this name."""
     dial = parse_json(Dial, json.dumps(job.arguments["dial"]))
-    labels = unpack_labels(job.store.labels(dial.clustering))
-    text = render_dial(dial, labels, job.store.descriptions(job.run))
+    labels = unpack_labels(job.store.clusterings.labels(dial.clustering))
+    text = render_dial(dial, labels, job.store.clusterings.descriptions(job.run))
     job.store.put_file(job.run, job.arguments["name"], text.encode())
     return {"file": job.arguments["name"]}
 

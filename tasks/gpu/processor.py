@@ -73,9 +73,9 @@ def generate(store: Store, run_id: str, deltas: Sequence[float]) -> str:
     clustering = store.metadata(run_id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
-    descriptions = store.descriptions(run_id)
+    descriptions = store.clusterings.descriptions(run_id)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    return render_processor(by_id, unpack_labels(store.labels(clustering)), clustering, descriptions)
+    return render_processor(by_id, unpack_labels(store.clusterings.labels(clustering)), clustering, descriptions)
 
 
 def generate_job(job: Job) -> dict[str, Any]:

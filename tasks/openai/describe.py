@@ -93,7 +93,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     Raises: CallError when the endpoint cannot be reached.
     """
     run = store.run(run_id)
-    descriptions = store.descriptions(run_id)
+    descriptions = store.clusterings.descriptions(run_id)
     described = [d for d in descriptions if d["id"] not in FIXED]
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
     ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call)

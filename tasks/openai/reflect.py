@@ -69,7 +69,7 @@ def _rewrite(stage: Stage) -> dict[str, Any]:
 
 def _clusters(stage: Stage) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """The descriptions of the clusters, and the candidate's deltas by cluster id, in canonical order."""
-    descriptions = stage.store.descriptions(stage.run.id)
+    descriptions = stage.store.clusterings.descriptions(stage.run.id)
     return descriptions, dict(zip((str(d["id"]) for d in descriptions), stage.candidate.deltas, strict=True))
 
 

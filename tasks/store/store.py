@@ -12,10 +12,11 @@ from typing import Any, cast
 import redis
 
 from tasks.failure import Failure
-from tasks.models import ClusterFigures, Example, Run
+from tasks.models import Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
-from tasks.store.keys import clustering_key, failure_field, plan_key, result_key, run_key, test_uses_key
+from tasks.store.clusterings import Clusterings
+from tasks.store.keys import failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
 from tasks.store.results import KEPT_S, SharedResults
 from tasks.validation import parse_json
@@ -58,6 +59,7 @@ class Store:
 
     def __init__(self, client: redis.Redis) -> None:
         self.redis = client
+        self.clusterings = Clusterings(client)
 
     # Runs: what each was started with, and what was learnt of it.
 
@@ -273,7 +275,7 @@ class Store:
         self.redis.blpop([key], timeout=seconds)
         self.redis.delete(key)
 
-    # Results that runs share: answers, verdicts (tasks/store/results.py), clusterings.
+    # Results that runs share: answers and verdicts (tasks/store/results.py).
 
     @cached_property
     def _results(self) -> SharedResults:
@@ -292,55 +294,6 @@ class Store:
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
         self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
-
-    def count_test_use(self, questions: str, use: str) -> int:
-        """Note that a test set is used; returns how often it has been.
-
-        questions: the content hash of the set; use: what identifies a use, which counts once.
-        """
-        self.redis.sadd(test_uses_key(questions), use)
-        return int(self.redis.scard(test_uses_key(questions)))
-
-    def put_clustering(
-        self,
-        run_id: str,
-        clustering: str,
-        labels: bytes,
-        descriptions: str,
-        figures: ClusterFigures = ClusterFigures(),
-    ) -> None:
-        key = clustering_key(clustering)
-        self.redis.sadd(run_key(run_id, keys.SHARED), key)
-        self.redis.hset(
-            key,
-            mapping={keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()},
-        )
-
-    def has_clustering(self, clustering: str) -> bool:
-        return bool(self.redis.exists(clustering_key(clustering)))
-
-    def labels(self, clustering: str) -> bytes:
-        """The packed labels of a clustering.  Raises: KeyError."""
-        found = self.redis.hget(clustering_key(clustering), keys.LABELS)
-        if found is None:
-            raise KeyError(f"no clustering {clustering!r} in the store")
-        return cast(bytes, found)
-
-    def descriptions(self, run_id: str) -> list[dict[str, Any]]:
-        """What the run's clusters hold: the run's own descriptions, or those of its clustering.  Raises: KeyError."""
-        known = self.metadata_values(run_id, (keys.DESCRIPTIONS, keys.CLUSTERING))
-        clustering = clustering_key(known[keys.CLUSTERING] or "")
-        text = known[keys.DESCRIPTIONS] or _text(self.redis.hget(clustering, keys.DESCRIPTIONS))
-        if text is None:
-            raise KeyError(f"no clustering of run {run_id!r} in the store")
-        return cast("list[dict[str, Any]]", json.loads(text))
-
-    def cluster_figures(self, clustering: str) -> ClusterFigures:
-        """Which cluster ends a turn, which is pinned, and the log-odds of each.  Raises: KeyError, InvalidData."""
-        found = self.redis.hget(clustering_key(clustering), keys.FIGURES)
-        if found is None:
-            raise KeyError(f"no clustering {clustering!r} in the store")
-        return ClusterFigures.from_json(cast(bytes, found))
 
     # What a run leaves for its output folder: prompts, files, usage and money.
 

@@ -37,9 +37,9 @@ def test_the_clusters_of_the_embedded_model_s_answers(store: Store, tmp_path: Pa
             cluster(Job(store, "run", "cluster:2", {"sides": "sides:2"}))
     # Then the store has labels, descriptions and figures of 3 + 4 clusters
     assert store.metadata("run", "clustering") == result["clustering"]
-    labels = unpack_labels(store.labels(result["clustering"]))
-    assert np.bincount(labels).tolist() == [d["count"] for d in store.descriptions("run")]
-    figures = store.cluster_figures(result["clustering"])
+    labels = unpack_labels(store.clusterings.labels(result["clustering"]))
+    assert np.bincount(labels).tolist() == [d["count"] for d in store.clusterings.descriptions("run")]
+    figures = store.clusterings.figures(result["clustering"])
     assert (figures.eos, figures.pinned, len(figures.log_odds)) == (0, 6, 7)
     assert figures.log_odds[3] > 0
 

@@ -135,7 +135,7 @@ def test_the_job_makes_the_file_of_a_recorded_dial(store: Store) -> None:
     # given a run with its clustering, and the arguments as a message's record has them
     labels = labels_of(50, 4)
     store.put_run(RUN)
-    store.put_clustering(RUN.id, HASH, pack_labels(labels), json.dumps(PLAIN))
+    store.clusterings.put(RUN.id, HASH, pack_labels(labels), json.dumps(PLAIN))
     store.put_metadata(RUN.id, "clustering", HASH)
     arguments = json.loads(json.dumps({"name": "processor_dial.py", "dial": dataclasses.asdict(DIAL)}))
     # when the job runs, then the run's file is the dial's

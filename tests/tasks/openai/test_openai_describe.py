@@ -125,7 +125,7 @@ def run(store: Store, model: Model, valkey_url: str, monkeypatch: pytest.MonkeyP
     settings = load_settings(Path("configs/embedded.config"))
     made = dataclasses.replace(make_run(settings, "describing"), endpoint=endpoint)
     store.put_run(made)
-    store.put_clustering(made.id, "a-clustering", b"", json.dumps(CLUSTERS))
+    store.clusterings.put(made.id, "a-clustering", b"", json.dumps(CLUSTERS))
     store.put_metadata(made.id, "clustering", "a-clustering")
     return made
 

@@ -88,7 +88,7 @@ def reflecting(store: Store, run: Run, responses: Sequence[Response]) -> Stage:
     """A reflect stage of a child whose answers are these responses."""
     plan = Plan("g0_child", 0, (Candidate(0, (0.0, 0.0, 0.0), target=1),))
     store.put_run(run)
-    store.put_clustering(run.id, "c", b"", json.dumps(DESCRIPTIONS))
+    store.clusterings.put(run.id, "c", b"", json.dumps(DESCRIPTIONS))
     store.put_metadata(run.id, CLUSTERING, "c")
     store.put_examples(run.id, {"training": [Example(r.example_id, "", "?", "") for r in responses], "validation": []})
     store.put_plan(run.id, plan)

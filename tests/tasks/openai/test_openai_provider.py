@@ -64,7 +64,7 @@ def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: 
 
 def test_rules_that_cannot_describe_leave_the_descriptions_by_rule(store: Store, run: Run) -> None:
     clusters = [{"id": i, "description": "", "examples": ["a"], "count": 1} for i in range(3)]
-    store.put_clustering(run.id, "a-clustering", b"", json.dumps(clusters))
+    store.clusterings.put(run.id, "a-clustering", b"", json.dumps(clusters))
     store.put_metadata(run.id, "clustering", "a-clustering")
 
     found = describe_clusters(store, run.id)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tasks.failure import Failure
-from tasks.models import ClusterFigures, Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
+from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Merge, Plan, StageRef, outcome, stage_refs
 from tasks.store.store import JobContext, Store
 
@@ -57,16 +57,6 @@ def test_a_run_comes_back_as_it_went_in_newlines_and_all(store: Store) -> None:
     assert "\n\nQuestion:\n" in store.run("here").target.prompt_template
     with pytest.raises(KeyError, match="elsewhere"):
         store.run("elsewhere")
-
-
-def test_the_figures_of_a_clustering_come_back(store: Store) -> None:
-    store.put_clustering("r", "by-meaning", b"", "[]")
-    assert store.cluster_figures("by-meaning") == ClusterFigures(eos=0, pinned=None, log_odds=())
-    figures = ClusterFigures(0, 3, (0.0, -0.5, 1.25, 0.0))
-    store.put_clustering("r", "by-waste", b"", "[]", figures)
-    assert store.cluster_figures("by-waste") == figures
-    with pytest.raises(KeyError, match="elsewhere"):
-        store.cluster_figures("elsewhere")
 
 
 def test_a_plan_keeps_its_stages_until_a_different_plan_takes_its_name(store: Store) -> None:

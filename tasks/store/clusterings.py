@@ -1,0 +1,53 @@
+"""Clusterings of a vocabulary, each under its content hash; runs share them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import redis
+
+from tasks.models import ClusterFigures
+from tasks.store import keys
+from tasks.store.keys import clustering_key, run_key
+
+
+class Clusterings:
+    """Typed access to the clusterings in one Redis or Valkey.  Raises: redis.RedisError."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._redis = client
+
+    def put(
+        self, run_id: str, clustering: str, labels: bytes, descriptions: str, figures: ClusterFigures = ClusterFigures()
+    ) -> None:
+        """Record a clustering that the run uses.  `labels` are packed, `descriptions` are JSON."""
+        fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()}
+        self._redis.sadd(run_key(run_id, keys.SHARED), clustering_key(clustering))
+        self._redis.hset(clustering_key(clustering), mapping=fields)
+
+    def exists(self, clustering: str) -> bool:
+        return bool(self._redis.exists(clustering_key(clustering)))
+
+    def labels(self, clustering: str) -> bytes:
+        """The packed labels.  Raises: KeyError."""
+        return self._field(clustering, keys.LABELS)
+
+    def figures(self, clustering: str) -> ClusterFigures:
+        """Which cluster ends a turn, which is pinned, and the log-odds of each.  Raises: KeyError, InvalidData."""
+        return ClusterFigures.from_json(self._field(clustering, keys.FIGURES))
+
+    def descriptions(self, run_id: str) -> list[dict[str, Any]]:
+        """What the run's clusters hold: the run's own descriptions, or those of its clustering.  Raises: KeyError."""
+        metadata = self._redis.hmget(run_key(run_id, keys.METADATA), [keys.DESCRIPTIONS, keys.CLUSTERING])
+        own, clustering = cast("list[bytes | None]", metadata)
+        text = own or self._redis.hget(clustering_key((clustering or b"").decode()), keys.DESCRIPTIONS)
+        if text is None:
+            raise KeyError(f"no clustering of run {run_id!r} in the store")
+        return cast("list[dict[str, Any]]", json.loads(text))
+
+    def _field(self, clustering: str, name: str) -> bytes:
+        found = self._redis.hget(clustering_key(clustering), name)
+        if found is None:
+            raise KeyError(f"no clustering {clustering!r} in the store")
+        return cast(bytes, found)
