@@ -55,6 +55,28 @@ def assess(
     Raises: ValueError when names repeat, the winner is not an evolved system, there is not just one plain system, or
     the two were not measured on one set.
     """
+    plain, best = _plain_and_winner(systems, winner)
+    noise = repeated(best)
+    rivals = [system for system in systems if system.kind in ("prompt", "vector")]
+    conclusion = conclude(plain, best, rivals, margin, seed, noise)
+    return Assessment(
+        run=run,
+        systems=tuple(systems),
+        plain=plain,
+        winner=best,
+        start=start,
+        margin=margin,
+        seed=seed,
+        test_uses=test_uses,
+        conclusion=conclusion,
+        over_plain=_over_plain(plain, systems, conclusion, margin, seed),
+        noise=noise,
+        choices={**(choices or {}), "winner": "validation"},
+    )
+
+
+def _plain_and_winner(systems: Sequence[MeasuredSystem], winner: str) -> tuple[MeasuredSystem, MeasuredSystem]:
+    """Raises: ValueError as `assess`."""
     named = {system.name: system for system in systems}
     if len(named) != len(systems):
         raise ValueError("two measured systems have the same name")
@@ -63,23 +85,7 @@ def assess(
     plain = [system for system in systems if system.kind == "plain"]
     if len(plain) != 1:
         raise ValueError(f"{len(plain)} systems are the plain model, not one")
-    noise = repeated(named[winner])
-    rivals = [system for system in systems if system.kind in ("prompt", "vector")]
-    conclusion = conclude(plain[0], named[winner], rivals, margin, seed, noise)
-    return Assessment(
-        run=run,
-        systems=tuple(systems),
-        plain=plain[0],
-        winner=named[winner],
-        start=start,
-        margin=margin,
-        seed=seed,
-        test_uses=test_uses,
-        conclusion=conclusion,
-        over_plain=_over_plain(plain[0], systems, conclusion, margin, seed),
-        noise=noise,
-        choices={**(choices or {}), "winner": "validation"},
-    )
+    return plain[0], named[winner]
 
 
 def repeated(system: MeasuredSystem) -> NoiseFloor | None:

@@ -17,6 +17,7 @@ from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.exports import EXPORTS
 from tasks.openai.provider import is_priced, listed
 from tasks.plan import Evaluations
+from tasks.store.store import Store
 
 
 def _files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
@@ -51,7 +52,6 @@ def build_report(
 ) -> FinalReport:
     """`evaluations` counts those of the whole run."""
     changes = read_changes(output)
-    usage = farm.store.usage(run_id)
     descriptions = {str(d["id"]): str(d["description"]) for d in farm.store.clusterings.descriptions(run_id)}
     return FinalReport(
         run=run_id,
@@ -63,20 +63,7 @@ def build_report(
         reflector=listed(farm.store.providers(run_id, "reflector")),
         judge=listed(farm.store.providers(run_id, "judge")),
         assessment=final.assessment,
-        usage=ResourceUsage(
-            seconds=sum(g["seconds"]["wall"] for g in recorder.history),
-            evaluations=evaluations,
-            calls=int(usage.get("requests", 0)),
-            target_tokens=int(usage.get("target", 0)),
-            prompt_tokens=int(usage.get("prompt", 0)),
-            cached_tokens=int(usage.get("cached", 0)),
-            completion_tokens=int(usage.get("completion", 0)),
-            cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
-            budget_usd=settings.budget_usd,
-            unconfirmed_usd=farm.store.ledger(run_id).spending().unconfirmed,
-            skipped_mutations=_count(recorder, "skip_reason"),
-            merge_fallbacks=_count(recorder, "merge_fallback"),
-        ),
+        usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
         files=_files(output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
@@ -84,6 +71,26 @@ def build_report(
             ("the answers, before and after", f"orchestrator answers {output.path}"),
             ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
         ),
+    )
+
+
+def _resource_usage(
+    settings: Settings, store: Store, run_id: str, recorder: Recorder, evaluations: Evaluations
+) -> ResourceUsage:
+    usage = store.usage(run_id)
+    return ResourceUsage(
+        seconds=sum(g["seconds"]["wall"] for g in recorder.history),
+        evaluations=evaluations,
+        calls=int(usage.get("requests", 0)),
+        target_tokens=int(usage.get("target", 0)),
+        prompt_tokens=int(usage.get("prompt", 0)),
+        cached_tokens=int(usage.get("cached", 0)),
+        completion_tokens=int(usage.get("completion", 0)),
+        cost_usd=usage.get("cost_usd", 0.0) if is_priced(endpoint_of(settings)) else None,
+        budget_usd=settings.budget_usd,
+        unconfirmed_usd=store.ledger(run_id).spending().unconfirmed,
+        skipped_mutations=_count(recorder, "skip_reason"),
+        merge_fallbacks=_count(recorder, "merge_fallback"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
 
@@ -76,26 +76,20 @@ class Search:
             best = state.best  # of the state that the plan was made for
             return racing(plan, self.params.initial_deltas if best is None else best.deltas)
 
-        seconds: Counter[str] = Counter()
-        evaluations = Evaluations()
-        is_first = True
+        totals = _GenerationTotals()
         if rejudge and not self.optimiser.is_finished(state, self.params):
             state, outcomes = self._rejudged(state, evaluate)
-            evaluations += _evaluations(outcomes)
+            totals.evaluations += _evaluations(outcomes)
         for turn in search(self.optimiser, state, self.params, evaluated):
             state = turn.state
-            for outcome in turn.outcomes:
-                seconds.update(outcome.seconds)
-            evaluations += _evaluations(turn.outcomes)
-            is_last = self.optimiser.ends_generation(turn.plan)
-            if is_last:
-                evaluations += Evaluations(carried=turn.generation.carried if is_first else 0)
-                yield FinishedGeneration(turn.generation, turn.state, dict(seconds), evaluations)
-                seconds.clear()
-                evaluations = Evaluations()
-            else:
+            totals.add(turn.outcomes)
+            if not self.optimiser.ends_generation(turn.plan):
                 watch(turn.generation, turn.state.best.fitness if turn.state.best else None)
-            is_first = is_last
+                continue
+            if totals.plans == 1:
+                totals.evaluations += Evaluations(carried=turn.generation.carried)
+            yield FinishedGeneration(turn.generation, turn.state, dict(totals.seconds), totals.evaluations)
+            totals = _GenerationTotals()
 
     def _rejudged(self, state: SearchState, evaluate: Evaluate) -> tuple[SearchState, Sequence[Outcome]]:
         """The state with scores of the current judge, and the outcomes that have them."""
@@ -104,6 +98,21 @@ class Search:
         outcomes = evaluate(plan) if plan.candidates else ()
         rescored: SearchState = self.optimiser.rescored(state, {vectors[o.index]: o.pre for o in outcomes})
         return rescored, outcomes
+
+
+@dataclass
+class _GenerationTotals:
+    """The plans of a generation that have been evaluated: how many, their seconds by stage, and their evaluations."""
+
+    plans: int = 0
+    seconds: Counter[str] = field(default_factory=Counter)
+    evaluations: Evaluations = field(default_factory=Evaluations)
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        self.plans += 1
+        for outcome in outcomes:
+            self.seconds.update(outcome.seconds)
+        self.evaluations += _evaluations(outcomes)
 
 
 def _evaluations(outcomes: Iterable[Outcome]) -> Evaluations:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import tenacity
 
@@ -43,35 +44,43 @@ def ask_target(
     Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable when the server
     does not come back; whatever `on_answer` raises.
     """
-    remaining = dict(requests)
-    failing_since: float | None = None  # not the last answer: a request may have waited long for its turn
-
-    def keep(key: Key, answer: Generated) -> None:
-        nonlocal failing_since
-        on_answer(key, answer)
-        del remaining[key]
-        failing_since = None
+    unanswered = _Unanswered(dict(requests), on_answer)
 
     def attempt() -> None:
-        if not remaining:
-            return
-        keys = list(remaining)
-        url = host.current().serve(target, processor, identity)
-        client = _client(url, target, RETRY_S if max_retries is None else 0.0)
-        client.generate_many([remaining[key] for key in keys], lambda index, answer: keep(keys[index], answer))
-
-    def no_answer_for_long(_: tenacity.RetryCallState) -> bool:
-        nonlocal failing_since
-        failing_since = failing_since or time.monotonic()
-        return time.monotonic() - failing_since > NO_ANSWER_S
+        if unanswered.requests:
+            url = host.current().serve(target, processor, identity)
+            unanswered.send(_client(url, target, RETRY_S if max_retries is None else 0.0))
 
     tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TargetDown),
-        stop=no_answer_for_long if max_retries is None else tenacity.stop_after_attempt(1 + max_retries),
+        stop=unanswered.no_answer_for_long if max_retries is None else tenacity.stop_after_attempt(1 + max_retries),
         wait=tenacity.wait_none() if max_retries is None else tenacity.wait_random_exponential(multiplier=0.5, max=10),
         before_sleep=_log_retry,
         reraise=True,
     )(attempt)
+
+
+@dataclass
+class _Unanswered(Generic[Key]):
+    """The requests that have no answer yet, and since when the server has only failed (None after an answer)."""
+
+    requests: dict[Key, GenerateRequest]
+    on_answer: Callable[[Key, Generated], None]
+    # Not the time of the last answer: a request may have waited long for its turn.
+    failing_since: float | None = None
+
+    def send(self, client: TargetClient) -> None:
+        keys = list(self.requests)
+        client.generate_many(list(self.requests.values()), lambda index, answer: self._keep(keys[index], answer))
+
+    def _keep(self, key: Key, answer: Generated) -> None:
+        self.on_answer(key, answer)
+        del self.requests[key]
+        self.failing_since = None
+
+    def no_answer_for_long(self, _: tenacity.RetryCallState) -> bool:
+        self.failing_since = self.failing_since or time.monotonic()
+        return time.monotonic() - self.failing_since > NO_ANSWER_S
 
 
 def _client(url: str, target: Target, retry_s: float) -> TargetClient:
