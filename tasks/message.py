@@ -34,13 +34,7 @@ LONGEST_LIST = 100_000
 MESSAGE = ConfigDict(strict=True, allow_inf_nan=False, str_max_length=LONGEST_TEXT)
 
 RunId = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_-]{1,80}$")]
-PlanName = Annotated[
-    str,
-    StringConstraints(
-        pattern="^(g[0-9]{1,9}_((rung[1-9]_)?(pop|child)|again|valid)"
-        "|prompts[0-9]{1,2}_|reference|vectors|finalists|final|test)$"
-    ),
-]
+PlanName = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Deltas = Annotated[list[Annotated[float, Field(ge=-1000, le=1000)]], Field(max_length=LONGEST_LIST)]
 ContentKey = Annotated[str, StringConstraints(pattern="^[a-z]{1,20}:[0-9a-f]{64}$")]

@@ -128,7 +128,6 @@ class Recorder:
         self.run_id = run_id
         self.search = search
         self.cluster_ids = search.params.cluster_ids
-        self.baseline_name = baseline_name(search.params.initial_deltas)
         self.artifacts = artifacts
         self.is_priced = is_priced
         self.history: list[dict[str, Any]] = []
@@ -166,7 +165,7 @@ class Recorder:
             elif export.made_of == "best" and best != self._best:
                 self.artifacts.request_export(export, best.deltas)
         self._best = best
-        self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self.baseline_name)
+        self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self._baseline_name())
         self.output.write("evolution_state.json", self.search.to_json(finished.state))
 
     def record_final(self, final: Final) -> None:
@@ -197,6 +196,9 @@ class Recorder:
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""
         return self.history[0]["population"][0]["mean_tokens"] if self.history else None
+
+    def _baseline_name(self) -> str:
+        return baseline_name(self.search.params.initial_deltas)
 
     def _write_deltas(self, name: str, genome: Genome | Best) -> None:
         self.output.write_json(name, list_to_deltas(genome.deltas, self.cluster_ids))

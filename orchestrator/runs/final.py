@@ -21,10 +21,10 @@ from orchestrator.runs.finalists import choose_winner, finalists, measure_finali
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
 from orchestrator.runs.prompts import best_prompt
-from orchestrator.runs.vectors import Families, measure_vectors
+from orchestrator.runs.vectors import Vectors, validate_vectors
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
-from orchestrator.settings.references import BEST_PROMPT
+from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from orchestrator.settings.run import objective_of
 from tasks.dial import Dial
 from tasks.models import Objective
@@ -63,17 +63,17 @@ class Closing:
     output: OutputFolder
     generation: int
 
-    def conclude(self, best: Best, initial_deltas: tuple[float, ...], families: Families, since: int) -> Final:
+    def conclude(self, best: Best, initial_deltas: tuple[float, ...], vectors: Vectors, since: int) -> Final:
         """Choose the winner, and compare it.
 
-        best: the search's own; families: vectors that need no search; since: the first generation that the current
+        best: the search's own; vectors: those that need no search; since: the first generation that the current
         judge judged.  Raises: Parked, OutputError.
         """
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
-        vectors = measure_vectors(self.measurer, families, held_out, objective, self.generation)
-        start = _start(self.baselines, initial_deltas)
-        systems = named_apart([*self.baselines.systems, *vectors, *evolved, *start])
+        rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
+        start = _start(self.baselines, initial_deltas, self.settings)
+        systems = named_apart([*self.baselines.systems, *rivals, *evolved, *start])
         winner = choose_winner([system for system in systems if system.kind == "evolved"])
         if start and winner is not systems[-1]:
             systems.pop()  # it stands in the report as the prompt that it is
@@ -149,12 +149,15 @@ def named_apart(systems: Sequence[MeasuredSystem]) -> list[MeasuredSystem]:
     return list(named.values())
 
 
-def _start(baselines: Baselines, initial_deltas: tuple[float, ...]) -> list[MeasuredSystem]:
-    """What the search started from, as a finalist: without deltas it is the prompt, which has been measured."""
-    if any(initial_deltas):
+def _start(baselines: Baselines, initial_deltas: tuple[float, ...], settings: Settings) -> list[MeasuredSystem]:
+    """The prompt that the search started from, without deltas, as a finalist.
+
+    It has been measured.  A search from the user's own deltas does not come back to none.
+    """
+    if any(initial_deltas) and settings.initial_deltas_path != BEST_VECTOR:
         return []
     prompt = baselines.system(baselines.start)
-    return [dataclasses.replace(prompt, name="start", kind="evolved", deltas=initial_deltas)]
+    return [dataclasses.replace(prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas))]
 
 
 def _comparison(name: str, settings: Settings, before: Answers, after: Answers) -> Comparison:

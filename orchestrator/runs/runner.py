@@ -38,15 +38,16 @@ from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.runs.vectors import Families
+from orchestrator.runs.vectors import Families, Vectors, check_start, ensure_vectors, read_vectors
 from orchestrator.settings import Settings, load_settings, make_run, write_config
+from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import by_rules, endpoint_of, is_racing
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.judging.grader import needs_model, title_of
 from tasks.openai.provider import is_priced
-from tasks.plan import Plan
+from tasks.plan import Evaluations, Plan
 from tasks.store.keys import CLUSTERING, LIMIT
 
 log = logging.getLogger(__name__)
@@ -72,9 +73,22 @@ def load_state(output: OutputFolder, search: Search) -> SearchState:
     if not output.state.exists():
         return search.init()
     try:
-        return search.from_json(output.state.read_text())
+        state = search.from_json(output.state.read_text())
     except (StateError, UnicodeDecodeError) as error:
         raise OutputError(f"{output.state}: {error}") from None
+    # Where nothing has been evaluated, what the search starts from may have become known since it was written.
+    return search.init() if state.generation == 0 and state.best is None else state
+
+
+def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, SearchState]:
+    """The search and its state.  Raises: OutputError for files that cannot be used."""
+    known = read_vectors(output)
+    starts_at_best = settings.initial_deltas_path == BEST_VECTOR
+    search = make_search(settings, known.start if known is not None and starts_at_best else ())
+    state = load_state(output, search)
+    if starts_at_best and state.best is not None:
+        check_start(output)
+    return search, state
 
 
 @dataclasses.dataclass
@@ -91,9 +105,8 @@ class Runner:
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         self.view.notify(evolve_announcement(self.settings))
-        search = make_search(self.settings)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
-        state = load_state(self.output, search)
+        search, state = load_search(self.settings, self.output)
         run_id = self.output.run_id(KIND)
         if self.output.config.exists():
             record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
@@ -101,10 +114,10 @@ class Runner:
             write_config(self.settings, self.output.config)
         with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
             session = _Session(self, farm, run_id, search, state)
-            session.begin(state)
+            session.begin()
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.prepare()
-                return session.finish(session.generations(state))
+                return session.finish(session.generations())
 
 
 @dataclasses.dataclass
@@ -115,10 +128,11 @@ class _Session:
     farm: FarmConnection
     run_id: str
     search: Search
-    state: dataclasses.InitVar[SearchState]  # at the start of the session
+    state: SearchState  # at the start of the session
     baselines: Baselines = dataclasses.field(init=False)  # from `prepare` on
+    vectors: Vectors = dataclasses.field(init=False)  # from `prepare` on
 
-    def __post_init__(self, state: SearchState) -> None:
+    def __post_init__(self) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
@@ -126,8 +140,8 @@ class _Session:
         about = {"kind": KIND, "unit": "generations", "total": self.search.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
-        is_comparable = not self._is_judged_anew(state)
-        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, state, is_comparable)
+        is_comparable = not self._is_judged_anew(self.state)
+        self.in_progress = InProgress(runner.output, store, self.run_id, self.search, self.state, is_comparable)
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -158,9 +172,10 @@ class _Session:
         return Measurer(self.evaluate, self.examples)
 
     def _families(self) -> Families:
-        """The vectors without search that the run's clustering allows; none for a run without rivals."""
-        if self.runner.settings.prompts_path is None:
-            return Families({})
+        """The vectors without search that the run's clustering allows; none for a run that does not need them."""
+        settings = self.runner.settings
+        if settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
+            return Families()
         found = self.farm.store.metadata(self.run_id, CLUSTERING)
         assert found is not None, "the vocabulary is clustered before the search"
         figures, params = self.farm.store.clusterings.figures(found), self.search.params
@@ -171,9 +186,9 @@ class _Session:
             self.in_progress.plans[plan.name] = (plan, records)
         self.reporter(plan, records, failures)
 
-    def begin(self, state: SearchState) -> None:
+    def begin(self) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
-        settings, store = self.runner.settings, self.farm.store
+        settings, store, state = self.runner.settings, self.farm.store, self.state
         run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
         store.put_run(run if known is None else known.run(run, settings))
@@ -191,7 +206,11 @@ class _Session:
         self.reporter.progress.update(self.recorder.history, judged_since(changes))
 
     def prepare(self) -> None:
-        """Check the prompts, cluster the vocabulary and describe the clusters, as far as that has not been done."""
+        """All that precedes the first generation, as far as it has not been done.
+
+        The prompts are checked and measured, the vocabulary is clustered, the clusters are described, and the vectors
+        without search are measured.
+        """
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
         prompts = prompts_to_measure(settings, self.runner.output).values()
@@ -205,11 +224,27 @@ class _Session:
         clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
         if path := settings.cluster_descriptions_path:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
+        measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)
+        self.vectors = ensure_vectors(measurer, self._families(), clusters, self.runner.output)
+        self.reporter.recorded = self._evaluations()
+        if settings.initial_deltas_path == BEST_VECTOR:
+            self._start_from(self.vectors)
         notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
-    def generations(self, state: SearchState) -> SearchState:
+    def _start_from(self, vectors: Vectors) -> None:
+        """Where the search starts is known now; a session that goes on has known it before."""
+        if self.search.params.initial_deltas != vectors.start:
+            self.search = make_search(self.runner.settings, vectors.start)
+            self.reporter.search = self.recorder.search = self.in_progress.search = self.search
+            self.in_progress.state = self.state = self.search.init()
+
+    def _evaluations(self) -> Evaluations:
+        """Those of the recorded generations, and of what was measured before the first."""
+        return self.baselines.evaluations + self.vectors.evaluations + evaluations_of(self.recorder.history)
+
+    def generations(self) -> SearchState:
         """Run the generations that are left; returns the state after the last."""
-        runner, total = self.runner, self.search.params.generations
+        runner, total, state = self.runner, self.search.params.generations, self.state
         if state.generation:
             runner.view.notify(f"going on with generation {state.generation} of {total}")
         started = time.monotonic()
@@ -221,7 +256,7 @@ class _Session:
             finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))
-            self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
+            self.reporter.recorded = self._evaluations()
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             self.in_progress.next(finished)
             started, state = time.monotonic(), finished.state
@@ -268,14 +303,12 @@ class _Session:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
         params = self.search.params
         closing = Closing(self.measurer, settings, self.baselines, output, state.generation)
-        final = closing.conclude(
-            state.best, params.initial_deltas, self._families(), judged_since(read_changes(output))
-        )
+        final = closing.conclude(state.best, params.initial_deltas, self.vectors, judged_since(read_changes(output)))
         self.recorder.record_final(final)
         self._release()
         self.artifacts.wait(FINISHING_S)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)
-        evaluations = self.baselines.evaluations + self.measurer.evaluations + evaluations_of(self.recorder.history)
+        evaluations = self._evaluations() + self.measurer.evaluations
         return build_report(settings, output, self.farm, self.run_id, self.recorder, final, evaluations)

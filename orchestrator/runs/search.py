@@ -119,10 +119,15 @@ def _evaluations(outcomes: Iterable[Outcome]) -> Evaluations:
     return sum((outcome.evaluations for outcome in outcomes), Evaluations())
 
 
-def make_search(settings: Settings) -> Search:
-    """The search that the settings ask for: each optimiser takes the parameters that it has fields for."""
+def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:
+    """The search that the settings ask for: each optimiser takes the parameters that it has fields for.
+
+    `start` are the initial deltas where the settings leave them to what is measured before the search.
+    """
     deltas = read_deltas(settings.initial_deltas_path, layout_of(settings))
     ids = canonical_order(list(deltas))
+    if start:
+        deltas = dict(zip(ids, start, strict=True))
     values = {
         "seed": settings.seed,
         "cluster_ids": ids,

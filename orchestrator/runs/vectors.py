@@ -1,79 +1,137 @@
-"""Two vectors that need no search: the end of the turn alone, and the wasted tokens' log-odds times one factor.
+"""Vectors that need no search: `vectors.json` in the output folder.
 
-Each is a line search on the training set.  The best of each family is then asked the validation set, where it stands
-beside what the search has found: a search that is not better than these was not worth its evaluations.
+    end of turn alone          the tokens that end a turn, raised
+    log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
+    end of turn and log-odds   the log-odds times one factor, added to the best of the first line
+
+Each is a line search on the training set, before the first generation.  With CONFIG_INITIAL_DELTAS_PATH="best" the
+search starts from the best of all lines.  After the search the best of each line is asked the validation set, where it
+stands beside what the search has found: a search that is not better than these was not worth its evaluations.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.measuring import Answers, Measurer, measured
+from orchestrator.runs.changes import read_changes
+from orchestrator.runs.measuring import Measurer, measured
 from tasks.models import Objective
-from tasks.plan import Candidate, ExampleSet
+from tasks.plan import Candidate, Evaluations, ExampleSet
 
-PLAN = "vectors"
+FILE = "vectors.json"
+LINES_PLAN, PLAN = "lines", "vectors"
 EOT_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0)
 """Logits added to the tokens that end a turn."""
 FACTORS = (0.25, 0.5, 1.0, 2.0)
 """What the negative log-odds of each cluster are multiplied by."""
+EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
 
 Deltas = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Families:
-    """The vectors of each line, by its name."""
+    """The vectors that a clustering allows, each of one delta a cluster: raised ends of a turn, and scaled log-odds."""
 
-    lines: Mapping[str, tuple[Deltas, ...]]
+    eot: tuple[Deltas, ...] = ()
+    log_odds: tuple[Deltas, ...] = ()
 
     @classmethod
     def of(cls, clusters: int, eot: int | None, log_odds: Sequence[float], bound: float) -> Families:
-        """The lines that this clustering allows.
+        """The vectors that this clustering allows.
 
         eot: the position of the cluster of tokens that end a turn, None where there is none; log_odds: one value a
         cluster, how much likelier it is in wordy answers than in short ones, empty where that is not known; bound: the
         largest absolute delta.
         """
-        lines: dict[str, tuple[Deltas, ...]] = {}
-        if eot is not None:
-            lines["end of turn alone"] = tuple(
-                tuple(delta if i == eot else 0.0 for i in range(clusters)) for delta in EOT_DELTAS if delta <= bound
-            )
-        if any(log_odds):
-            lines["log-odds alone"] = tuple(
-                tuple(min(bound, max(-bound, -factor * value)) for value in log_odds) for factor in FACTORS
-            )
-        return cls(lines)
+        raised = [tuple(delta if i == eot else 0.0 for i in range(clusters)) for delta in EOT_DELTAS if delta <= bound]
+        scaled = [tuple(min(bound, max(-bound, -factor * value)) for value in log_odds) for factor in FACTORS]
+        return cls(tuple(raised) if eot is not None else (), tuple(scaled) if any(log_odds) else ())
+
+    def beside(self, raised: Deltas) -> tuple[Deltas, ...]:
+        """The log-odds added to `raised`, whose cluster has no log-odds."""
+        return tuple(tuple(a + b for a, b in zip(raised, scaled, strict=True)) for scaled in self.log_odds)
 
 
-def measure_vectors(
-    measurer: Measurer, families: Families, held_out: ExampleSet, objective: Objective, generation: int
-) -> tuple[MeasuredSystem, ...]:
-    """The best vector of each line on the training set, with its answers to the set `held_out`.
-
-    `objective` is that of the set `held_out`; on the training set the search's own ranks.  Raises: Parked.
+@dataclass(frozen=True)
+class Vectors:
+    """`best`: the best vector of each line on the training set, by the line's name; `start`: the best of all, zeros
+    where none is better than the unsteered model.  `judge_changes` is how often the run's judge had been changed.
     """
-    run = measurer.store.run(measurer.run_id)
-    tried = [(name, deltas) for name, line in families.lines.items() for deltas in line]
-    if not tried:
+
+    best: Mapping[str, Deltas]
+    start: Deltas
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    judge_changes: int = 0
+
+
+def read_vectors(output: OutputFolder) -> Vectors | None:
+    """None before they were measured.  Raises: OutputError for a file that cannot be used."""
+    try:
+        return read_json(output.path / FILE, Vectors)
+    except FileNotFoundError:
+        return None
+
+
+def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output: OutputFolder) -> Vectors:
+    """Those of the output folder, measured unless they are there and of the current judge.
+
+    What the search starts from stays, since a second judge must not make it another search.
+    Raises: Parked, OutputError.
+    """
+    judge_changes = sum(change.is_other_judge for change in read_changes(output))
+    known = read_vectors(output)
+    if known is not None and known.judge_changes == judge_changes:
+        return known
+    found = measure_lines(measurer, families, clusters)
+    if known is not None:
+        found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
+    found = dataclasses.replace(found, judge_changes=judge_changes)
+    output.write_json(FILE, dataclasses.asdict(found))
+    return found
+
+
+def check_start(output: OutputFolder) -> None:
+    """Whether a search that has started from the best vector can go on.  Raises: OutputError."""
+    if read_vectors(output) is None:
+        raise OutputError(f"{output.path / FILE} is missing: it says what the search started from")
+
+
+def measure_lines(measurer: Measurer, families: Families, clusters: int) -> Vectors:
+    """The best vector of each line on the training set, by the search's objective.  Raises: Parked."""
+    objective = measurer.store.run(measurer.run_id).objective
+
+    def best_of(vectors: Sequence[Deltas]) -> tuple[float, Deltas]:
+        answers = measurer.answers(LINES_PLAN, 0, [Candidate(0, deltas) for deltas in vectors])
+        fitness = [measured(given, objective).fitness for given in answers]
+        return max(zip(fitness, vectors, strict=True), key=lambda one: one[0])
+
+    zero = (0.0,) * clusters
+    found = {name: best_of(line) for name, line in ((EOT, families.eot), (LOG_ODDS, families.log_odds)) if line}
+    if len(found) > 1:
+        found[BOTH] = best_of(families.beside(found[EOT][1]))
+    # max takes the first of equals: what is not better than zero is not added.
+    _, start = max([best_of([zero]), *found.values()], key=lambda one: one[0]) if found else (0.0, zero)
+    return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
+
+
+def validate_vectors(
+    measurer: Measurer, vectors: Vectors, held_out: ExampleSet, objective: Objective, generation: int
+) -> tuple[MeasuredSystem, ...]:
+    """The best vector of each line with its answers to the set `held_out`, and their fitness by that set's `objective`.
+
+    Raises: Parked.
+    """
+    if not vectors.best:
         return ()
-    answers = measurer.answers(PLAN, generation, [Candidate(0, deltas) for _, deltas in tried])
-    best = _best_of_each(tried, answers, run.objective)
-    validated = measurer.answers(PLAN, generation, [Candidate(0, deltas, examples=held_out) for _, deltas in best])
+    candidates = [Candidate(0, deltas, examples=held_out) for deltas in vectors.best.values()]
+    answers = measurer.answers(PLAN, generation, candidates)
+    prompt = measurer.store.run(measurer.run_id).target.system_prompt
     return tuple(
-        MeasuredSystem(name, "vector", run.target.system_prompt, deltas, validation=measured(given, objective))
-        for (name, deltas), given in zip(best, validated, strict=True)
+        MeasuredSystem(name, "vector", prompt, deltas, validation=measured(given, objective))
+        for (name, deltas), given in zip(vectors.best.items(), answers, strict=True)
     )
-
-
-def _best_of_each(
-    tried: Sequence[tuple[str, Deltas]], answers: Sequence[Answers], objective: Objective
-) -> list[tuple[str, Deltas]]:
-    scored = [
-        (measured(given, objective).fitness, name, deltas) for (name, deltas), given in zip(tried, answers, strict=True)
-    ]
-    names = dict.fromkeys(name for name, _ in tried)
-    return [(name, max((one for one in scored if one[1] == name), key=lambda one: one[0])[2]) for name in names]

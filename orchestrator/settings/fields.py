@@ -97,11 +97,11 @@ def string(*, unset: bool = False) -> Rule:
     return Rule((BeforeValidator(_filled),), sentinel="" if unset else None)
 
 
-def existing_file(*, unset: bool = False, or_word: Path | None = None) -> Rule:
-    """The path of a file that exists, or the word `or_word`; None for an empty text where the type allows None."""
+def existing_file(*, unset: bool = False, or_words: tuple[Path, ...] = ()) -> Rule:
+    """The path of a file that exists, or one of `or_words`; None for an empty text where the type allows None."""
 
     def check(path: Path | None) -> Path | None:
-        return path if path == or_word else _file(path)
+        return path if path in or_words else _file(path)
 
     return Rule((BeforeValidator(lambda text: text or None), AfterValidator(check)), sentinel="" if unset else None)
 

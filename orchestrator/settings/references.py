@@ -29,17 +29,20 @@ ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
 SHIPPED = Path("shipped")
 """In place of a file of system prompts: configs/prompts.yaml of this project, wherever the command runs."""
+BEST_VECTOR = Path("best")
+"""In place of a file of deltas: the best vector that needs no search; the search starts from it."""
 BEST_PROMPT = "best"
 """In place of a system prompt: the best one of the file of system prompts.  No model is asked with this word."""
 
 
 def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
-    """The deltas in the JSON file at `path`, in the order of the clusters' ids; 0 for each when `path` is `ZERO`.
+    """The deltas in the JSON file at `path`, in the order of the clusters' ids; 0 for each when `path` is `ZERO`, or
+    `BEST_VECTOR`, which is known once the clusters are.
 
     Raises: ValueError with a message of one line when the file cannot be read, is not a JSON object, has other keys
     than the clusters, or has a value that is not a finite number.
     """
-    if path == ZERO:
+    if path in (ZERO, BEST_VECTOR):
         return dict.fromkeys(layout.ids, 0.0)
     try:
         pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=_Pairs)

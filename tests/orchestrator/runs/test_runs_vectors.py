@@ -1,13 +1,26 @@
-"""Two vectors that need no search."""
+"""Vectors that need no search, and the one that a search starts from."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
+import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.runs.vectors import EOT_DELTAS, Families, measure_vectors
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.vectors import (
+    BOTH,
+    EOT,
+    EOT_DELTAS,
+    LOG_ODDS,
+    Families,
+    check_start,
+    ensure_vectors,
+    measure_lines,
+    validate_vectors,
+)
 from tasks.models import Fitness
 from tasks.plan import Candidate
 from tasks.store.store import Store
@@ -15,40 +28,75 @@ from tasks.store.store import Store
 OBJECTIVE = Fitness(0.4, 0.6, 50)
 
 
-def test_the_end_of_a_turn_alone_is_raised_as_far_as_the_bound() -> None:
-    lines = Families.of(3, 1, (), 4.0).lines
-    assert list(lines) == ["end of turn alone"]
-    assert lines["end of turn alone"] == ((0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0))
-    assert len(Families.of(3, 1, (), 8.0).lines["end of turn alone"]) == len(EOT_DELTAS)
+def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
+    """Answers that become shorter with the sum of the deltas, and wrong from 5 on."""
+    return round(100 - 10 * sum(candidate.deltas)), sum(candidate.deltas) < 5
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(tmp_path)
+
+
+def test_the_end_of_a_turn_is_raised_as_far_as_the_bound() -> None:
+    families = Families.of(3, 1, (), 4.0)
+    assert families == Families(eot=((0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)))
+    assert len(Families.of(3, 1, (), 8.0).eot) == len(EOT_DELTAS)
 
 
 def test_the_log_odds_are_turned_around_and_kept_within_the_bound() -> None:
-    lines = Families.of(3, None, (1.0, -0.5, 0.0), 1.5).lines
-    assert lines == {"log-odds alone": ((-0.25, 0.125, 0), (-0.5, 0.25, 0), (-1.0, 0.5, 0), (-1.5, 1.0, 0))}
+    families = Families.of(3, None, (1.0, -0.5, 0.0), 1.5)
+    assert families == Families(log_odds=((-0.25, 0.125, 0), (-0.5, 0.25, 0), (-1.0, 0.5, 0), (-1.5, 1.0, 0)))
 
 
 def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
-    measurer = SimulatedMeasurer(lambda candidate, number: (1, True), store, training=4)
+    measurer = SimulatedMeasurer(respond, store, training=4)
     store.put_run(RUN)
-    assert Families.of(3, None, (0.0, 0.0, 0.0), 4.0) == Families({})
-    assert measure_vectors(measurer, Families({}), "validation", OBJECTIVE, 3) == ()
+    assert Families.of(3, None, (0.0, 0.0, 0.0), 4.0) == Families()
+    found = measure_lines(measurer, Families(), 3)
+    assert found.best == {} and found.start == (0.0, 0.0, 0.0)
+    assert validate_vectors(measurer, found, "validation", OBJECTIVE, 3) == ()
     assert measurer.asked == []
 
 
-def test_the_training_set_chooses_in_each_line_and_only_its_choice_is_validated(store: Store) -> None:
-    # Given answers that become shorter, and from 4 on wrong
-    def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
-        return round(100 - 10 * sum(candidate.deltas)), sum(candidate.deltas) < 4
+def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: Store) -> None:
+    # Given answers that become shorter, and from 5 on wrong
+    measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
+    store.put_run(RUN)
+    # When the lines are searched
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2)
+    # Then the shortest that is still right wins in each, and both together are better than either
+    assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 1.0), BOTH: (4.0, 0.5)}
+    assert found.start == (4.0, 0.5)
+    assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training"}
+    assert found.evaluations == measurer.evaluations
 
+
+def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
+    measurer = SimulatedMeasurer(lambda candidate, number: (10, not any(candidate.deltas)), store, training=4)
+    store.put_run(RUN)
+    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2).start == (0.0, 0.0)
+
+
+def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: OutputFolder) -> None:
+    store.put_run(RUN)
+    families = Families.of(2, 0, (0.0, 1.0), 8.0)
+    first = ensure_vectors(SimulatedMeasurer(respond, store, training=4), families, 2, output)
+    again = SimulatedMeasurer(respond, store, training=4)
+    assert ensure_vectors(again, families, 2, output) == first
+    assert again.asked == []
+
+
+def test_a_search_that_lost_its_start_is_refused(output: OutputFolder) -> None:
+    with pytest.raises(OutputError, match=r"vectors\.json is missing"):
+        check_start(output)
+
+
+def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
     store.put_run(dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, system_prompt="Be concise.")))
-    # When both lines are searched
-    families = Families.of(2, 0, (-1.0, 0.0), 8.0)
-    systems = measure_vectors(measurer, families, "validation", OBJECTIVE, 3)
-    # Then the shortest that is still right wins, with the system prompt of the search
-    assert [(s.name, s.kind, s.deltas) for s in systems] == [
-        ("end of turn alone", "vector", (3.0, 0.0)), ("log-odds alone", "vector", (2.0, 0.0)),
-    ]  # fmt: skip
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2)
+    systems = validate_vectors(measurer, found, "validation", OBJECTIVE, 3)
+    assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", d) for n, d in found.best.items()]
     assert {s.system_prompt for s in systems} == {"Be concise."}
-    assert [s.validation.tokens for s in systems if s.validation] == [(70,) * 6, (80,) * 6]
-    assert [{c.examples for c in candidates} for _, candidates in measurer.asked] == [{"training"}, {"validation"}]
+    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (90,) * 6, (55,) * 6]
