@@ -38,7 +38,7 @@ from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
-from orchestrator.runs.vectors import Families, Vectors, check_start, ensure_vectors, read_vectors
+from orchestrator.runs.vectors import Families, Vectors, check_start_is_known, ensure_vectors, read_vectors
 from orchestrator.settings import Settings, load_settings, make_run, write_config
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import by_rules, endpoint_of, is_racing
@@ -87,7 +87,7 @@ def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, Searc
     search = make_search(settings, known.start if known is not None and starts_at_best else ())
     state = load_state(output, search)
     if starts_at_best and state.best is not None:
-        check_start(output)
+        check_start_is_known(output)
     return search, state
 
 

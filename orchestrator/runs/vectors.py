@@ -95,7 +95,7 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     return found
 
 
-def check_start(output: OutputFolder) -> None:
+def check_start_is_known(output: OutputFolder) -> None:
     """Whether a search that has started from the best vector can go on.  Raises: OutputError."""
     if read_vectors(output) is None:
         raise OutputError(f"{output.path / FILE} is missing: it says what the search started from")

@@ -16,7 +16,7 @@ from orchestrator.runs.vectors import (
     EOT_DELTAS,
     LOG_ODDS,
     Families,
-    check_start,
+    check_start_is_known,
     ensure_vectors,
     measure_lines,
     validate_vectors,
@@ -89,7 +89,7 @@ def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: Outpu
 
 def test_a_search_that_lost_its_start_is_refused(output: OutputFolder) -> None:
     with pytest.raises(OutputError, match=r"vectors\.json is missing"):
-        check_start(output)
+        check_start_is_known(output)
 
 
 def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:
