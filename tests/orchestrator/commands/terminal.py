@@ -1,0 +1,68 @@
+"""A terminal: commands of `orchestrator`, typed while a run is at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+SMALL = {
+    "FARM": "external", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
+    "DATA_PATH": "configs/data/sample.jsonl", "TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "",
+    "EVALUATION_CACHE": "y",
+}  # fmt: skip
+CHILDREN = ("g0_child0_mut", "g0_child1_mut")
+
+
+class Terminal:
+    """Somebody who types commands, and the run's folder."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.output = folder / "output"
+        self.url = url
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *arguments],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=120)
+        return process.returncode, said
+
+    def evolve(self, **options: str) -> subprocess.Popen[str]:
+        chosen = {**SMALL, "REDIS_URL": self.url, **options}
+        sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+        config = str(ROOT / "configs" / "embedded.config")
+        return self.start("evolve", "--config", config, "--output", str(self.output), *sets)
+
+    def failed(self) -> list[dict[str, Any]]:
+        status, said = self.run("failed", str(self.output), "--json")
+        assert status == 0, said
+        found: list[dict[str, Any]] = json.loads(said)
+        return found
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+def history(terminal: Terminal) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (terminal.output / "history.jsonl").read_text().splitlines()]

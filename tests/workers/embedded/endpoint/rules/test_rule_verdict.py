@@ -1,0 +1,118 @@
+"""The judge by rules: numbers with their units, dates, yes and no, and words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.judging import prompt
+from tasks.judging.verdict import judge
+from tasks.models import Judge
+from tasks.openai.schema import mismatch
+from workers.embedded.endpoint.rules import verdict
+
+
+def judged(gold: str, said: str, question: str = "What is it?", tolerance: float = 0.15) -> verdict.RuleVerdict:
+    return verdict.judge_by_rules(verdict.JudgeInput(question, gold, said, tolerance))
+
+
+@pytest.mark.parametrize(
+    ("gold", "said", "is_correct"),
+    [
+        ("$1577.00", "It was $1,577 in 2018.", True),
+        ("$1577.00", "The year was 2018, on page 1577 of 2020... no: 900", False),
+        ("$1577.00", "About 2,400.", False),
+        ("$1577.00", "Some figures: $900, $1577, $2000, $4000.", False),
+        ("$25", "It was 25%.", False),
+        ("65.4%", "0.654", True),
+        ("65.4%", "The margin is 65%.", True),
+        ("65.4%", "The page does not provide the margin; 65.4% is usual.", False),
+        ("-$12 million", "a loss of (12) million", True),
+        ("-3.1%", "3.1%", False),
+        ("0", "It was 0.", True),
+        ("0", "It was 4.", False),
+        ("1994", "Founded in 1994 by 12 people.", True),
+        ("1994", "Founded in 1990, listed in 1994.", False),
+        ("1994", "Founded by 12 people.", False),
+        ("Yes, it grew by 4%.", "Yes.", True),
+        ("Yes, it grew by 4%.", "No, it fell.", False),
+        ("No. The ratio is stable.", "No, the ratio is stable", True),
+        ("Yes, it grew by 4%.", "I cannot tell from the page.", False),
+        ("Yes, it grew by 4%.", "Revenue did not grow by 4%.", False),
+        ("The company sells bicycles and helmets.", "Bicycles and helmets, sold by the company.", True),
+        ("The company sells bicycles and helmets.", "The company is old.", False),
+        ("The company sells bicycles and helmets.", "", False),
+        ("Consumer shrank by 0.9%", "The consumer segment shrank by 0.9%", True),
+        ("Consumer sales in Norway shrank by 40 basis points", "Norway: consumer demand fell 0.4%", True),
+        ("Consumer sales in Norway shrank by 40 basis points", "Norway: consumer demand fell 3%", False),
+    ],
+)
+def test_the_judge(gold, said, is_correct):
+    assert judged(gold, said).is_correct == is_correct
+
+
+def test_the_question_gives_the_unit_of_the_gold_and_the_numbers_that_are_not_the_answer():
+    in_millions = "What was the capital expenditure in 2018 (in USD millions)?"
+    assert judged("$1577.00", "$1.577 billion", in_millions).is_correct
+    assert not judged("$1577.00", "$1.577 billion").is_correct
+    growth = "By how much did revenue grow from $100 million?"
+    assert not judged("$100 million", "From $100 million it grew by $7 million.", growth).is_correct
+    assert judged("$7 million", "From $100 million it grew by $7 million.", growth).is_correct
+    assert judged("1994", "In 2001 it was noted: founded in 1994.", "When was it founded, as told in 2001?").is_correct
+
+
+@pytest.mark.parametrize(
+    "gold", ["$10 million", "The company sells bicycles and helmets in Norway.", "It employs 70 people in 9 towns."]
+)
+def test_a_longer_answer_does_not_get_a_better_verdict(gold):
+    ramble = "Let me think about this question for a while. " * 12
+    assert not judged(
+        gold, f"It was $3 million. {ramble} $10 million, bicycles, helmets, company, sells, Norway."
+    ).is_correct
+    assert not judged(gold, f"{ramble} $4 million. It employs 70 people in 9 towns.").is_correct
+
+
+def judge_message(gold: str, said: str, question: str = "How much?") -> str:
+    return prompt.user_message(question, gold, said)
+
+
+def test_the_verdict_has_its_keys_in_order_and_the_tolerance_of_the_prompt():
+    message = judge_message("$100", "It was 110")
+    reply = verdict.answer("Allow 15% tolerance.", message)
+    assert list(reply) == prompt.SCHEMA["required"] and mismatch(reply, prompt.SCHEMA) is None
+    assert (reply["normalized_gt"], reply["normalized_pred"], reply["relative_error_pct"]) == (100.0, 110.0, 10.0)
+    assert reply["is_correct"] is True
+    assert verdict.answer("Allow 5% tolerance.", message)["is_correct"] is False
+
+
+def test_the_numbers_of_a_reply_are_those_that_were_compared():
+    def numbers(gold: str, said: str, question: str = "How much?") -> list[float | None]:
+        reply = verdict.answer(prompt.system_message(0.01, True), judge_message(gold, said, question))
+        return [reply[name] for name in ("normalized_gt", "normalized_pred", "relative_error_pct")]
+
+    assert numbers("65.4%", "It was 0.654.") == [65.4, pytest.approx(65.4), pytest.approx(0.0)]
+    assert numbers("$1577.00", "$1.5 billion", "Capex (in USD millions)?") == [1577.0, 1500.0, pytest.approx(4.8827)]
+    assert numbers("0", "It was 4.") == [0.0, 4.0, None]
+    # What was not compared is not reported: stage 3 of the judge would take it for an agreement.
+    assert numbers("$25", "It was 25%.") == [25.0, None, None]
+    assert numbers("65.4%", "The page does not provide the margin; 65.4% is usual.") == [65.4, None, None]
+    assert numbers("It sells bicycles.", "It sells 3 bicycles.") == [None, None, None]
+    assert numbers("1", "9" * 400) == [1.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"), [("$25", "25%"), ("$12 million", "$12"), ("$12 million", "10, 12, 14"), ("5", "")]
+)
+def test_the_arithmetic_of_stage_three_changes_no_verdict_of_the_rules(gold, said):
+    settings = Judge("rules", 0.01, True, 0.0, 1.0, 512, 42, 1)
+    whole = judge("How much?", gold, said, settings, lambda system, user, name, schema: verdict.answer(system, user))
+    assert not whole.is_correct and not judged(gold, said, "How much?", 0.01).is_correct
+
+
+NUMBER = st.from_regex(r"(about )?-?\$?[0-9]{1,5}(\.[0-9]{1,2})?( ?%| million| billion)?", fullmatch=True)
+
+
+@given(st.text() | NUMBER, st.text() | NUMBER)
+def test_any_gold_and_any_answer_get_a_verdict_that_fits_the_schema(gold, said):
+    assert mismatch(verdict.answer("", judge_message(gold, said)), prompt.SCHEMA) is None
