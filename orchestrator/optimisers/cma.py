@@ -21,7 +21,7 @@ from deap import cma
 
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
 from orchestrator.optimisers.individual import Individual, make_individual, set_score
-from orchestrator.optimisers.planning import expand, generator, plan_names
+from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -71,20 +71,24 @@ class Cma(Optimiser[CmaParams, CmaState]):
         return CmaState(**first_distribution(params))
 
     def ask(self, state: CmaState, params: CmaParams) -> Plan:
-        vectors = sample(state, params, params.population_size)
-        if state.generation == 0:
-            vectors.insert(0, params.initial_deltas)
-        candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
-        return Plan(plan_names(state.generation)[0], state.generation, candidates)
+        return distinct_candidates(_drawn(state, params))
 
     def tell(self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]) -> CmaState:
         best = state.best
         results = []
-        for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):
+        whole, known = self.whole(state, params, plan, outcomes)
+        for candidate, outcome in zip(whole.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
             results.append((candidate.deltas, outcome.pre))
         moved = update(state, params, results[-params.population_size :])
         return dataclasses.replace(moved, generation=state.generation + 1, best=best)
+
+    def whole(
+        self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[Plan, list[Outcome]]:
+        """All samples, also those that equal another one because the bound has cut both."""
+        drawn = _drawn(state, params)
+        return drawn, expand(drawn, outcomes)
 
     def problem(self, state: CmaState, params: CmaParams) -> str:
         return shape_problem(state, params)
@@ -101,6 +105,15 @@ def first_distribution(params: CmaParams) -> dict[str, Any]:
         "covariance_path": zeros,
         "sigma_path": zeros,
     }
+
+
+def _drawn(state: CmaState, params: CmaParams) -> Plan:
+    """All candidates of a generation, in the first one with the start before them."""
+    vectors = sample(state, params, params.population_size)
+    if state.generation == 0:
+        vectors.insert(0, params.initial_deltas)
+    candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
+    return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
 
 def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, ...]]:

@@ -26,7 +26,7 @@ from orchestrator.optimisers.cma import (
     strategy,
     update,
 )
-from orchestrator.optimisers.planning import expand, plan_names
+from orchestrator.optimisers.planning import distinct_candidates, expand, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -62,6 +62,10 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
         return HybridState(**first_distribution(params))
 
     def ask(self, state: HybridState, params: HybridParams) -> Plan:
+        return distinct_candidates(self._drawn(state, params))
+
+    def _drawn(self, state: HybridState, params: HybridParams) -> Plan:
+        """All candidates of a generation, also samples that equal another one because the bound has cut both."""
         parent = state.best or Best(params.initial_deltas, "", -math.inf)
         proposals = [
             Candidate(
@@ -82,7 +86,8 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
     def tell(self, state: HybridState, params: HybridParams, plan: Plan, outcomes: Sequence[Outcome]) -> HybridState:
         best = state.best
         results: list[tuple[Sequence[float], Score]] = []
-        for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):
+        whole, known = self.whole(state, params, plan, outcomes)
+        for candidate, outcome in zip(whole.candidates, known, strict=True):
             if candidate.target is None:
                 best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
                 results.append((candidate.deltas, outcome.pre))
@@ -97,6 +102,12 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
         moved = update(state, params, results)
         turn = (state.rr_idx + params.proposals) % len(params.free)
         return dataclasses.replace(moved, generation=state.generation + 1, best=best, rr_idx=turn)
+
+    def whole(
+        self, state: HybridState, params: HybridParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[Plan, list[Outcome]]:
+        drawn = self._drawn(state, params)
+        return drawn, expand(drawn, outcomes)
 
     def stages_of_a_generation(self, params: HybridParams) -> float:
         return super().stages_of_a_generation(params) + params.proposals * MUTATION

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
-from orchestrator.optimisers.planning import expand, generator, plan_names
+from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
 from tasks.plan import Candidate, Outcome, Plan
 
 
@@ -33,15 +33,14 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
         return SearchState()
 
     def ask(self, state: SearchState, params: RandomParams) -> Plan:
-        rng = generator(params.seed, state.generation)
-        candidates = []
-        for index in range(params.population_size):
-            deltas = list(params.initial_deltas)
-            for position in params.free:
-                deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
-            is_start = state.generation == 0 and index == 0
-            candidates.append(Candidate(index, params.initial_deltas if is_start else tuple(deltas)))
-        return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+        return distinct_candidates(_drawn(state, params))
+
+    def whole(
+        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
+    ) -> tuple[Plan, list[Outcome]]:
+        """All draws, also those that equal another one because the bound has cut both."""
+        drawn = _drawn(state, params)
+        return drawn, expand(drawn, outcomes)
 
     def places(self, params: RandomParams) -> int:
         """The best alone: the others change nothing."""
@@ -49,6 +48,20 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
 
     def tell(self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> SearchState:
         best = state.best
-        for candidate, outcome in zip(plan.candidates, expand(plan, outcomes), strict=True):
+        whole, known = self.whole(state, params, plan, outcomes)
+        for candidate, outcome in zip(whole.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
         return replace(state, generation=state.generation + 1, best=best)
+
+
+def _drawn(state: SearchState, params: RandomParams) -> Plan:
+    """All draws of a generation; the first of all is the start."""
+    rng = generator(params.seed, state.generation)
+    candidates = []
+    for index in range(params.population_size):
+        deltas = list(params.initial_deltas)
+        for position in params.free:
+            deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
+        is_start = state.generation == 0 and index == 0
+        candidates.append(Candidate(index, params.initial_deltas if is_start else tuple(deltas)))
+    return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
