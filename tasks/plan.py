@@ -160,6 +160,11 @@ def whole_name(name: str) -> str:
     return re.sub(r"_rung\d+", "", name)
 
 
+def is_of_generation(name: str) -> bool:
+    """Whether the plan of this name belongs to a generation of a search, and not to what is measured around it."""
+    return re.match(r"g\d+_", name) is not None
+
+
 def question_order(count: int, seed: int) -> tuple[int, ...]:
     """The order in which all candidates of a run see the questions 0 ... count - 1, when they see only a part of them.
 

@@ -13,7 +13,18 @@ from typing import Any
 from tasks import context
 from tasks.message import discard
 from tasks.models import Example, Run
-from tasks.plan import Candidate, Phase, Plan, StageName, StageRef, node_id, questions_of, stage_refs, whole_name
+from tasks.plan import (
+    Candidate,
+    Phase,
+    Plan,
+    StageName,
+    StageRef,
+    is_of_generation,
+    node_id,
+    questions_of,
+    stage_refs,
+    whole_name,
+)
 from tasks.store.store import StageContext, Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 
@@ -35,9 +46,15 @@ class Stage:
 
     @property
     def cache_salt(self) -> str:
-        """Part of the keys of answers and verdicts: with the evaluation cache off no other run has the same keys."""
+        """Part of the keys of answers and verdicts: with the evaluation cache off no other run has the same keys.
+
+        Each individual of a search is then answered anew.  What is measured around it is answered once a run: a system
+        is in several of these plans, and its figures must be the same in all of them.
+        """
         if self.run.evaluation_cache:
             return ""
+        if not is_of_generation(self.plan.name):
+            return self.run.id
         return f"{self.run.id} {node_id(whole_name(self.plan.name), self.candidate.index, self.phase)}"
 
     def record(self, stage: StageName, phase: Phase | None = None) -> dict[str, Any] | None:

@@ -17,7 +17,8 @@ from orchestrator.report.statistics import Comparison
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.baselines import Baselines
 from orchestrator.runs.dial import make_dial
-from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations
+from orchestrator.runs.finalists import PLAN as FINALISTS
+from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
 from orchestrator.runs.prompts import best_prompt
@@ -72,7 +73,7 @@ class Closing:
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
         rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
-        start = _start(self.baselines, initial_deltas, self.settings)
+        start = self.start(initial_deltas, objective)
         systems = named_apart([*self.baselines.systems, *rivals, *evolved, *start])
         winner = choose_winner([system for system in systems if system.kind == "evolved"])
         if start and winner is not systems[-1]:
@@ -102,9 +103,34 @@ class Closing:
         known = read_evaluations(self.output.individuals)
         # Where the current judge has judged no generation, the scores of the one before choose the finalists.
         current = [one for one in known if one.generation >= since]
-        chosen = finalists(current or known, best.deltas, self.settings.finalists)
-        repeats = REPEATS if self.settings.target_temperature else 0
-        return measure_finalists(self.measurer, chosen, self.baselines.held_out, objective, self.generation, repeats)
+        eligible = with_best(current or known, best, self.generation)
+        chosen = finalists(eligible, best.deltas, self.settings.finalists)
+        held_out, generation = self.baselines.held_out, self.generation
+        return measure_finalists(self.measurer, chosen, held_out, objective, generation, self._repeats)
+
+    @property
+    def _repeats(self) -> int:
+        return REPEATS if self.settings.target_temperature else 0
+
+    def start(self, initial_deltas: tuple[float, ...], objective: Objective) -> list[MeasuredSystem]:
+        """The prompt that the search started from, without deltas, as a finalist, measured as often as the others.
+
+        It has been measured once.  A search from the user's own deltas does not come back to none.
+        """
+        if any(initial_deltas) and self.settings.initial_deltas_path != BEST_VECTOR:
+            return []
+        prompt, held_out = self.baselines.system(self.baselines.start), self.baselines.held_out
+        further = [
+            Candidate(0, (), examples=held_out, system_prompt=prompt.system_prompt, repeat=1 + i)
+            for i in range(self._repeats)
+        ]
+        answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
+        repeats = tuple(measured(given, objective) for given in answers)
+        return [
+            dataclasses.replace(
+                prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
+            )
+        ]
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""
@@ -147,17 +173,6 @@ def named_apart(systems: Sequence[MeasuredSystem]) -> list[MeasuredSystem]:
             name += f" ({system.kind})"
         named[name] = dataclasses.replace(system, name=name)
     return list(named.values())
-
-
-def _start(baselines: Baselines, initial_deltas: tuple[float, ...], settings: Settings) -> list[MeasuredSystem]:
-    """The prompt that the search started from, without deltas, as a finalist.
-
-    It has been measured.  A search from the user's own deltas does not come back to none.
-    """
-    if any(initial_deltas) and settings.initial_deltas_path != BEST_VECTOR:
-        return []
-    prompt = baselines.system(baselines.start)
-    return [dataclasses.replace(prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas))]
 
 
 def _comparison(name: str, settings: Settings, before: Answers, after: Answers) -> Comparison:

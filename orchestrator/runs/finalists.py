@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.optimisers.base import Best
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.measuring import Measurer, measured
 from tasks.models import Objective
@@ -32,7 +33,12 @@ class Evaluation:
 
 
 def read_evaluations(path: Path) -> list[Evaluation]:
-    """All complete evaluations of `individuals.jsonl`, in its order.  Raises: OSError, ValueError, KeyError."""
+    """All complete evaluations of `individuals.jsonl`, in its order; none where the file has been lost.
+
+    Raises: OSError, ValueError, KeyError.
+    """
+    if not path.exists():
+        return []
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
     return [
         Evaluation(
@@ -57,6 +63,17 @@ def pareto_front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         if not found or one.correctness > found[-1].correctness:
             found.append(one)
     return found
+
+
+def with_best(evaluations: Sequence[Evaluation], best: Best, generation: int) -> list[Evaluation]:
+    """The evaluations with the search's own best, which the state alone may know.
+
+    Its line is that of another judge, or of a folder of which only the state is left.
+    """
+    if any(one.deltas == best.deltas for one in evaluations):
+        return list(evaluations)
+    # Of its tokens and right answers nothing is known, so it puts no other off the front.
+    return [*evaluations, Evaluation("best so far", generation, best.deltas, best.fitness, math.inf, 0.0)]
 
 
 def finalists(evaluations: Sequence[Evaluation], best: tuple[float, ...], count: int) -> list[Evaluation]:

@@ -54,3 +54,18 @@ def test_a_candidate_s_system_prompt_replaces_the_run_s(stored: Store) -> None:
 def test_the_order_of_questions_is_drawn_once_for_all() -> None:
     assert sorted(question_order(50, 7)) == list(range(50))
     assert question_order(50, 7) == question_order(50, 7) != question_order(50, 8)
+
+
+def test_without_the_cache_a_search_answers_each_individual_anew_and_a_measurement_is_answered_once(
+    stored: Store,
+) -> None:
+    def salt(plan: str, index: int) -> str:
+        stage = stage_of(stored, Candidate(index, (0.0,)))
+        return replace(stage, run=replace(RUN, evaluation_cache=False), plan=replace(stage.plan, name=plan)).cache_salt
+
+    assert stage_of(stored, Candidate(0, (0.0,))).cache_salt == ""
+    assert len({salt("g1_pop", 0), salt("g1_pop", 1), salt("g2_pop", 0), salt("g1_valid", 0), salt("final", 0)}) == 5
+    assert salt("g1_rung2_pop", 1) == salt("g1_pop", 1)
+    # A prompt has another number in each round of its race, and the winner is in three plans
+    assert salt("prompts0_", 5) == salt("prompts1_", 2)
+    assert salt("finalists", 2) == salt("test", 3) == salt("final", 5)

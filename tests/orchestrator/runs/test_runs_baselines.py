@@ -12,6 +12,7 @@ from simulated_run import RUN
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import check_resumable, record_change
+from orchestrator.runs.final import Closing
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
 from tasks.models import Constrained
 from tasks.plan import Candidate, Evaluations
@@ -88,6 +89,24 @@ def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(lossy), settings, output)
     assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
+
+
+@pytest.mark.parametrize(("temperature", "measured"), [("0", 0), ("0.7", 2)])
+def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_other_finalists(
+    prompts: Path, output: OutputFolder, temperature: str, measured: int
+) -> None:
+    # given baselines that were measured once
+    settings = settings_of(prompts, f"TARGET_TEMPERATURE={temperature}")
+    found = ensure_baselines(measurer(), settings, output)
+    again = measurer()
+    # when
+    [start] = Closing(again, settings, found, output, 3).start((0.0, 0.0), found.objective(settings))
+    # then
+    asked = [candidate for _, plan in again.asked for candidate in plan]
+    assert [(c.system_prompt, c.examples, c.repeat) for c in asked] == [
+        ("Answer. Be brief.", "validation", 1 + i) for i in range(measured)
+    ]
+    assert len(start.repeats) == measured and (start.name, start.kind) == ("start", "evolved")
 
 
 def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:

@@ -9,6 +9,7 @@ from measured_systems import system
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
+from orchestrator.optimisers.base import Best
 from orchestrator.runs.finalists import (
     Evaluation,
     choose_winner,
@@ -16,6 +17,7 @@ from orchestrator.runs.finalists import (
     measure_finalists,
     pareto_front,
     read_evaluations,
+    with_best,
 )
 from tasks.models import Fitness
 from tasks.plan import Candidate
@@ -38,6 +40,18 @@ def test_the_search_s_own_best_comes_first_then_the_front_then_the_rest() -> Non
     assert finalists(ALL, DOMINATED.deltas, 9) == [DOMINATED, MIDDLE, LONG, SHORT]
     assert finalists(ALL, MIDDLE.deltas, 9) == [MIDDLE, LONG, SHORT, DOMINATED]
     assert finalists(ALL, MIDDLE.deltas, 2) == [MIDDLE, LONG]
+
+
+def test_the_search_s_own_best_is_a_finalist_though_no_line_of_the_file_has_it(tmp_path: Path) -> None:
+    # given a folder of which only the state is left, or a judge that has scored the best alone
+    assert read_evaluations(tmp_path / "lost.jsonl") == []
+    best = Best((7.0,), "", 0.9)
+    # when and then
+    known = with_best(ALL, best, 3)
+    assert finalists(known, best.deltas, 3) == [known[-1], MIDDLE, LONG]
+    assert (known[-1].node, known[-1].deltas, known[-1].generation) == ("best so far", (7.0,), 3)
+    assert pareto_front(known) == [SHORT, MIDDLE, LONG]
+    assert with_best(ALL, Best(SHORT.deltas, "", 0.9), 3) == list(ALL)
 
 
 def test_a_vector_that_was_evaluated_twice_is_one_finalist() -> None:
