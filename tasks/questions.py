@@ -22,7 +22,10 @@ MOST_FAULTS = 50
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns.  Without an `id`, rows are numbered; `context` and `split` may be "" or absent."""
+    """The names of the columns.  Without an `id`, rows are numbered; `context` and `split` may be "" or absent.
+
+    A name other than these must be that of a column.
+    """
 
     id: str = "id"
     question: str = "question"
@@ -36,6 +39,13 @@ class Columns:
         named = [name for name in names if name]
         if not self.question or not self.answer or len(set(named)) != len(named):
             raise ValueError(f"the columns {names} are not five different names with a question and an answer")
+
+    @property
+    def named(self) -> list[str]:
+        """The names that are not the usual ones: whoever writes one means a column that is there."""
+        return [
+            getattr(self, field.name) for field in fields(self) if getattr(self, field.name) not in ("", field.default)
+        ]
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,8 @@ def read_questions(
     """Every question of a file or folder, in the order of its rows.
 
     Raises: DatasetError, once, with all malformed rows by line (or row) and column: text that is missing, empty or
-    longer than `PAGE_LIMIT_BYTES`, an id that an earlier row of the split has; or when the file cannot be read or has
-    no rows.
+    longer than `PAGE_LIMIT_BYTES`, an id that an earlier row of the split has; or when the file cannot be read, has no
+    rows, or none of them has a column that `columns` names.
     """
     path, columns = Path(path), columns or Columns()
     chosen = file_format or format_of(path)
@@ -64,8 +74,10 @@ def read_questions(
     questions: list[SplitExample] = []
     faults: list[str] = []
     first_place: dict[tuple[str, str], str] = {}
+    present: set[str] = set()
     for number, row in enumerate(read_table(path, chosen, (columns.question, columns.answer)), start=1):
         question, found = _question(row, columns, number)
+        present |= row.values.keys()
         key = (question.split, question.example.id)
         earlier = first_place.setdefault(key, row.place) if not found else row.place
         if earlier != row.place:
@@ -76,6 +88,8 @@ def read_questions(
         raise _malformed(path, faults)
     if not questions:
         raise DatasetError(f"{path}: no rows")
+    if absent := [name for name in columns.named if name not in present]:
+        raise DatasetError(f"{path}: no row has a column {' or a column '.join(map(repr, absent))}")
     return questions
 
 

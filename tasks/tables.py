@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
             try:
                 reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
                 _check_columns(path, required, reader.fieldnames or ())
+                _check_distinct(path, reader.fieldnames or ())
                 for row in reader:
                     yield _csv_row(row, reader.line_num)
             except csv.Error as error:
@@ -123,18 +125,21 @@ def _datasets(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
 
 
 def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: str) -> Iterator[TableRow]:
+    number = 0
     for entry in _read_json(folder / "state.json", "_data_files"):
         path = folder / str(entry["filename"] if isinstance(entry, dict) and "filename" in entry else "")
         try:
             with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
                 _check_columns(path, required, stream.schema.names)
-                yield from _table_rows(stream, split)
+                for row in _table_rows(stream, split, number):
+                    number += 1
+                    yield row
         except (pyarrow.ArrowException, OSError) as error:
             raise DatasetError(f"{path}: no Arrow file that can be read: {_one_line(error)}") from None
 
 
-def _table_rows(batches: Any, split: str) -> Iterator[TableRow]:
-    number = 0
+def _table_rows(batches: Any, split: str, number: int = 0) -> Iterator[TableRow]:
+    """`number` counts the rows of earlier files."""
     for batch in batches:
         for values in batch.to_pylist():
             number += 1
@@ -147,6 +152,13 @@ def _check_columns(path: Path, required: Sequence[str], present: Sequence[str]) 
     missing = [name for name in required if name not in present]
     if missing:
         raise DatasetError(f"{path}: no column {' and no column '.join(map(repr, missing))}; it has {list(present)}")
+
+
+def _check_distinct(path: Path, present: Sequence[str]) -> None:
+    """Raises: DatasetError when two columns have one name, of which only the last could be read."""
+    twice = [name for name, times in Counter(present).items() if name and times > 1]
+    if twice:
+        raise DatasetError(f"{path}: two columns are named {' and two '.join(map(repr, twice))}")
 
 
 def _read_json(path: Path, key: str) -> list[Any]:

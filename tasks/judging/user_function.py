@@ -46,14 +46,15 @@ class UserFunction:
         """Raises: UserFunctionError when the function fails or returns something else."""
         try:
             result = self.function(question, gold, answer)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit would end the worker's thread and not the run
             raise UserFunctionError(
                 f"the judge {self.name} failed: {type(error).__name__}: {_one_line(error)}"
             ) from error
         is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
         if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
             raise UserFunctionError(
-                f"the judge {self.name} returned {str(result)[:80]!r}; it must return True or False, or that and a text"
+                f"the judge {self.name} returned {str(result)[:80]!r} ({type(result).__name__}); "
+                "it must return True or False (bool), or that and a text"
             )
         said = reasoning or f"{self.name} says {'right' if is_correct else 'wrong'}."
         return Verdict(is_correct, stage=1, confidence=1.0, category=category_of(gold), reasoning=said)
@@ -66,7 +67,7 @@ def load_function(name: str) -> UserFunction:
     """
     try:
         function = _resolve(name)
-    except Exception as error:  # a user's module may raise whatever it likes while it is imported
+    except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
         raise UserFunctionError(f"the judge {name!r} cannot be loaded: {_one_line(error)}") from error
     if not callable(function):
         raise UserFunctionError(f"the judge {name!r} is no function")

@@ -121,6 +121,38 @@ def test_a_column_without_a_name_is_nobodys_id_or_context(tmp_path: Path) -> Non
     assert read_questions(path, columns) == [SplitExample(Example("1", "", "How many?", "72"), "")]
 
 
+@pytest.mark.parametrize("option", ["id", "context", "split"])
+def test_a_column_that_is_named_and_that_no_row_has_is_refused(tmp_path: Path, option: str) -> None:
+    # given a name with a typing error, which would leave all contexts empty
+    path = write_jsonl(tmp_path / "q.jsonl", [{"question": "How much?", "answer": "6"}] * 2)
+    with pytest.raises(DatasetError, match="no row has a column 'contxt'"):
+        read_questions(path, Columns(**{option: "contxt"}))
+    # when one row has it, then the others may lack it
+    rows = [{"question": "How much?", "answer": "6"}, {"question": "Who?", "answer": "7", "contxt": "x"}]
+    assert len(read_questions(write_jsonl(path, rows), Columns(**{option: "contxt"}))) == 2
+
+
+def test_a_csv_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("question,answer,answer\nHow much?,6,7\n")
+    with pytest.raises(DatasetError, match="two columns are named 'answer'"):
+        read_questions(path)
+
+
+def test_rows_of_a_saved_data_set_are_counted_over_all_its_files(tmp_path: Path) -> None:
+    # given a data set in two files, whose first rows have the same id
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"id": ["x"], "question": ["How much?"], "answer": ["6"]})
+    for name in ("0.arrow", "1.arrow"):
+        with pyarrow.OSFile(str(tmp_path / name), "wb") as out, pyarrow.ipc.new_stream(out, table.schema) as stream:
+            stream.write_table(table)
+    files = [{"filename": "0.arrow"}, {"filename": "1.arrow"}]
+    (tmp_path / "state.json").write_text(json.dumps({"_data_files": files}))
+    # when and then
+    with pytest.raises(DatasetError, match="row 2: column 'id': 'x' is already in row 1"):
+        read_questions(tmp_path)
+
+
 def test_a_huge_number_is_read_as_it_is_written(tmp_path: Path) -> None:
     [question] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "?", "answer": 10**400}]))
     assert question.example.gold == str(10**400)

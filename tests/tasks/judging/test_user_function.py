@@ -20,6 +20,9 @@ def explained(question, gold, answer):
 def fails(question, gold, answer):
     raise KeyError("no such key\\nat all")
 
+def leaves(question, gold, answer):
+    raise SystemExit(3)
+
 def says_maybe(question, gold, answer):
     return "maybe"
 
@@ -69,7 +72,8 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
     ("name", "says"),
     [
         ("my_judges:fails", "the judge my_judges:fails failed: KeyError: "),
-        ("my_judges:says_maybe", "returned 'maybe'; it must return True or False"),
+        ("my_judges:leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
+        ("my_judges:says_maybe", "returned 'maybe' (str); it must return True or False"),
     ],
 )
 @pytest.mark.usefixtures("judges")
