@@ -73,7 +73,7 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
     [
         ("my_judges:fails", "the judge my_judges:fails failed: KeyError: "),
         ("my_judges:leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
-        ("my_judges:says_maybe", "returned 'maybe' (str); it must return True or False"),
+        ("my_judges:says_maybe", "'maybe' .str.; it must return True or False .bool."),
     ],
 )
 @pytest.mark.usefixtures("judges")
