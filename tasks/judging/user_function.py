@@ -103,5 +103,5 @@ def _identity(function: Callable[..., Any]) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
