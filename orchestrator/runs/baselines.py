@@ -63,20 +63,34 @@ class Baselines:
         return next(system for system in self.systems if system.name == name)
 
     def run(self, run: Run, settings: Settings) -> Run:
-        """The run as the search has it: its system prompt, and its objective.
-
-        What must not be lost is what the better of plain prompt and start have right.
-        """
-        right = max(m.right / len(m.correct) for m in (self.plain, self.reference))
-        objective = objective_of(settings, Score(0.0, 0.0, right, self.reference.mean_tokens))
+        """The run as the search has it: its system prompt, and its objective."""
+        objective = _relative_to(settings, self.plain, self.reference)
         target = dataclasses.replace(run.target, system_prompt=self.start_prompt)
         return dataclasses.replace(run, target=target, objective=objective)
+
+    def objective_held_out(self, settings: Settings) -> Objective:
+        """The search's objective on the set `held_out`: relative to plain prompt and start there.
+
+        Questions of that set may be harder.  Relative to the training set each vector would seem to have lost answers.
+        """
+        plain, start = self.system(PLAIN).validation, self.system(self.start).validation
+        assert plain is not None and start is not None, "both are always measured"
+        return _relative_to(settings, plain, start)
 
     def objective(self, settings: Settings) -> Objective:
         """That of the set `held_out`, on which systems are compared: relative to the plain model there."""
         plain = self.system(PLAIN).validation
         assert plain is not None, "the plain prompt is always measured"
         return objective_of(settings, Score(0.0, 0.0, plain.right / len(plain.correct), plain.mean_tokens))
+
+
+def _relative_to(settings: Settings, plain: Measurement, start: Measurement) -> Objective:
+    """What the search maximises on the set of these measurements.
+
+    What must not be lost is what the better of plain prompt and start have right.
+    """
+    right = max(one.right / len(one.correct) for one in (plain, start))
+    return objective_of(settings, Score(0.0, 0.0, right, start.mean_tokens))
 
 
 def read_baselines(output: OutputFolder) -> Baselines | None:

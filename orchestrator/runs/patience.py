@@ -14,6 +14,8 @@ from typing import Any
 from orchestrator.optimisers.base import Best, Evaluate
 from orchestrator.optimisers.planning import validation_name
 from orchestrator.runs.search import FinishedGeneration
+from tasks.models import Objective
+from tasks.objective import rescored
 from tasks.plan import Candidate, Plan
 
 History = Sequence[Mapping[str, Any]]
@@ -25,9 +27,9 @@ def validation_plan(best: Best, generation: int) -> Plan:
 
 
 def validated(
-    finished: FinishedGeneration, history: History, evaluate: Evaluate, judged_since: int = 0
+    finished: FinishedGeneration, history: History, evaluate: Evaluate, objective: Objective, judged_since: int = 0
 ) -> FinishedGeneration:
-    """The generation with the score of the best so far on the validation set.
+    """The generation with the score of the best so far on the validation set, by `objective`.
 
     A best that has not changed keeps its score, unless another judge gave it before generation `judged_since`.
     Raises: whatever `evaluate` raises.
@@ -41,7 +43,7 @@ def validated(
     [outcome] = evaluate(validation_plan(best, finished.generation.number))
     return dataclasses.replace(
         finished,
-        validation=dataclasses.asdict(outcome.pre),
+        validation=dataclasses.asdict(rescored(outcome.pre, objective)),
         evaluations=finished.evaluations + outcome.evaluations,
     )
 

@@ -268,7 +268,8 @@ class _Session:
     def _validated(self, finished: FinishedGeneration) -> FinishedGeneration:
         if not self.runner.settings.patience:
             return finished
-        return validated(finished, self.recorder.history, self.evaluate, self._judged_since())
+        objective = self.baselines.objective_held_out(self.runner.settings)
+        return validated(finished, self.recorder.history, self.evaluate, objective, self._judged_since())
 
     def _judged_since(self) -> int:
         return judged_since(read_changes(self.runner.output))

@@ -26,6 +26,7 @@ from tasks.models import (
     Score,
     Target,
 )
+from tasks.objective import LEAST_TOKENS
 from tasks.secret import secret
 
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
@@ -75,10 +76,9 @@ def objective_of(s: Settings, baseline: Score | None) -> Objective:
 
     `baseline` is the measured score of what the search starts from, on the training set.  Until it is known, also
     "constrained" has the weighted fitness: tokens and correctness of a score do not depend on the objective.
-    Raises: ValueError for a baseline without tokens.
     """
     if s.objective == "constrained" and baseline is not None:
-        return Constrained(baseline.mean_tokens, baseline.correctness)
+        return Constrained(max(baseline.mean_tokens, LEAST_TOKENS), baseline.correctness)
     return Fitness(s.lambda_shortness, s.lambda_correctness, s.shortness_scale)
 
 

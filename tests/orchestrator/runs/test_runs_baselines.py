@@ -91,6 +91,24 @@ def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_
     assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
 
 
+def test_on_a_harder_validation_set_the_objective_of_the_search_is_relative_to_what_is_right_there(
+    prompts: Path, output: OutputFolder
+) -> None:
+    def harder(candidate: Candidate, number: int) -> tuple[int, bool]:
+        return respond(candidate, number)[0], candidate.examples == "training" or number % 2 == 0
+
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(harder), settings, output)
+    assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
+    assert found.objective_held_out(settings) == Constrained(30.0, 0.5)
+
+
+def test_a_start_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(lambda candidate, _: (0, False)), settings, output)
+    assert found.run(RUN, settings).objective == Constrained(1.0, 0.0)
+
+
 @pytest.mark.parametrize(("temperature", "measured"), [("0", 0), ("0.7", 2)])
 def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_other_finalists(
     prompts: Path, output: OutputFolder, temperature: str, measured: int
