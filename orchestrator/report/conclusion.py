@@ -66,8 +66,9 @@ def conclude(
     against_plain = compare(plain, plain_measured, best_measured, margin, seed)
     pairs = correct_for_number([compare(rival, result, best_measured, margin, seed) for rival, result in measured])
     over_plain = [compare(plain, plain_measured, result, margin, seed) for _, result in measured]
-    harmless = [pair for pair, change in zip(pairs, over_plain, strict=True) if change.non_inferiority.is_shown]
-    useful = [pair for pair, change in zip(pairs, over_plain, strict=True) if change.is_better]
+    informative = [(pair, change) for pair, change in zip(pairs, over_plain, strict=True) if not change.is_vacuous]
+    harmless = [pair for pair, change in informative if change.non_inferiority.is_shown]
+    useful = [pair for pair, change in informative if change.is_better]
     outcome, first = _decide(against_plain, pairs, harmless, useful, used)
     sentences = [first]
     if not any(best.deltas):

@@ -230,6 +230,10 @@ def test_a_model_that_is_hardly_ever_right_has_nothing_by_which_a_vector_could_w
     # then
     assert conclusion.outcome == "not_shown"
     assert conclusion.headline.startswith(f"The plain model has {right} of 600 right on the test set, no more than the")
+    # and where the vector is longer, no rival is recommended for losing nothing
+    long = replace(verbose, tokens=(90,) * 600)
+    worse = concluded(replace(best, validation=long, test=long), [replace(best, name="eot", kind="vector")], plain)
+    assert worse.outcome == "worse" and not any("is better than the plain" in one for one in worse.sentences[1:])
 
 
 @pytest.mark.parametrize("count", [1, 4])
