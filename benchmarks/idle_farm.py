@@ -72,7 +72,7 @@ def idle_farm(crews: Mapping[str, Crew], modules: str) -> Iterator[IdleFarm]:
         workers: dict[str, ChildProcess] = {}
         try:
             server.start()
-            server.wait_ready(lambda: valkey.answers(socket), 30)
+            server.wait_ready(lambda: valkey.is_answering(socket), 30)
             for worker, crew in crews.items():
                 argv = tuple(worker_command(crew.queue, worker, crew.concurrency, "WARNING"))
                 every = {**environment, **own, **worker_environment(crew.queue)}

@@ -19,7 +19,7 @@ def raise_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, handle)
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """From now on neither Ctrl+C nor SIGTERM interrupts this process, so that a farm is stopped completely."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

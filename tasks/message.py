@@ -19,7 +19,7 @@ from tasks.validation import first_error
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):
+class MessageRefused(Exception):
     """A message that no worker takes: one line says why."""
 
 
@@ -52,7 +52,7 @@ def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: M
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise Refused(f"its arguments are wrong: {error}") from None
+        raise MessageRefused(f"its arguments are wrong: {error}") from None
     for name, value in bound.arguments.items():
         check_part(name, adapters[name], value)
 
@@ -62,7 +62,7 @@ def check_part(name: str, kind: TypeAdapter[Any], value: Any) -> None:
     try:
         kind.validate_python(value)
     except ValidationError as error:
-        raise Refused(first_error(error, name)) from None
+        raise MessageRefused(first_error(error, name)) from None
 
 
 @functools.cache  # building the checks of a function takes a thousand times as long as using them

@@ -46,7 +46,7 @@ class Bench:
 
     def start_valkey(self) -> None:
         self.valkey.start()
-        self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
+        self.valkey.wait_ready(lambda: valkey.is_answering(self.socket), 20)
 
     def start_worker(self, queue: QueueName, concurrency: int = 2, name: str = "", **environment: str) -> ChildProcess:
         """A worker that answers a ping; its default name is its queue's."""

@@ -135,7 +135,7 @@ def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
     server, url = valkey.valkey_process(folder, socket, None), valkey.redis_url(socket)
     server.start()
     try:
-        server.wait_ready(lambda: valkey.answers(socket), valkey.READY_S)
+        server.wait_ready(lambda: valkey.is_answering(socket), valkey.READY_S)
         os.environ[ENVIRONMENT_VARIABLE] = url
         yield url, Store(connect(store_url(url)))
     finally:

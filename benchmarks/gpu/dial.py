@@ -31,7 +31,7 @@ from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.run import make_run
 from tasks.dial import DIAL_FILE, Dial
 from tasks.gpu.answer import PromptBatch, prompt_batch, requests_for
-from tasks.gpu.target import Generated, GenerateRequest, body, generated, parse_generate_reply
+from tasks.gpu.target import Generated, GenerateRequest, parse_generate_reply, request_body, to_generated
 from tasks.judging.exact_number import ExactNumber
 from tasks.judging.grader import Grader, make_grader
 from tasks.models import Example, Target
@@ -57,13 +57,13 @@ def ask(
     """The answers to all requests with these parameters for the plugin; None steers nothing."""
 
     def one(request: GenerateRequest) -> Generated:
-        sent = body(request, "")
+        sent = request_body(request, "")
         if params is not None:
             sent["sampling_params"]["custom_params"] = params
             sent["custom_logit_processor"] = reference_string()
         response = http.post("/generate", json=sent)
         response.raise_for_status()
-        return generated(parse_generate_reply(str(http.base_url), response.text), request.stop_token_ids)
+        return to_generated(parse_generate_reply(str(http.base_url), response.text), request.stop_token_ids)
 
     with ThreadPoolExecutor(concurrency) as pool:
         return list(pool.map(one, requests))

@@ -50,7 +50,8 @@ def make_document(
         "config_snapshot": dataclasses.asdict(settings),
     }
     train = [train_entry(example, found, threshold, ids) for example, found in zip(split.train, gathered, strict=True)]
-    splits = {"train": train, "val": [triple(e) for e in split.val], "test": [triple(e) for e in split.test]}
+    val, test = (list(map(example_fields, part)) for part in (split.val, split.test))
+    splits = {"train": train, "val": val, "test": test}
     return {"metadata": metadata, "token_selection": dict(selection), "splits": splits}
 
 
@@ -58,7 +59,7 @@ def train_entry(example: Example, gathered: Gathered, threshold: float, ids: Ids
     """One example of the train split, with its pairs."""
     retained, keys = gathered.retained(threshold), gathered.token_keys
     return {
-        **triple(example),
+        **example_fields(example),
         "num_verbose_generated": len(gathered.verbose),
         "num_retained": len(retained),
         "sample_weight": 1 / len(retained) if retained else None,
@@ -76,7 +77,7 @@ def train_entry(example: Example, gathered: Gathered, threshold: float, ids: Ids
     }
 
 
-def triple(example: Example) -> dict[str, str]:
+def example_fields(example: Example) -> dict[str, str]:
     return {
         "example_id": example.id,
         "context": example.context,

@@ -234,7 +234,7 @@ SHARD = 512  # pairs
 COUNT, MERGE = "cpu.frequencies", "cpu.merge_frequencies"
 
 
-def count(scheduler: Scheduler, pairs: Sequence[KeyPair], limit_s: float, shard: int = SHARD) -> ShardCounts:
+def count_tokens(scheduler: Scheduler, pairs: Sequence[KeyPair], limit_s: float, shard: int = SHARD) -> ShardCounts:
     """How often each token occurs in the tokenized pairs: counted in shards, then merged.  Raises: Parked."""
     shards = [list(pairs[start : start + shard]) for start in range(0, len(pairs), shard)]
     keys = [counts_key(part) for part in shards]

@@ -212,7 +212,7 @@ class _Session:
         from tasks.collect.frequencies import frequencies
         from tasks.collect.selection import Filters, select_tokens
 
-        counts = pipeline.count(self.scheduler, pairs, JOB_LIMIT_S)
+        counts = pipeline.count_tokens(self.scheduler, pairs, JOB_LIMIT_S)
         key = self.collection.tokenizer_key()
         tokenizer = StoredTokenizer.from_json(self.farm.store.shared(self.run_id, [key])[key])
         found = frequencies(counts)

@@ -57,23 +57,23 @@ def examine(arguments: argparse.Namespace) -> int:
 
 def findings(config: Path | None) -> Iterator[Finding]:
     """All findings.  Wrong settings end the checks, and without a broker the workers are not checked."""
-    from orchestrator.farm.checks import disk, well, wrong
+    from orchestrator.farm.checks import check_disk, failed_check, passed_check
     from orchestrator.settings import SettingsError, load_settings
 
     settings: Settings | None = None
     if config is not None:
         try:
             settings = load_settings(config)
-            yield well("settings", str(config))
+            yield passed_check("settings", str(config))
         except SettingsError as error:
-            yield from (wrong("settings", problem, f"edit {config}") for problem in error.problems)
+            yield from (failed_check("settings", problem, f"edit {config}") for problem in error.problems)
             return
         yield from _questions(settings, config)
     folder = settings.output_dir if settings else Path("outputs")
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    yield disk("disk here", shutil.disk_usage(existing).free)
+    yield check_disk("disk here", shutil.disk_usage(existing).free)
     if not os.access(existing, os.W_OK):
-        yield wrong(
+        yield failed_check(
             "output folder", f"{existing} cannot be written", "set another CONFIG_OUTPUT_DIR, or give write permission"
         )
     if settings is not None and (settings.device, settings.farm) == ("cuda", "embedded"):
@@ -85,7 +85,7 @@ def findings(config: Path | None) -> Iterator[Finding]:
 
 def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
     """Whether the sets of the run can be read and judged."""
-    from orchestrator.farm.checks import well, wrong
+    from orchestrator.farm.checks import failed_check, passed_check
     from orchestrator.runs.setup import check_judge, choose_examples
     from orchestrator.settings import SettingsError
 
@@ -94,17 +94,18 @@ def _questions(settings: Settings, config: Path) -> Iterator[Finding]:
         check_judge(settings, examples)
     except SettingsError as error:
         yield from (
-            wrong("questions", problem, f"edit {config}, or the data that it names") for problem in error.problems
+            failed_check("questions", problem, f"edit {config}, or the data that it names")
+            for problem in error.problems
         )
         return
-    yield well("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
+    yield passed_check("questions", ", ".join(f"{len(rows)} {which}" for which, rows in examples.items()))
 
 
 def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     import redis
 
     from orchestrator.farm import workers
-    from orchestrator.farm.checks import check_broker, check_clock, own_offset, wrong
+    from orchestrator.farm.checks import check_broker, check_clock, clock_offset, failed_check
     from orchestrator.farm.connection import FarmUnavailable, named_address, reach
     from orchestrator.farm.worker_checks import check_all
 
@@ -112,8 +113,8 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
         address = named_address(config)
         with reach(address) as farm:
             yield from check_broker(farm.store.redis, address)
-            yield check_clock("here", own_offset(farm.store.redis))
+            yield check_clock("here", clock_offset(farm.store.redis))
             yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
     except (FarmUnavailable, redis.RedisError) as error:
         hint = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
-        yield wrong("broker", str(error), hint)
+        yield failed_check("broker", str(error), hint)

@@ -54,7 +54,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """The table; below each worker, why it refuses work, its server, and its tasks."""
-    from orchestrator.farm.workers import at_work
+    from orchestrator.farm.workers import task_lines
     from orchestrator.report.layout import format_table
 
     head = ("WORKER", "QUEUE", "STATE", "TASKS", "PID", "HOST", "CODE", "SINCE")
@@ -64,7 +64,7 @@ def lines(found: list[dict[str, Any]]) -> list[str]:
         more = [report["why"]] if report.get("why") else []
         more += [f"serves only {report['serves_only']}"] if report.get("serves_only") else []
         more += [_target(report["target"])] if report.get("target") else []
-        listed += [line, *(f"    {text}" for text in [*more, *at_work(report)])]
+        listed += [line, *(f"    {text}" for text in [*more, *task_lines(report)])]
     return listed
 
 

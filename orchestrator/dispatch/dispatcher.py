@@ -134,7 +134,7 @@ class Dispatcher:
                 seen, changed, counted, is_notified = progress, now, now, False
             failures = work.failures()
             if failures and not work.is_running():
-                parked = Parked(reason_of(failures), tuple(failures))
+                parked = Parked(parking_reason(failures), tuple(failures))
                 if now - changed >= self.limits.retry_wait_s or parked.budget_exhausted:
                     raise parked
                 if not is_notified:
@@ -152,7 +152,7 @@ class Dispatcher:
             log.warning("messages of %d tasks were lost, and are sent again", lost)
 
 
-def reason_of(failures: list[Failure]) -> str:
+def parking_reason(failures: list[Failure]) -> str:
     """Why a run parks, in one line."""
     first, more = failures[0], f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return f"{first.stage} of {first.node} failed: {first.error}{more}"
@@ -180,7 +180,7 @@ class WorkerAvailabilityMonitor:
         self._checked = time.monotonic()
         reports = self._registry.workers()
         for queue, waiting in self._queues().items():
-            self._note(queue, unavailable(queue, waiting, reports))
+            self._note(queue, unavailable_line(queue, waiting, reports))
 
     def _note(self, queue: str, line: str) -> None:
         self._misses[queue] = self._misses.get(queue, 0) + 1 if line else 0
@@ -191,7 +191,7 @@ class WorkerAvailabilityMonitor:
         self._reported[queue] = line
 
 
-def unavailable(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
+def unavailable_line(queue: str, waiting: int, reports: list[dict[str, Any]]) -> str:
     """A line when messages wait in a queue and no worker takes them; else ""."""
     workers = [report for report in reports if report["queue"] == queue]
     if not waiting or any(report.get("state", "ready") == "ready" for report in workers):

@@ -31,11 +31,11 @@ class Finding:
     hint: str = ""
 
 
-def well(check: str, message: str) -> Finding:
+def passed_check(check: str, message: str) -> Finding:
     return Finding(check, True, message)
 
 
-def wrong(check: str, message: str, hint: str) -> Finding:
+def failed_check(check: str, message: str, hint: str) -> Finding:
     return Finding(check, False, message, hint)
 
 
@@ -43,12 +43,12 @@ GIGABYTE = 1e9
 LEAST_FREE = 1 * GIGABYTE  # bytes; a run writes megabytes, a full disk ends Valkey's append-only file
 
 
-def disk(check: str, free: float) -> Finding:
+def check_disk(check: str, free: float) -> Finding:
     """`free` in bytes."""
     said = f"{free / GIGABYTE:.1f} GB free"
     if free >= LEAST_FREE:
-        return well(check, said)
-    return wrong(check, said, f"make room: at least {LEAST_FREE / GIGABYTE:.0f} GB")
+        return passed_check(check, said)
+    return failed_check(check, said, f"make room: at least {LEAST_FREE / GIGABYTE:.0f} GB")
 
 
 SLOW_S = 0.05  # a stage makes some twenty trips
@@ -64,30 +64,35 @@ def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:
     version = info.get("valkey_version") or info["redis_version"]
     said = f"{name} {version} at {redacted(address)}, {seconds * 1000:.1f} ms a trip"
     if seconds > SLOW_S:
-        yield wrong("broker", said, "have the farm and its broker in one network")
+        yield failed_check("broker", said, "have the farm and its broker in one network")
     else:
-        yield well("broker", said)
-    yield from check_keeping(info)
+        yield passed_check("broker", said)
+    yield from check_persistence(info)
 
 
-def check_keeping(info: dict[str, Any]) -> Iterator[Finding]:
+def check_persistence(info: dict[str, Any]) -> Iterator[Finding]:
     """Whether its data survive a restart, and are never evicted for want of memory."""
     if not info.get("aof_enabled"):
-        yield wrong("kept data", "no append-only file: a restart forgets runs in flight",
-                    "start it with --appendonly yes (or CONFIG SET appendonly yes)")  # fmt: skip
+        yield failed_check(
+            "kept data",
+            "no append-only file: a restart forgets runs in flight",
+            "start it with --appendonly yes (or CONFIG SET appendonly yes)",
+        )
     elif info.get("aof_last_write_status", "ok") != "ok":
-        yield wrong("kept data", "the append-only file cannot be written", "make room where the server keeps its data")
+        yield failed_check(
+            "kept data", "the append-only file cannot be written", "make room where the server keeps its data"
+        )
     else:
-        yield well("kept data", "append-only file")
+        yield passed_check("kept data", "append-only file")
     policy, used = info.get("maxmemory_policy", "noeviction"), int(info["used_memory"])
     limit = int(info.get("maxmemory", 0))
     said = f"{used / 1e6:.0f} MB used of {f'{limit / 1e6:.0f} MB' if limit else 'no limit'}, {policy}"
     if policy not in ("noeviction", "volatile-lru"):
-        yield wrong("memory", said, "CONFIG SET maxmemory-policy volatile-lru: keys of a run must not vanish")
+        yield failed_check("memory", said, "CONFIG SET maxmemory-policy volatile-lru: keys of a run must not vanish")
     elif policy == "noeviction" and limit and used > 0.9 * limit:  # else it evicts results that can be computed again
-        yield wrong("memory", said, "raise maxmemory, or `orchestrator runs --delete` what is over")
+        yield failed_check("memory", said, "raise maxmemory, or `orchestrator runs --delete` what is over")
     else:
-        yield well("memory", said)
+        yield passed_check("memory", said)
 
 
 def round_trip(client: redis.Redis) -> float:
@@ -101,7 +106,7 @@ def round_trip(client: redis.Redis) -> float:
     return best
 
 
-def own_offset(client: redis.Redis) -> float:
+def clock_offset(client: redis.Redis) -> float:
     """How many seconds our clock is ahead of the broker's; half a trip is not counted."""
     before = time.time()
     seconds, microseconds = client.time()
@@ -112,8 +117,8 @@ def check_clock(host: str, offset_s: float) -> Finding:
     """Whether a clock agrees with the broker's."""
     said = f"{host}: {abs(offset_s):.2f} s {'ahead of' if offset_s >= 0 else 'behind'} the broker's"
     if abs(offset_s) <= SKEW_S:
-        return well("clock", said)
-    return wrong("clock", said, "set both by NTP: messages come back too soon or too late by the difference")
+        return passed_check("clock", said)
+    return failed_check("clock", said, "set both by NTP: messages come back too soon or too late by the difference")
 
 
 HINT = 'see what `nvidia-smi` says; or CONFIG_DEVICE="cpu", or CONFIG_FARM="external" with a worker where a GPU is'
@@ -124,9 +129,9 @@ def check_gpus_here() -> Finding:
     try:
         gpus = [(gpu, *gpu.memory()) for gpu in available_gpus()]
     except GpuUnavailable as error:
-        return wrong("GPUs here", str(error), HINT)
+        return failed_check("GPUs here", str(error), HINT)
     said = (f"{gpu.index} {gpu.name}, {used / 1e9:.1f} of {total / 1e9:.1f} GB used" for gpu, used, total in gpus)
-    return well("GPUs here", "; ".join(said))
+    return passed_check("GPUs here", "; ".join(said))
 
 
 OPENAI = "https://api.openai.com/v1"
@@ -143,10 +148,13 @@ def check_endpoints(reports: Sequence[Mapping[str, Any]], settings: Settings | N
             continue
         address = (settings and settings.openai_base_url) or endpoint["base_url"] or OPENAI
         if not endpoint["key"]:
-            yield wrong(f"key of {report['worker']}", f"none, for {redacted(address)}",
-                        f"set {key_name} or {key_name}_FILE in the worker's environment")  # fmt: skip
+            yield failed_check(
+                f"key of {report['worker']}",
+                f"none, for {redacted(address)}",
+                f"set {key_name} or {key_name}_FILE in the worker's environment",
+            )
             continue
-        yield well(f"key of {report['worker']}", f"there is one, for {redacted(address)}")
+        yield passed_check(f"key of {report['worker']}", f"there is one, for {redacted(address)}")
         is_here = report["host"] == socket.gethostname() or urlsplit(address).hostname not in LOOPBACK
         if is_here and address not in seen:
             seen.add(address)
@@ -160,9 +168,13 @@ def check_endpoint(address: str, key: str) -> Finding:
         status = httpx.get(f"{address.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         said = f"{redacted(address)} does not answer: {type(error).__name__} {error}".rstrip()
-        return wrong("endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network")
+        return failed_check(
+            "endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network"
+        )
     if status in (401, 403) and key:
-        return wrong("endpoint", f"{redacted(address)} refuses the key (HTTP {status})", "set a key that it takes")
+        return failed_check(
+            "endpoint", f"{redacted(address)} refuses the key (HTTP {status})", "set a key that it takes"
+        )
     if status >= 500:
-        return wrong("endpoint", f"{redacted(address)} answers HTTP {status}", "wait, or ask its operator")
-    return well("endpoint", f"{redacted(address)} answers")
+        return failed_check("endpoint", f"{redacted(address)} answers HTTP {status}", "wait, or ask its operator")
+    return passed_check("endpoint", f"{redacted(address)} answers")

@@ -77,7 +77,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
     """The embedded farm of a folder, taken down at the end unless it was up before.  Raises: FarmUnavailable."""
     line(f"starting the embedded farm in {spec.folder}")
     try:
-        farm = control.use(spec)
+        farm = control.attach_or_start(spec)
     except control.FarmError as error:
         raise FarmUnavailable(str(error)) from None
 
@@ -98,7 +98,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
         finally:
             if farm.owned:
                 line("taking the embedded farm down")
-                signals.ignore()
+                signals.ignore_signals()
 
 
 def farm_spec(settings: Settings) -> FarmSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.farm.checks import Finding, check_clock, check_endpoints, disk, well, wrong
+from orchestrator.farm.checks import Finding, check_clock, check_disk, check_endpoints, failed_check, passed_check
 from orchestrator.farm.embedded import is_healthy
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
@@ -21,16 +21,16 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
     counted = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
     said, check = f"{counted}; {waiting} waiting", f"workers of {queue}"
     if "ready" in states:
-        return well(check, said)
+        return passed_check(check, said)
     if queue in paused or "paused" in states:
         named = queue if queue in paused else "WORKER"
-        return wrong(check, said, f"orchestrator resume {named}")
+        return failed_check(check, said, f"orchestrator resume {named}")
     if "refusing" in states:
         why = next(str(report.get("why")) for report in here if report.get("state") == "refusing")
-        return wrong(check, f"{said}: {why}", "see its reason")
+        return failed_check(check, f"{said}: {why}", "see its reason")
     if here:
-        return wrong(check, said, "see its log; it takes no messages now")
-    return wrong(
+        return failed_check(check, said, "see its log; it takes no messages now")
+    return failed_check(
         check, said, f"start one: WHETSTONE_REDIS_URL=... python -m workers {queue}  (or `orchestrator farm up`)"
     )
 
@@ -41,9 +41,11 @@ def check_versions(reports: Sequence[Report]) -> Finding:
         str(report["worker"]): str(report["version"]) for report in reports if report["version"] != code_version()
     }
     if not others:
-        return well("code", f"{code_version()}, here and on {len(reports)} workers")
+        return passed_check("code", f"{code_version()}, here and on {len(reports)} workers")
     listed = ", ".join(f"{worker} has {version}" for worker, version in sorted(others.items()))
-    return wrong("code", f"{code_version()} here, but {listed}", "install the same Whetstone there, and restart them")
+    return failed_check(
+        "code", f"{code_version()} here, but {listed}", "install the same Whetstone there, and restart them"
+    )
 
 
 def check_targets(reports: Sequence[Report], settings: Settings | None) -> Iterator[Finding]:
@@ -53,20 +55,22 @@ def check_targets(reports: Sequence[Report], settings: Settings | None) -> Itera
     if settings is not None and settings.sglang_url:
         yield _server("target server", settings.sglang_url)
     elif not servers:
-        yield well("target server", "none has been started yet: the first task that wants one does")
+        yield passed_check("target server", "none has been started yet: the first task that wants one does")
     for report in servers:
         target = report["target"]
         said = f"{target['model']} on {target['engine']} {target.get('version') or ''}".rstrip()
         said += f", {target['in_flight']} in flight, {target['tokens_a_second']} tokens/s"
-        yield well(f"target of {report['worker']}", said)
+        yield passed_check(f"target of {report['worker']}", said)
     wants_gpu = settings is not None and settings.device == "cuda" and not settings.sglang_url
     for report in gpu_workers:
         gpu = (report.get("target") or {}).get("gpu")
         if gpu:
             said = f"{gpu['index']} {gpu['name']}, {gpu['used'] / 1e9:.1f} of {gpu['total'] / 1e9:.1f} GB used"
-            yield well(f"GPU of {report['worker']}", said)
+            yield passed_check(f"GPU of {report['worker']}", said)
         elif wants_gpu and servers:
-            yield wrong(f"GPU of {report['worker']}", "none", "start it where `nvidia-smi` shows a GPU, with --gpu N")
+            yield failed_check(
+                f"GPU of {report['worker']}", "none", "start it where `nvidia-smi` shows a GPU, with --gpu N"
+            )
 
 
 def check_hosts(reports: Sequence[Report]) -> Iterator[Finding]:
@@ -78,7 +82,7 @@ def check_hosts(reports: Sequence[Report]) -> Iterator[Finding]:
         seen.add(report["host"])
         if "clock_offset_s" in report:
             yield check_clock(str(report["host"]), float(report["clock_offset_s"]))
-        yield disk(f"disk of {report['host']}", float(report["disk_free"]))
+        yield check_disk(f"disk of {report['host']}", float(report["disk_free"]))
 
 
 def check_all(
@@ -88,7 +92,7 @@ def check_all(
     for queue in QUEUES:
         yield check_queue(queue, reports, waiting.get(queue, 0), paused)
     for name in sorted(set(paused) - set(QUEUES)):
-        yield wrong(f"worker {name}", "paused", f"orchestrator resume {name}")
+        yield failed_check(f"worker {name}", "paused", f"orchestrator resume {name}")
     if reports:
         yield check_versions(reports)
         yield from check_targets(reports, settings)
@@ -98,5 +102,7 @@ def check_all(
 
 def _server(check: str, url: str) -> Finding:
     if is_healthy(url, 30.0):
-        return well(check, f"{url} answers /health")
-    return wrong(check, f"{url} does not answer /health", "start it, or empty CONFIG_SGLANG_URL to have one started")
+        return passed_check(check, f"{url} answers /health")
+    return failed_check(
+        check, f"{url} does not answer /health", "start it, or empty CONFIG_SGLANG_URL to have one started"
+    )

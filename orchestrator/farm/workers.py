@@ -23,7 +23,7 @@ def reports(farm: FarmConnection) -> list[dict[str, Any]]:
     A worker that has not answered in time has the state "silent".
     """
     kept = {report["worker"]: report for report in WorkerRegistry(farm.store.redis).workers()}
-    fresh = ask(farm, "whetstone_report", len(kept)) if kept else {}
+    fresh = broadcast(farm, "whetstone_report", len(kept)) if kept else {}
     found = [{**report, **fresh.get(name, {"state": "silent"})} for name, report in kept.items()]
     return sorted(found, key=lambda report: (report["queue"], report["worker"]))
 
@@ -38,7 +38,7 @@ def pause(farm: FarmConnection, name: str) -> dict[str, str]:
 
     Returns the state of each worker that it concerns.  Raises: NoSuchWorker.
     """
-    name = known(farm, name)
+    name = resolve_name(farm, name)
     WorkerRegistry(farm.store.redis).pause(name)
     return _look(farm, name)
 
@@ -47,7 +47,7 @@ def resume(farm: FarmConnection, name: str) -> dict[str, str]:
     """The opposite of `pause`.  Raises: NoSuchWorker, also for what is not paused."""
     roster = WorkerRegistry(farm.store.redis)
     if name not in (there := roster.paused()):
-        name = known(farm, name)
+        name = resolve_name(farm, name)
         if name not in there:
             listed = ", ".join(sorted(there)) or "nothing"
             raise NoSuchWorker(f"{name} is not paused; paused: {listed}")
@@ -55,7 +55,7 @@ def resume(farm: FarmConnection, name: str) -> dict[str, str]:
     return _look(farm, name)
 
 
-def known(farm: FarmConnection, name: str) -> str:
+def resolve_name(farm: FarmConnection, name: str) -> str:
     """The queue, or the full name of the one worker, that `name` means.  Raises: NoSuchWorker."""
     if name in QUEUES:
         return name
@@ -68,13 +68,13 @@ def known(farm: FarmConnection, name: str) -> str:
     raise NoSuchWorker(f"{what} is called {name!r}; there are: {listed}")
 
 
-def ask(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
+def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
     """What the workers answer to a command of ours, by name; `count` is how many are expected."""
     replies = farm.app.control.broadcast(command, reply=True, timeout=ANSWER_S, limit=count) or []
     return {name: answer for reply in replies for name, answer in reply.items() if isinstance(answer, Mapping)}
 
 
-def at_work(report: Mapping[str, Any], now: float | None = None) -> list[str]:
+def task_lines(report: Mapping[str, Any], now: float | None = None) -> list[str]:
     """The tasks that a worker has in hand, in words."""
     now = time.time() if now is None else now
     return [f"{_what(task)}{_for(task['since'], now)}" for task in report.get("tasks") or []]
@@ -83,7 +83,7 @@ def at_work(report: Mapping[str, Any], now: float | None = None) -> list[str]:
 def _look(farm: FarmConnection, name: str) -> dict[str, str]:
     """Have all workers look at what is paused; the states of those that `name` concerns."""
     there = {report["worker"]: report["queue"] for report in WorkerRegistry(farm.store.redis).workers()}
-    answers = ask(farm, "whetstone_check_paused", len(there)) if there else {}
+    answers = broadcast(farm, "whetstone_check_paused", len(there)) if there else {}
     concerned = [worker for worker, queue in sorted(there.items()) if name in (worker, queue)]
     return {worker: answers.get(worker, {}).get("state", "silent") for worker in concerned}
 

@@ -22,7 +22,7 @@ from tornado.web import HTTPError, StaticFileHandler, authenticated, url
 
 from orchestrator.flower_ext.retry_policy import RetryRejected
 from orchestrator.flower_ext.state import Monitor
-from orchestrator.flower_ext.views import as_json, row
+from orchestrator.flower_ext.views import as_json, make_row
 
 OURS = Path(__file__).parent / "pages"
 FLOWERS = Path(flower.__file__).parent / "templates"
@@ -88,7 +88,7 @@ class RunsPage(BaseHandler):  # type: ignore[misc]  # Flower has no types
 
     @authenticated
     def get(self) -> None:
-        self.render("runs.html", rows=[row(view, self.monitor) for view in self.monitor.views.values()])
+        self.render("runs.html", rows=[make_row(view, self.monitor) for view in self.monitor.views.values()])
 
 
 class RunsInApi(BaseApiHandler):  # type: ignore[misc]  # Flower has no types

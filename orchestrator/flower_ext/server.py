@@ -18,7 +18,7 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from orchestrator.farm.producer import make_sender
 from orchestrator.flower_ext.handlers import Pages, routes
 from orchestrator.flower_ext.state import Monitor, RetryProcesses
-from orchestrator.flower_ext.views import COLUMNS, SHOWN, with_run
+from orchestrator.flower_ext.views import COLUMNS, SHOWN, add_run_fields
 from tasks import logs
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -54,7 +54,7 @@ def serve(config: ServerConfig, environment: dict[str, str]) -> None:
     store = Store(connect(store_url(config.redis_url), retries=0, timeout_s=STORE_TIMEOUT_S))
     retries = RetryProcesses(config.data / "retries", environment)
     monitor = Monitor(farm, config.outputs, store, retries, app.executor, app.events.state.tasks.get)
-    options.format_task = lambda task: with_run(task, monitor)
+    options.format_task = lambda task: add_run_fields(task, monitor)
     app.add_handlers(".*", routes(monitor))
     port = app.start_http_server()
     fresh = PeriodicCallback(monitor.refresh_periodically, REFRESH_EVERY_MS)

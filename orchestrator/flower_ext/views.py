@@ -23,7 +23,7 @@ BADGES = {
 }
 
 
-def with_run(task: Any, monitor: Monitor) -> Any:
+def add_run_fields(task: Any, monitor: Monitor) -> Any:
     """Flower's task with the fields OF_A_TASK, as text.  Changes the task that it is given, a copy."""
     shown = parse_label(task.args or "")
     view = monitor.views.get(shown.run)
@@ -66,7 +66,7 @@ class RunRow:
     retry: RetryView | None
 
 
-def row(view: RunView, monitor: Monitor) -> RunRow:
+def make_row(view: RunView, monitor: Monitor) -> RunRow:
     status = view.status
     figures = status.figures if status else {}
     return RunRow(

@@ -5,8 +5,8 @@ Search", ICML 2009, 401-408, after O. Maron and A. W. Moore, "Hoeffding Races", 
 paired: two candidates are compared question by question, so that hard and easy questions do not blur the difference.
 Their standard error has the correction for a finite set: after all questions nothing is left to chance.
 
-All candidates see the questions in one order.  After each rung the field is looked at: `going_on` for a fitness,
-`going_on_to_front` for tokens against correctness.  What is known of a candidate that stopped is `projected` to all
+All candidates see the questions in one order.  After each rung the field is looked at: `survivors` for a fitness,
+`front_survivors` for tokens against correctness.  What is known of a candidate that stopped is `projected` to all
 questions, so that an optimiser can rank it.
 """
 
@@ -98,7 +98,7 @@ def make_race(total: int, first: float = 0.1, factor: float = 2.0, level: float 
     return Race((*rungs, max(total, LEAST_ANSWERS)), level)
 
 
-def going_on(field: Mapping[int, Partial], places: int, race: Race, value: Value) -> frozenset[int]:
+def survivors(field: Mapping[int, Partial], places: int, race: Race, value: Value) -> frozenset[int]:
     """The candidates that may still be among the best `places`.
 
     `field` may hold candidates that are complete, such as the best of an earlier generation: they win places, too.  A
@@ -116,7 +116,7 @@ def going_on(field: Mapping[int, Partial], places: int, race: Race, value: Value
     )
 
 
-def going_on_to_front(field: Mapping[int, Partial], race: Race) -> frozenset[int]:
+def front_survivors(field: Mapping[int, Partial], race: Race) -> frozenset[int]:
     """The candidates that no other surely beats in tokens while having as many right, up to the tolerance."""
     return frozenset(
         index

@@ -56,7 +56,7 @@ def assess(
     the two were not measured on one set.
     """
     plain, best = _plain_and_winner(systems, winner)
-    noise = repeated(best)
+    noise = noise_from_repeats(best)
     rivals = [system for system in systems if system.kind in ("prompt", "vector")]
     conclusion = conclude(plain, best, rivals, margin, seed, noise)
     return Assessment(
@@ -88,7 +88,7 @@ def _plain_and_winner(systems: Sequence[MeasuredSystem], winner: str) -> tuple[M
     return plain[0], named[winner]
 
 
-def repeated(system: MeasuredSystem) -> NoiseFloor | None:
+def noise_from_repeats(system: MeasuredSystem) -> NoiseFloor | None:
     """The noise floor from the repeats of a system on the validation set; None where it was measured once."""
     if system.validation is None or not system.repeats:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.report.assessment import Assessment
 from orchestrator.report.inference import Estimate
@@ -47,10 +47,10 @@ def _two(assessment: Assessment, name: SetName) -> dict[str, Any] | None:
     zero, best = assessment.plain.measured_on(name), assessment.winner.measured_on(name)
     if zero is None or best is None:
         return None
-    return {"zero": figures(zero, assessment.seed), "best": figures(best, assessment.seed)}
+    return {"zero": measurement_figures(zero, assessment.seed), "best": measurement_figures(best, assessment.seed)}
 
 
-def figures(measured: Measurement, seed: int) -> dict[str, Any]:
+def measurement_figures(measured: Measurement, seed: int) -> dict[str, Any]:
     """The figures of one system on one set, with their intervals."""
     count = len(measured.examples)
     share = share_interval(measured.right, count)
@@ -73,12 +73,15 @@ def _system(system: MeasuredSystem, assessment: Assessment) -> dict[str, Any]:
         "system_prompt": system.system_prompt,
         "deltas": list(system.deltas),
         "stopped_after": stopped_after(system),
-        **{
-            name: None if (measured := system.measured_on(name)) is None else figures(measured, assessment.seed)
-            for name in ("validation", "test")
-        },
+        "validation": _figures_on("validation", system, assessment.seed),
+        "test": _figures_on("test", system, assessment.seed),
         "against_plain": None if pair is None else _comparison(pair),
     }
+
+
+def _figures_on(name: Literal["validation", "test"], system: MeasuredSystem, seed: int) -> dict[str, Any] | None:
+    measured = system.measured_on(name)
+    return None if measured is None else measurement_figures(measured, seed)
 
 
 def stopped_after(system: MeasuredSystem) -> int | None:

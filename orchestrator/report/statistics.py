@@ -132,7 +132,7 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * tail / (1 << changes))
 
 
-def verdict(measured: PairedResult) -> str:
+def paired_sentence(measured: PairedResult) -> str:
     """The result of the test as text."""
     if measured.gained + measured.lost == 0:
         return "no answer changed sides"

@@ -10,7 +10,7 @@ from orchestrator.report.assessment import Assessment
 from orchestrator.report.formatting import format_cost, format_duration, format_evaluations, format_score
 from orchestrator.report.layout import pad, truncate, wrap
 from orchestrator.report.ranking import provenance, ranking
-from orchestrator.report.statistics import Comparison, PairedResult, paired_statistics, verdict
+from orchestrator.report.statistics import Comparison, PairedResult, paired_sentence, paired_statistics
 from tasks.escape import escape_control
 from tasks.plan import Evaluations
 
@@ -138,7 +138,7 @@ def _comparison(comparison: Comparison, rng: random.Random) -> list[str]:
     low, high = measured.tokens.low, measured.tokens.high
     lines.append(f"           mean change {measured.tokens.mean:+.1f}, 95 % interval {low:+.1f} to {high:+.1f}")
     lines.append(f"  correct  {measured.correct_before} -> {measured.correct_after} of {measured.count}")
-    lines.append(f"           {verdict(measured)}")
+    lines.append(f"           {paired_sentence(measured)}")
     if comparison.fitness_before is not None and comparison.fitness_after is not None:
         gain = comparison.fitness_after - comparison.fitness_before
         before, after = format_score(comparison.fitness_before), format_score(comparison.fitness_after)

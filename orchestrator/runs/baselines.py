@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from orchestrator.output import OutputFolder, read_json, write_output
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import read_changes
-from orchestrator.runs.measuring import Measurer, baseline_score, measured
+from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import PromptRace, best_prompt, measure_prompts, prompt_systems
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
@@ -147,7 +147,7 @@ def measure_baselines(
         held_out=held_out,
         systems=systems,
         start=start,
-        plain=measured(on_training[0], objective),
-        reference=measured(on_training[-1], objective),
+        plain=measurement_of(on_training[0], objective),
+        reference=measurement_of(on_training[-1], objective),
         evaluations=measurer.evaluations,
     )

@@ -20,7 +20,7 @@ from orchestrator.runs.dial import make_dial
 from orchestrator.runs.finalists import PLAN as FINALISTS
 from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
-from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
+from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import best_prompt
 from orchestrator.runs.vectors import Vectors, validate_vectors
 from orchestrator.settings import Settings
@@ -74,7 +74,7 @@ class Closing:
         evolved = self._finalists(best, since, objective)
         rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
         start = self.start(initial_deltas, objective)
-        systems = named_apart([*self.baselines.systems, *rivals, *evolved, *start])
+        systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *start])
         winner = choose_winner([system for system in systems if system.kind == "evolved"])
         if start and winner is not systems[-1]:
             systems.pop()  # it stands in the report as the prompt that it is
@@ -125,7 +125,7 @@ class Closing:
             for i in range(self._repeats)
         ]
         answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
-        repeats = tuple(measured(given, objective) for given in answers)
+        repeats = tuple(measurement_of(given, objective) for given in answers)
         return [
             dataclasses.replace(
                 prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
@@ -164,7 +164,7 @@ class Closing:
         )
 
 
-def named_apart(systems: Sequence[MeasuredSystem]) -> list[MeasuredSystem]:
+def with_distinct_names(systems: Sequence[MeasuredSystem]) -> list[MeasuredSystem]:
     """The systems with distinct names: a later one of a name that is taken gets its kind behind it."""
     named: dict[str, MeasuredSystem] = {}
     for system in systems:
@@ -181,6 +181,6 @@ def _comparison(name: str, settings: Settings, before: Answers, after: Answers) 
         name=name,
         before=before,
         after=after,
-        fitness_before=measured(before, objective).fitness,
-        fitness_after=measured(after, objective).fitness,
+        fitness_before=measurement_of(before, objective).fitness,
+        fitness_after=measurement_of(after, objective).fitness,
     )

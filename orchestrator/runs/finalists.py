@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.optimisers.base import Best
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.measuring import Measurer, measured
+from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
 
@@ -97,7 +97,7 @@ def measure_finalists(
     """
     times = 1 + repeats
     candidates = [Candidate(0, one.deltas, examples=held_out, repeat=i) for one in chosen for i in range(times)]
-    answers = [measured(given, objective) for given in measurer.answers(PLAN, generation, candidates)]
+    answers = [measurement_of(given, objective) for given in measurer.answers(PLAN, generation, candidates)]
     by_finalist = [answers[i : i + times] for i in range(0, len(answers), times)]
     prompt = measurer.store.run(measurer.run_id).target.system_prompt
     return tuple(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.measuring import Measurer, baseline_score, measured
+from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.settings import Settings
 from orchestrator.settings.run import objective_of
 from tasks.context import content_hash
@@ -47,7 +47,7 @@ def measure_test(
     ]
     answers = measurer.answers(PLAN, generation, candidates)
     objective = objective_of(settings, baseline_score(answers[0]))
-    return [replace(s, test=measured(given, objective)) for s, given in zip(systems, answers, strict=True)]
+    return [replace(s, test=measurement_of(given, objective)) for s, given in zip(systems, answers, strict=True)]
 
 
 def count_test_use(store: Store, run_id: str, winner: MeasuredSystem) -> int:

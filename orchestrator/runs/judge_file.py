@@ -43,7 +43,7 @@ class _Undecided(Exception):
     """Stage 1 has decided nothing."""
 
 
-def by_rule(row: AnswerRow, settings: Judge) -> Verdict | None:
+def verdict_by_rule(row: AnswerRow, settings: Judge) -> Verdict | None:
     """The verdict of stage 1 alone, or None where it decides nothing."""
 
     def leave(system: str, user: str, schema_name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def judge_rows(rows: Iterable[AnswerRow], settings: Judge, ask_for: AskFor | Non
     Equal rows are asked once.  Raises: what a call raises; calls under way are awaited then, and no more are made.
     """
     if ask_for is None:
-        yield from (by_rule(row, settings) for row in rows)
+        yield from (verdict_by_rule(row, settings) for row in rows)
         return
     calls = _Calls(settings, ask_for)
     waiting: deque[Verdict | Future[Verdict]] = deque()
     with calls:
         for row in rows:
             calls.check()
-            waiting.append(by_rule(row, settings) or calls.verdict(row))
+            waiting.append(verdict_by_rule(row, settings) or calls.verdict(row))
             while waiting and (len(waiting) > WINDOW or _is_decided(waiting[0])):
                 yield calls.await_(waiting.popleft())
         while waiting:

@@ -99,7 +99,7 @@ def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
     return [
         f"{line} ({report['worker']})"
         for report in workers.reports(farm)
-        for task, line in zip(report.get("tasks") or [], workers.at_work(report), strict=True)
+        for task, line in zip(report.get("tasks") or [], workers.task_lines(report), strict=True)
         if task["arguments"][:1] == [run_id]
     ]
 

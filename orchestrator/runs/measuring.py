@@ -85,7 +85,7 @@ class Measurer:
         )
 
 
-def measured(answers: Answers, objective: Objective) -> Measurement:
+def measurement_of(answers: Answers, objective: Objective) -> Measurement:
     """Tokens, verdicts and fitness of a system's answers."""
     tokens = tuple(answer.tokens for answer in answers)
     correct = tuple(answer.is_correct for answer in answers)

@@ -26,7 +26,7 @@ def validation_plan(best: Best, generation: int) -> Plan:
     return Plan(validation_name(generation), generation, (Candidate(0, best.deltas, examples="validation"),))
 
 
-def validated(
+def with_validation(
     finished: FinishedGeneration, history: History, evaluate: Evaluate, objective: Objective, judged_since: int = 0
 ) -> FinishedGeneration:
     """The generation with the score of the best so far on the validation set, by `objective`.

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measured
+from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.settings.brevity import PLAIN
 from tasks.models import Constrained, Objective
 from tasks.objective import additive_fitness_of
@@ -96,7 +96,7 @@ def prompt_systems(
             name=name,
             kind="plain" if name == PLAIN else "prompt",
             system_prompt=system_prompt,
-            validation=measured(answers[name], objective),
+            validation=measurement_of(answers[name], objective),
             is_stopped=len(answers[name]) < count,
         )
         for name, system_prompt in race.prompts.items()

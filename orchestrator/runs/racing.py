@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.dispatch.evaluator import FarmEvaluator
 from orchestrator.optimisers.base import Evaluate
-from orchestrator.optimisers.racing import Partial, Race, going_on, going_on_to_front, make_race, projected
+from orchestrator.optimisers.racing import Partial, Race, front_survivors, make_race, projected, survivors
 from tasks.models import Objective, Score
 from tasks.objective import additive_fitness_of, fitness_of, shortness_of
 from tasks.plan import Candidate, Evaluations, Outcome, Plan, StageRef, rung_name
@@ -72,9 +72,9 @@ class Racing:
 
     def _staying(self, seen: Mapping[int, Partial]) -> frozenset[int]:
         if not self.places:
-            return going_on_to_front(seen, self.race)
+            return front_survivors(seen, self.race)
         value = lambda tokens, correct: additive_fitness_of(tokens, correct, self.objective)  # noqa: E731
-        return going_on(seen, self.places, self.race, value)
+        return survivors(seen, self.places, self.race, value)
 
     def _outcomes(self, heat: _Heat, stopped: set[int]) -> list[Outcome]:
         remaining = tuple(c for c in heat.plan.candidates if c.index not in stopped)

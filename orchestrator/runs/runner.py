@@ -32,7 +32,7 @@ from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
-from orchestrator.runs.patience import stop_reason, validated
+from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
@@ -269,7 +269,7 @@ class _Session:
         if not self.runner.settings.patience:
             return finished
         objective = self.baselines.objective_held_out(self.runner.settings)
-        return validated(finished, self.recorder.history, self.evaluate, objective, self._judged_since())
+        return with_validation(finished, self.recorder.history, self.evaluate, objective, self._judged_since())
 
     def _judged_since(self) -> int:
         return judged_since(read_changes(self.runner.output))

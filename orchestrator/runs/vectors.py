@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import read_changes
-from orchestrator.runs.measuring import Measurer, measured
+from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
@@ -107,7 +107,7 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int) -> Vect
 
     def best_of(vectors: Sequence[Deltas]) -> tuple[float, Deltas]:
         answers = measurer.answers(LINES_PLAN, 0, [Candidate(0, deltas) for deltas in vectors])
-        fitness = [measured(given, objective).fitness for given in answers]
+        fitness = [measurement_of(given, objective).fitness for given in answers]
         return max(zip(fitness, vectors, strict=True), key=lambda one: one[0])
 
     zero = (0.0,) * clusters
@@ -132,6 +132,6 @@ def validate_vectors(
     answers = measurer.answers(PLAN, generation, candidates)
     prompt = measurer.store.run(measurer.run_id).target.system_prompt
     return tuple(
-        MeasuredSystem(name, "vector", prompt, deltas, validation=measured(given, objective))
+        MeasuredSystem(name, "vector", prompt, deltas, validation=measurement_of(given, objective))
         for (name, deltas), given in zip(vectors.best.items(), answers, strict=True)
     )

@@ -39,7 +39,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedToken:
     """A discovered token: its text as `decode([id])` gives it, its difference, and what that is the difference of."""
 
     token_id: int
@@ -54,7 +54,7 @@ class Selection:
     """The discovered tokens, the most wasted first; `complete` is False where fewer than `k` candidates were there."""
 
     k: int
-    tokens: tuple[Chosen, ...]
+    tokens: tuple[SelectedToken, ...]
     complete: bool
 
     def to_json(self) -> dict[str, Any]:
@@ -76,20 +76,20 @@ def select_tokens(found: Frequencies, tokenizer: Tokenizer, k: int, filters: Fil
     fewer than k, all are chosen and a warning is logged.
     """
     special = special_ids(tokenizer)
-    chosen: list[Chosen] = []
+    chosen: list[SelectedToken] = []
     # Best first, so no more tokens are decoded than it takes to find k.
     for i in found.order:
         if len(chosen) == k:
             break
         text = str(tokenizer.decode([i]))
-        if i != tokenizer.eos_token_id and keeps(i, text, special, filters):
-            chosen.append(Chosen(i, text, found.delta[i], found.raw[i], found.comp[i]))
+        if i != tokenizer.eos_token_id and is_candidate(i, text, special, filters):
+            chosen.append(SelectedToken(i, text, found.delta[i], found.raw[i], found.comp[i]))
     if len(chosen) < k:
         log.warning("only %d tokens pass the filters, and k is %d: all of them are chosen", len(chosen), k)
     return Selection(k, tuple(chosen), len(chosen) == k)
 
 
-def keeps(token_id: int, text: str, special: frozenset[int], filters: Filters) -> bool:
+def is_candidate(token_id: int, text: str, special: frozenset[int], filters: Filters) -> bool:
     """Whether a token with this text passes the three filters."""
     word = text.strip()
     if filters.drop_special_tokens and (token_id in special or _RESERVED.fullmatch(word)):

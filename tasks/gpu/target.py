@@ -172,8 +172,9 @@ class TargetClient:
 
     async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
         url, timeout = f"{self.base_url}/generate", aiohttp.ClientTimeout(total=self.timeout_s)
+        body = request_body(request, rid)
         try:
-            async with http.post(url, json=body(request, rid), timeout=timeout, allow_redirects=False) as response:
+            async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as response:
                 status, text = response.status, (await response.read()).decode("utf-8", "replace")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
@@ -181,10 +182,10 @@ class TargetClient:
             raise TargetDown(f"{self.base_url}: HTTP {status}: {_message(text)}")
         if status != 200:
             raise TargetRefused(f"{self.base_url}: HTTP {status}: {_message(text)}")
-        return generated(parse_generate_reply(self.base_url, text), request.stop_token_ids)
+        return to_generated(parse_generate_reply(self.base_url, text), request.stop_token_ids)
 
 
-def body(request: GenerateRequest, rid: str) -> dict[str, Any]:
+def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     """The JSON of one request."""
     sampling: dict[str, Any] = {
         "max_new_tokens": request.max_new_tokens,
@@ -213,7 +214,7 @@ def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
         raise TargetRefused(f"{base_url} does not answer as /generate does: {error}") from None
 
 
-def generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generated:
+def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generated:
     """Read one reply.
 
     The server counts and returns the stop token; `Generated` does neither.  SGLang reports `length` when the stop

@@ -63,7 +63,7 @@ class RedisBudget:
             self._ledger.mark_unconfirmed(reservation_id)
             return
         tokens = {kind: count for kind in TOKENS if (count := getattr(usage, kind))}
-        by_model = {of_model(kind, model): count for kind, count in tokens.items()}
+        by_model = {model_counter(kind, model): count for kind, count in tokens.items()}
         self._ledger.settle(reservation_id, {**tokens, **by_model, "cost_usd": cost_usd(usage, self._endpoint)})
 
 
@@ -105,7 +105,7 @@ class LocalBudget:
                 self.used += dataclasses.replace(usage, requests=0)
 
 
-def of_model(kind: str, model: str) -> str:
+def model_counter(kind: str, model: str) -> str:
     """The name of the counter that holds one model's share of `kind` (see `Usage`)."""
     return f"{kind}@{model}"
 

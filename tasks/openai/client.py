@@ -112,7 +112,7 @@ class OpenAIClient:
             return completion
 
         try:
-            return tenacity.Retrying(**retry_policy.policy(self._endpoint.max_tries))(attempt)
+            return tenacity.Retrying(**retry_policy.retry_options(self._endpoint.max_tries))(attempt)
         except openai.APIError as error:
             raise retry_policy.to_call_error(error, self._endpoint.max_tries, key) from error
 

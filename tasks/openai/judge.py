@@ -62,7 +62,7 @@ def ask_judge(
     return ask
 
 
-def judged_by(
+def verdict_record(
     client: OpenAIClient, settings: Judge, call_id: str, row: tuple[str, str, str], counter: ReplyCounter
 ) -> dict[str, Any]:
     """The verdict on (question, gold, answer) as the store keeps it; `by` names who decided, "" for stage 1.
@@ -85,7 +85,7 @@ def _no_call(system: str, user: str, schema_name: str, schema: dict[str, Any]) -
     raise AssertionError("keys of verdicts need no call")
 
 
-def graded(grader: Grader, name: str, row: tuple[str, str, str]) -> dict[str, Any]:
+def graded_record(grader: Grader, name: str, row: tuple[str, str, str]) -> dict[str, Any]:
     """The verdict of a judge without a model, as the store keeps it.  Raises: UserFunctionError, GoldError."""
     return {**dataclasses.asdict(grader.grade(*row)), "by": title_of(name)}
 
@@ -109,10 +109,10 @@ def judge_missing(
         row = (example.question, example.gold, text)
         if grader.needs_model:
             client, counter = client_for(stage.run, stage.store), StoredReplyCounter(stage.store, stage.run.id, key)
-            verdict = judged_by(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
+            verdict = verdict_record(client, settings, f"{stage.run.id}-{key.replace(':', '-')}", row, counter)
         else:
             raise_if_cancelled(stage.store, stage.run.id)
-            verdict = graded(grader, settings.name, row)
+            verdict = graded_record(grader, settings.name, row)
         stage.store.put_shared(stage.run.id, key, verdict)
 
     with ThreadPoolExecutor(settings.concurrency) as pool:
@@ -151,7 +151,7 @@ def judge_sample(job: SampleJob) -> dict[str, Any]:
     client = client_for(Caller(run, collection.judge_endpoint), store)
     [compressed] = job.texts()
     row, counter = (job.example.question, job.example.gold, compressed), StoredReplyCounter(store, run, job.job.key)
-    verdict = judged_by(client, collection.judge, job.job.call_id, row, counter)
+    verdict = verdict_record(client, collection.judge, job.job.call_id, row, counter)
     if verdict["by"]:
         store.add_providers(run, "judge", [verdict["by"]])
     return verdict

@@ -21,7 +21,7 @@ NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "Unsuppor
 LONGEST_REQUESTED_S = 300.0
 
 
-def policy(max_tries: int) -> dict[str, Any]:
+def retry_options(max_tries: int) -> dict[str, Any]:
     """Arguments for `tenacity.Retrying`."""
     tries = tenacity.stop_after_attempt(max(1, max_tries))
     return {

@@ -109,7 +109,7 @@ def by_hand(collection: CollectionFolder) -> Iterator[tuple[str, str]]:
         stack.callback(valkey.remove_socket, collection.farm)
         stack.callback(server.stop, 5.0)
         server.start()
-        server.wait_ready(lambda: valkey.answers(socket), 20)
+        server.wait_ready(lambda: valkey.is_answering(socket), 20)
         calls = str(logs / "endpoint_calls.jsonl")
         endpoint = subprocess.Popen(
             [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", calls],

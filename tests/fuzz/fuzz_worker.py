@@ -55,7 +55,7 @@ class Worker:
 
     def start(self) -> None:
         self.valkey.start()
-        self.valkey.wait_ready(lambda: valkey.answers(self.socket), 20)
+        self.valkey.wait_ready(lambda: valkey.is_answering(self.socket), 20)
         settings = load_settings(ROOT / "configs" / "embedded.config", [f"DATA_PATH={QUESTIONS}"])
         for run in (RUN, LAST):
             self.store.put_run(make_run(settings, run))

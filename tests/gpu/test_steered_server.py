@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import CLUSTERING, CLUSTERS, Server
 
-from tasks.gpu.target import Generated, TargetClient, body
+from tasks.gpu.target import Generated, TargetClient, request_body
 
 pytestmark = pytest.mark.gpu
 CLEAR = 0.5  # between the two highest logits: bfloat16 rounds logits of this size by up to 0.13
@@ -126,7 +126,7 @@ BAD = [
 
 
 def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None:
-    good = body(server.request(0, deltas()), "")
+    good = request_body(server.request(0, deltas()), "")
     url, headers = server.url, {"Authorization": f"Bearer {server.key}"}
     for params in BAD:
         bad = {**good, "sampling_params": {**good["sampling_params"], "custom_params": params}}

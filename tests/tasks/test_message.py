@@ -11,7 +11,7 @@ import pytest
 from celery import Celery
 from pydantic import PydanticSchemaGenerationError
 
-from tasks.message import ContentKey, Count, Deltas, Refused, RunId, check_arguments
+from tasks.message import ContentKey, Count, Deltas, MessageRefused, RunId, check_arguments
 from tasks.queues import QUEUES, TASKS
 from tasks.validation import InvalidData, check_value
 
@@ -50,7 +50,7 @@ def test_what_the_annotations_say_is_taken(args: list[Any]) -> None:
     ],
 )
 def test_everything_else_is_refused_by_name(args: list[Any], reason: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(MessageRefused) as refused:
         check_arguments(task, args, {})
     assert reason in str(refused.value) and "\n" not in str(refused.value)
 
@@ -77,6 +77,6 @@ def test_every_task_of_every_queue_says_which_runs_it_takes() -> None:
     ours = {name: one for name, one in app.tasks.items() if name.startswith(tuple(f"{q}." for q in QUEUES))}
     assert len(ours) > 10
     for name, one in ours.items():
-        with pytest.raises(Refused, match="run: "):
+        with pytest.raises(MessageRefused, match="run: "):
             others = len(inspect.signature(one.run).parameters) - 1
             check_arguments(one.run, ["../" + name, *([None] * others)], {})

@@ -101,7 +101,7 @@ class AdmissionControl(PeriodicStep):
         self.queue = os.environ.get(QUEUE_VARIABLE, "")
         model = os.environ.get(MODEL_VARIABLE, "") if self.queue == "gpu" else ""
         self.capabilities = Capabilities(code_version(), model)
-        self.redis = heartbeat.client(redis_url_of(os.environ))
+        self.redis = heartbeat.store_client(redis_url_of(os.environ))
         for name, strategy in list(consumer.strategies.items()):
             consumer.strategies[name] = self.wrap(strategy)
         heartbeat.register_field("state", lambda: self.state()[0])

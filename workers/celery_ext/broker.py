@@ -40,7 +40,7 @@ from tasks.escape import quote
 from tasks.labels import LABEL, format_label
 from tasks.store.address import redis_url_of
 from tasks.store.store import Store
-from workers.celery_ext.heartbeat import PeriodicStep, client
+from workers.celery_ext.heartbeat import PeriodicStep, store_client
 
 logger = get_logger(__name__)
 
@@ -163,7 +163,7 @@ class Lease(PeriodicStep):
         self.channel.qos.restore_at_shutdown = False
         if lost is not None:
             move_messages(lost, self.channel)
-        self.repeat(consumer, self.channel.visibility_timeout / BEATS_PER_TIMEOUT, refresh, self.channel)
+        self.repeat(consumer, self.channel.visibility_timeout / BEATS_PER_TIMEOUT, refresh_lease, self.channel)
 
     def shutdown(self, consumer: Any) -> None:
         """The worker ends: its channel is closed right after this, and then returns what is not acknowledged."""
@@ -176,7 +176,7 @@ class Lease(PeriodicStep):
 def uncount_deliveries(messages: Iterable[Any]) -> None:
     """Subtract each message from the count of lost workers (`tasks/task.py`): it returns, but no worker was lost."""
     try:
-        store = Store(client(redis_url_of(os.environ)))
+        store = Store(store_client(redis_url_of(os.environ)))
         for message in messages:
             if arguments := message.payload[0]:
                 store.count_failure(str(arguments[0]), message.headers["id"], -1)
@@ -203,7 +203,7 @@ def move_messages(lost: Any, channel: Any) -> None:
             channel.qos._delivered[tag] = message
 
 
-def refresh(channel: Any) -> None:
+def refresh_lease(channel: Any) -> None:
     """Set the time of every held message to now. A broker that is away is handled by the worker's event loop."""
     tags = unacknowledged(channel)
     if not tags:

@@ -15,7 +15,7 @@ from celery.worker.consumer import Consumer as CeleryConsumer
 from pydantic import Field, StringConstraints, TypeAdapter
 
 from tasks.escape import quote
-from tasks.message import MESSAGE, Refused, check_arguments, check_part
+from tasks.message import MESSAGE, MessageRefused, check_arguments, check_part
 
 logger = get_logger(__name__)
 
@@ -55,37 +55,37 @@ class Consumer(CeleryConsumer):
 
         def check_and_take(message: Any) -> None:
             try:
-                check(message, self.app.tasks)
-            except Refused as reason:
-                refuse(message, str(reason))
+                check_message(message, self.app.tasks)
+            except MessageRefused as reason:
+                refuse_message(message, str(reason))
             else:
                 take(message)
 
         return check_and_take
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        refuse(message, f"it cannot be read: {quote(str(exc))}")
+        refuse_message(message, f"it cannot be read: {quote(str(exc))}")
 
 
-def refuse(message: Any, reason: str) -> None:
+def refuse_message(message: Any, reason: str) -> None:
     """Log the reason and acknowledge the message."""
     logger.error("refused a message: %s", reason)
     message.ack_log_error(logger, message.channel.connection_errors)
 
 
-def check(message: Any, tasks: Mapping[str, Any]) -> None:
+def check_message(message: Any, tasks: Mapping[str, Any]) -> None:
     """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
     name = message.headers.get("task")
     if not isinstance(name, str) or name not in tasks or name.startswith("celery."):
-        raise Refused(f"this worker has no task {quote(name)}")
+        raise MessageRefused(f"this worker has no task {quote(name)}")
     try:
         check_headers(message.headers)
         args, kwargs, embedded = read_body(message)
         check_arguments(tasks[name].run, args, kwargs)
         for when, signatures in embedded.items():
             check_callbacks(when, signatures, tasks)
-    except Refused as reason:
-        raise Refused(f"{name}: {reason}") from None
+    except MessageRefused as reason:
+        raise MessageRefused(f"{name}: {reason}") from None
 
 
 def check_headers(headers: Mapping[str, Any]) -> None:
@@ -100,14 +100,14 @@ def check_headers(headers: Mapping[str, Any]) -> None:
 def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """The arguments of a message, and what is to be sent after it.  Raises: Refused."""
     if message.content_type != "application/json":
-        raise Refused(f"its content is {quote(message.content_type)}, not JSON")
+        raise MessageRefused(f"its content is {quote(message.content_type)}, not JSON")
     try:
         body = message.payload
     except Exception as error:  # whatever a codec or a decoder of kombu's raises
-        raise Refused(f"its body cannot be read: {quote(str(error))}") from None
+        raise MessageRefused(f"its body cannot be read: {quote(str(error))}") from None
     kinds = (list, dict, dict)
     if not isinstance(body, list) or len(body) != 3 or not all(map(isinstance, body, kinds)):
-        raise Refused("its body is not a list of arguments, keyword arguments and callbacks")
+        raise MessageRefused("its body is not a list of arguments, keyword arguments and callbacks")
     return body[0], body[1], body[2]
 
 
@@ -118,7 +118,7 @@ def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
     for signature in value if isinstance(value, list) and when != "chord" else [value]:
         sound = isinstance(signature, dict) and all(isinstance(signature.get(k), kind) for k, kind in SIGNATURE.items())
         if not sound or (when != "chord" and signature.get("immutable") is not True):
-            raise Refused(f"its {quote(when)} is {quote(value)}, and no task with arguments of its own")
+            raise MessageRefused(f"its {quote(when)} is {quote(value)}, and no task with arguments of its own")
         if signature.get("immutable") is True and signature["task"] in tasks:
             check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
 
@@ -127,6 +127,6 @@ def _check_eta(eta: Any) -> None:
     try:
         at = datetime.fromisoformat(eta)
     except (TypeError, ValueError):
-        raise Refused(f"its eta is {quote(eta)}, which is no time") from None
+        raise MessageRefused(f"its eta is {quote(eta)}, which is no time") from None
     if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=MAX_DELAY_S):
-        raise Refused(f"its eta is {quote(eta)}, which is too far away")
+        raise MessageRefused(f"its eta is {quote(eta)}, which is too far away")

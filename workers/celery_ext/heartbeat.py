@@ -120,7 +120,7 @@ class Heartbeat(PeriodicStep):
         self.consumer = consumer
         if os.environ.get(QUEUE_VARIABLE) == "openai":
             register_field("endpoint", describe_endpoint)
-        self.registry = WorkerRegistry(client(redis_url_of(os.environ)))
+        self.registry = WorkerRegistry(store_client(redis_url_of(os.environ)))
         self.repeat(consumer, EVERY_S, self.publish)
 
     def shutdown(self, consumer: Any) -> None:
@@ -154,6 +154,6 @@ def whetstone_report(state: Any) -> dict[str, Any]:
     return report
 
 
-def client(url: str) -> redis.Redis:
+def store_client(url: str) -> redis.Redis:
     """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
     return connect(store_url(url), retries=0, timeout_s=TIMEOUT_S)

@@ -31,7 +31,7 @@ from workers.embedded.farm import (
 from workers.processes.pid_records import PidRecord, PidRecords, start_time
 from workers.processes.process import ChildProcess, Command, ProcessFailed, log_tail
 
-__all__ = ["Farm", "FarmBusy", "FarmError", "attach", "down", "start", "status", "up", "use"]
+__all__ = ["Farm", "FarmBusy", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
 
 STOP_S = 20.0  # more than the supervisor's own grace periods together
 LEFTOVER_GRACE_S = 3.0
@@ -124,7 +124,7 @@ def attach(folder: Path) -> Farm | None:
         return Farm(folder, state["redis_url"], state["endpoint_url"], None, None)
 
 
-def use(spec: FarmSpec) -> Farm:
+def attach_or_start(spec: FarmSpec) -> Farm:
     """The farm that is up in the spec's folder, or else a new one of this process. Raises: as `start`."""
     return attach(Path(spec.folder)) or start(spec)
 

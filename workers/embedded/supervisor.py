@@ -73,7 +73,7 @@ class Supervisor:
         path = valkey.socket_path(self.files.folder)
         self.valkey = valkey.valkey_process(self.files.folder, path, self.records)
         self.valkey.start()
-        self.valkey.wait_ready(lambda: valkey.answers(path), limit, self.stopping)
+        self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
         addresses = Addresses(valkey.redis_url(path), None)
         port = free_port()
         if self.spec.embedded_endpoint:

@@ -73,7 +73,7 @@ def make_private(folder: Path) -> None:
     folder.chmod(0o700)
 
 
-def answers(socket: Path) -> bool:
+def is_answering(socket: Path) -> bool:
     """Whether the server on this socket has loaded its data and answers PING."""
     client = redis.Redis(unix_socket_path=str(socket), socket_timeout=2)
     try:

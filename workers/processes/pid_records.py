@@ -83,7 +83,7 @@ class PidRecords:
         """End all recorded processes that still run, and remove the file. Returns their names."""
         with self._lock:
             running = {record.name: record.members() for record in self.read()}
-            end([process for members in running.values() for process in members], grace_s)
+            end_processes([process for members in running.values() for process in members], grace_s)
             self.path.unlink(missing_ok=True)
             return [name for name, members in running.items() if members]
 
@@ -91,7 +91,7 @@ class PidRecords:
         write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
 
 
-def end(processes: list[psutil.Process], grace_s: float) -> None:
+def end_processes(processes: list[psutil.Process], grace_s: float) -> None:
     """SIGTERM to all, `grace_s` seconds for all together, then SIGKILL; returns when they have ended."""
     if grace_s > 0:
         _signal(processes, signal.SIGTERM)

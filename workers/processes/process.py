@@ -25,7 +25,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tasks import die_with_parent
-from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end, start_time
+from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes, start_time
 
 logger = logging.getLogger("whetstone.farm")
 
@@ -149,7 +149,7 @@ class ChildProcess:
         if self._record is not None:
             # Members from before and from now: the group of a dead leader is found by the environment of its members,
             # and not every process keeps its environment readable.
-            end([*group, *self._record.members()], grace_s=0)
+            end_processes([*group, *self._record.members()], grace_s=0)
         if self._records is not None and self._record is not None:
             self._records.remove(self._record)
         self._record = None

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.cpu.plots import style
-from tasks.cpu.plots.style import NAN, BestSoFar, Record, best_so_far, generations, number, spread, values
+from tasks.cpu.plots.style import NAN, BestSoFar, Record, best_so_far, generations, spread, to_float, values
 
 
 def fitness_png(history: Sequence[Record]) -> bytes:
@@ -59,18 +59,18 @@ def _draw_individuals(axes: Axes, history: Sequence[Record]) -> None:
 
 
 def _draw_lines(axes: Axes, history: Sequence[Record], when: list[int]) -> None:
-    mean = [number(record.get("mean")) for record in history]
-    best = [number(record.get("best")) for record in history]
+    mean = [to_float(record.get("mean")) for record in history]
+    best = [to_float(record.get("best")) for record in history]
     style.draw_mean(axes, when, mean, "mean", zorder=4)
     marker = style.marker_size(len(when))
     axes.plot(when, best, color=style.BEST, linewidth=2.2, marker="o", ms=marker, label="best", zorder=5)
     # A generation's record includes its children, which are evaluated half a step after the population.
     steps = [(float(when[0]), best[0])] + [
-        (generation + 0.5, number(record.get("best_ever"))) for generation, record in zip(when, history, strict=True)
+        (generation + 0.5, to_float(record.get("best_ever"))) for generation, record in zip(when, history, strict=True)
     ]
     x, y = zip(*steps, strict=True)
     axes.step(x, y, where="post", color=style.RECORD, linewidth=1.6, label="best so far", zorder=3)
-    validation = [number((record.get("validation") or {}).get("fitness")) for record in history]
+    validation = [to_float((record.get("validation") or {}).get("fitness")) for record in history]
     if not all(map(math.isnan, validation)):
         axes.step(
             [generation + 0.5 for generation in when],
@@ -127,7 +127,7 @@ def lengths_png(
     _draw_baseline(upper, baseline_tokens, baseline_name)
     _draw_measure(upper, history, "mean_tokens", best)
     _draw_measure(lower, history, "correctness", best)
-    _annotate_change(upper, best, number(baseline_tokens))
+    _annotate_change(upper, best, to_float(baseline_tokens))
     _set_limits(upper, lower)
     style.legend_below(figure, upper, 4)
     return style.to_png(figure)
@@ -151,7 +151,7 @@ def _draw_measure(axes: Axes, history: Sequence[Record], measure: str, best: lis
 
 
 def _draw_baseline(axes: Axes, baseline: float | None, name: str) -> None:
-    tokens = number(baseline)
+    tokens = to_float(baseline)
     if not math.isnan(tokens):
         axes.axhline(tokens, color=style.RECORD, linewidth=1.3, linestyle=(0, (1, 1.6)), label=name)
 

@@ -19,7 +19,7 @@ Record = Mapping[str, Any]
 NAN = float("nan")
 
 
-def number(value: Any) -> float:
+def to_float(value: Any) -> float:
     """The value as a float; NaN, where matplotlib leaves a gap, when it is missing or not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NAN
@@ -51,7 +51,7 @@ def generations(history: Sequence[Record]) -> list[int]:
 
 def values(record: Record, group: str, measure: str) -> list[float]:
     """The finite values of a measure in "population" or "offspring"."""
-    measured = (number(individual.get(measure)) for individual in record.get(group) or ())
+    measured = (to_float(individual.get(measure)) for individual in record.get(group) or ())
     return [value for value in measured if not math.isnan(value)]
 
 
@@ -74,10 +74,10 @@ def best_so_far(history: Sequence[Record]) -> list[BestSoFar]:
         for group, offset in (("population", 0.0), ("offspring", 0.5)):
             when = int(record["generation"]) + offset
             for individual in record.get(group) or ():
-                fitness = number(individual.get("fitness"))
+                fitness = to_float(individual.get("fitness"))
                 if math.isnan(fitness) or (best is not None and fitness <= best.fitness):
                     continue
-                tokens, correct = number(individual.get("mean_tokens")), number(individual.get("correctness"))
+                tokens, correct = to_float(individual.get("mean_tokens")), to_float(individual.get("correctness"))
                 best = BestSoFar(when, fitness, tokens, correct)
             if best is not None:
                 line.append(BestSoFar(when, best.fitness, best.mean_tokens, best.correctness))

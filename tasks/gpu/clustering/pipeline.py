@@ -28,7 +28,7 @@ from tasks.gpu.clustering.describe import Description, describe_cluster, describ
 from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
 from tasks.gpu.clustering.process import Progress, no_progress
-from tasks.gpu.clustering.vocabulary import classified
+from tasks.gpu.clustering.vocabulary import classify_tokens
 from tasks.models import Clusters
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def cluster_vocabulary(
 
 def collect_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, embedder: str | Path) -> ClusteringInputs:
     """All that determines the clustering; its hash names the folder. Embeds nothing."""
-    vocabulary, eos, numbers = classified(tokenizer)
+    vocabulary, eos, numbers = classify_tokens(tokenizer)
     return ClusteringInputs(
         vocabulary=vocabulary,
         eos=eos,

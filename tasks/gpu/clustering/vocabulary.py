@@ -163,7 +163,7 @@ def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     return set() if first is None or markers[first] in others else {markers[first]}
 
 
-def classified(tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], frozenset[int], frozenset[int]]:
+def classify_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[list[str], frozenset[int], frozenset[int]]:
     """The text of every token id, and the ids of clusters 0 and 1."""
     texts = decode_vocabulary(tokenizer)
     eos = eos_tokens(tokenizer)

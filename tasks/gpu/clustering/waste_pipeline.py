@@ -25,7 +25,7 @@ from tasks.gpu.clustering.artifacts import (
     save_clustering,
 )
 from tasks.gpu.clustering.process import Progress, no_progress
-from tasks.gpu.clustering.vocabulary import classified
+from tasks.gpu.clustering.vocabulary import classify_tokens
 from tasks.gpu.clustering.waste import EOS, cluster_by_waste
 from tasks.models import ClusterFigures, Clusters, Sides
 
@@ -99,7 +99,7 @@ def cluster_answers(
 
 def collect_waste_inputs(tokenizer: PreTrainedTokenizerBase, clusters: Clusters, sides: Sides) -> WasteInputs:
     """All that determines the clustering; its hash names the folder."""
-    vocabulary, eos, numbers = classified(tokenizer)
+    vocabulary, eos, numbers = classify_tokens(tokenizer)
     verbose, short = encode_texts(tokenizer, sides.verbose), encode_texts(tokenizer, sides.short)
     return WasteInputs(vocabulary, eos, numbers, verbose, short, clusters.buckets)
 

@@ -12,7 +12,7 @@ from chaos_network import Proxy, slowed, unreachable
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from workers.embedded.valkey import answers, valkey_process
+from workers.embedded.valkey import is_answering, valkey_process
 
 NO_RETRY = Retry(NoBackoff(), 0)
 
@@ -24,7 +24,7 @@ def socket(tmp_path: Path) -> Iterator[Path]:
     server = valkey_process(tmp_path, path, None)
     server.start()
     try:
-        server.wait_ready(lambda: answers(path), 20)
+        server.wait_ready(lambda: is_answering(path), 20)
         yield path
     finally:
         server.stop(5)
@@ -36,16 +36,16 @@ def test_an_unreachable_broker_is_reachable_again_with_its_data(socket: Path, tm
     with unreachable(socket, tmp_path / "real.sock"):
         with pytest.raises(redis.ConnectionError):
             client.ping()
-        assert not answers(socket)
+        assert not is_answering(socket)
     assert client.get("kept") == b"1"
 
 
 def test_a_slowed_broker_answers_later_and_then_as_before(socket: Path, tmp_path: Path) -> None:
     with slowed(socket, tmp_path / "real.sock", delay_s=0.1):
         began = time.monotonic()
-        assert answers(socket)
+        assert is_answering(socket)
         assert time.monotonic() - began >= 0.2
-    assert answers(socket)
+    assert is_answering(socket)
 
 
 def test_a_cut_proxy_accepts_no_connection_until_it_is_restored(socket: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.dispatch import dispatcher
-from orchestrator.dispatch.dispatcher import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, unavailable
+from orchestrator.dispatch.dispatcher import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, unavailable_line
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 
@@ -14,10 +14,10 @@ READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
 
 
 def test_no_worker_is_missed_where_nothing_waits_or_one_is_ready() -> None:
-    assert unavailable("gpu", 0, []) == ""
-    assert unavailable("gpu", 3, [REFUSING, READY]) == ""
-    assert unavailable("gpu", 3, [REFUSING]) == "no worker is available for queue gpu: gpu@there: another model"
-    assert "start one with `python -m workers cpu`" in unavailable("cpu", 3, [REFUSING])
+    assert unavailable_line("gpu", 0, []) == ""
+    assert unavailable_line("gpu", 3, [REFUSING, READY]) == ""
+    assert unavailable_line("gpu", 3, [REFUSING]) == "no worker is available for queue gpu: gpu@there: another model"
+    assert "start one with `python -m workers cpu`" in unavailable_line("cpu", 3, [REFUSING])
 
 
 def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

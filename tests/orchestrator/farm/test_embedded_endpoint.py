@@ -68,7 +68,8 @@ def test_a_farm_that_is_already_up_with_the_other_endpoint_is_refused(
 ) -> None:
     # Given a farm that somebody has started, whose endpoint is not the one of the settings
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-mine")
-    monkeypatch.setattr(control, "use", lambda spec: control.Farm(tmp_path, valkey_url, endpoint_url, None, None))
+    farm = control.Farm(tmp_path, valkey_url, endpoint_url, None, None)
+    monkeypatch.setattr(control, "attach_or_start", lambda spec: farm)
     # When a run opens it, then nothing is sent, and the error says what to do
     refused = pytest.raises(FarmUnavailable, match=f"{found}.*orchestrator farm down")
     with refused, embedded_farm(farm_spec(settings(*overrides)), lambda line: None):

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.farm.checks import check_clock, check_endpoint, check_endpoints, check_gpus_here, check_keeping, disk
+from orchestrator.farm.checks import (
+    check_clock,
+    check_disk,
+    check_endpoint,
+    check_endpoints,
+    check_gpus_here,
+    check_persistence,
+)
 from orchestrator.farm.worker_checks import check_all, check_queue, check_versions
 from tasks.code_version import code_version
 from workers.sglang.gpus import GpuUnavailable, available_gpus
@@ -77,10 +84,10 @@ def test_other_code_is_named_with_its_worker() -> None:
     ],
 )
 def test_a_broker_that_may_lose_data_is_wrong(changes: dict[str, object], check: str) -> None:
-    assert all(finding.ok for finding in check_keeping(WELL))
+    assert all(finding.ok for finding in check_persistence(WELL))
     evicting = {"maxmemory_policy": "volatile-lru", "maxmemory": 11, "used_memory": 10}
-    assert all(finding.ok for finding in check_keeping({**WELL, **evicting}))
-    wrong = [finding for finding in check_keeping({**WELL, **changes}) if not finding.ok]
+    assert all(finding.ok for finding in check_persistence({**WELL, **evicting}))
+    wrong = [finding for finding in check_persistence({**WELL, **changes}) if not finding.ok]
     assert [finding.check for finding in wrong] == [check]
     assert wrong[0].hint
 
@@ -89,8 +96,8 @@ def test_clocks_and_disks_have_limits() -> None:
     assert check_clock("there", 0.9).ok
     found = check_clock("there", -2.0)
     assert (found.ok, found.message) == (False, "there: 2.00 s behind the broker's")
-    assert disk("disk", 2e9).ok
-    assert not disk("disk", 2e8).ok
+    assert check_disk("disk", 2e9).ok
+    assert not check_disk("disk", 2e8).ok
 
 
 def test_each_host_is_looked_at_once() -> None:

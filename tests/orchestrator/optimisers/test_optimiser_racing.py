@@ -10,11 +10,11 @@ import pytest
 from orchestrator.optimisers.racing import (
     Partial,
     Race,
-    going_on,
-    going_on_to_front,
+    front_survivors,
     make_race,
     projected,
     surely_better,
+    survivors,
 )
 from tasks.models import Constrained
 from tasks.objective import additive_fitness_of
@@ -52,7 +52,7 @@ def run(field: Mapping[int, Partial], places: int, race: Race) -> tuple[dict[int
     seen: dict[int, Partial] = {}
     for rung in race.rungs:
         seen |= {index: first(field[index], rung) for index in remaining}
-        remaining &= going_on(seen, places, race, value)
+        remaining &= survivors(seen, places, race, value)
     return seen, sum(len(partial) for partial in seen.values())
 
 
@@ -76,28 +76,28 @@ def test_a_candidate_with_many_wrong_answers_stops_however_short_it_is() -> None
     questions = Questions(1)
     field = {0: questions.answers(0.6, 0.6), 1: questions.answers(0.1, 0.15)}
     after_one_rung = {i: first(partial, 40) for i, partial in field.items()}
-    assert going_on(after_one_rung, 1, make_race(COUNT), value) == {0}
+    assert survivors(after_one_rung, 1, make_race(COUNT), value) == {0}
 
 
 def test_equal_candidates_all_go_on() -> None:
     same = Questions(1).answers(0.5, 0.6)
     field = {i: first(same, 20) for i in range(5)}
-    assert going_on(field, 1, make_race(COUNT), value) == set(range(5))
+    assert survivors(field, 1, make_race(COUNT), value) == set(range(5))
 
 
 def test_with_as_many_places_as_candidates_nobody_stops() -> None:
     questions = Questions(2)
     field = {i: first(questions.answers(0.2 + 0.5 * i, 0.6), 40) for i in range(4)}
-    assert going_on(field, 4, make_race(COUNT), value) == set(range(4))
-    assert len(going_on(field, 3, make_race(COUNT), value)) == 3
+    assert survivors(field, 4, make_race(COUNT), value) == set(range(4))
+    assert len(survivors(field, 3, make_race(COUNT), value)) == 3
 
 
 def test_a_complete_candidate_of_an_earlier_generation_takes_part() -> None:
     questions = Questions(3)
     best = questions.answers(0.4, 0.6)
     field = {-1: best, 0: first(questions.answers(0.9, 0.6), 20), 1: first(questions.answers(0.4, 0.6), 20)}
-    assert going_on(field, 1, make_race(COUNT), value) >= {1}
-    assert 0 not in going_on(field, 1, make_race(COUNT), value)
+    assert survivors(field, 1, make_race(COUNT), value) >= {1}
+    assert 0 not in survivors(field, 1, make_race(COUNT), value)
 
 
 def test_a_wrong_stop_is_as_rare_as_the_level_says() -> None:
@@ -122,8 +122,8 @@ def test_no_difference_among_few_verdicts_is_not_taken_for_none() -> None:
     race = Race((10, 200))
     longer = Partial((30,) * 9 + (31,), (True,) * 10)
     shorter = Partial((20,) * 10, (True,) * 10)
-    assert going_on_to_front({0: longer, 1: shorter}, race) == {0, 1}
-    assert going_on_to_front({0: longer, 1: shorter}, Race((10, 200), tolerance=0.2)) == {1}
+    assert front_survivors({0: longer, 1: shorter}, race) == {0, 1}
+    assert front_survivors({0: longer, 1: shorter}, Race((10, 200), tolerance=0.2)) == {1}
 
 
 def test_the_front_keeps_short_and_right_and_drops_what_is_neither() -> None:
@@ -135,7 +135,7 @@ def test_the_front_keeps_short_and_right_and_drops_what_is_neither() -> None:
         3: questions.answers(1.2, 0.3),
     }
     half = {i: first(partial, 50) for i, partial in field.items()}
-    assert going_on_to_front(half, make_race(COUNT)) == {0, 1, 2}
+    assert front_survivors(half, make_race(COUNT)) == {0, 1, 2}
 
 
 def test_a_projection_is_closer_than_the_first_answers_alone() -> None:
@@ -170,7 +170,7 @@ def test_what_cannot_be_raced_is_refused() -> None:
     with pytest.raises(ValueError, match="too few"):
         surely_better(few, few, Race((5, 10)), value)
     with pytest.raises(ValueError, match="no winner"):
-        going_on({}, 0, Race((5,)), value)
+        survivors({}, 0, Race((5,)), value)
     with pytest.raises(ValueError, match="level"):
         Race((5,), level=1.0)
     with pytest.raises(ValueError, match="verdicts"):

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.report.statistics import Comparison, JudgedAnswer, bootstrap, mcnemar, paired_statistics, verdict
+from orchestrator.report.statistics import (
+    Comparison,
+    JudgedAnswer,
+    bootstrap,
+    mcnemar,
+    paired_sentence,
+    paired_statistics,
+)
 
 differences = st.lists(st.integers(-500, 500).map(float), min_size=1, max_size=30)
 
@@ -114,7 +121,7 @@ def test_the_verdict_says_when_it_may_be_chance_and_when_hardly() -> None:
     lucky = paired_statistics(comparison([(1, False)] * 3, [(1, True)] * 3), random.Random(0))
     better = paired_statistics(comparison([(1, False)] * 9, [(1, True)] * 9), random.Random(0))
     worse = paired_statistics(comparison([(1, True)] * 20, [(1, False)] * 20), random.Random(0))
-    assert verdict(unchanged) == "no answer changed sides"
-    assert verdict(lucky) == "gained 3, lost 0: could well be chance (p = 0.25)"
-    assert verdict(better) == "gained 9, lost 0: more are right, hardly by chance (p = 0.004)"
-    assert verdict(worse) == "gained 0, lost 20: fewer are right, hardly by chance (p < 0.001)"
+    assert paired_sentence(unchanged) == "no answer changed sides"
+    assert paired_sentence(lucky) == "gained 3, lost 0: could well be chance (p = 0.25)"
+    assert paired_sentence(better) == "gained 9, lost 0: more are right, hardly by chance (p = 0.004)"
+    assert paired_sentence(worse) == "gained 0, lost 20: fewer are right, hardly by chance (p < 0.001)"

@@ -17,7 +17,7 @@ from simulated_run import Driver
 
 from orchestrator.output import run_id_of
 from orchestrator.report.document import report_schema
-from orchestrator.runs.final import named_apart
+from orchestrator.runs.final import with_distinct_names
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -151,6 +151,6 @@ def test_without_validation_and_test_set_the_training_set_is_compared(farm: Any,
 
 def test_systems_of_one_name_are_told_apart() -> None:
     start = system("none", "evolved", 1.0)
-    assert [one.name for one in named_apart([PLAIN, ONE_SENTENCE, start, EVOLVED, start])] == [
+    assert [one.name for one in with_distinct_names([PLAIN, ONE_SENTENCE, start, EVOLVED, start])] == [
         "none", "one sentence", "none (evolved)", "evolved 1", "none (evolved) (evolved)",
     ]  # fmt: skip

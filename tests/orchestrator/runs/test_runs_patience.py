@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.optimisers.base import Best, SearchState
 from orchestrator.optimisers.generation import Generation
-from orchestrator.runs.patience import stop_reason, validated, without_improvement
+from orchestrator.runs.patience import stop_reason, with_validation, without_improvement
 from orchestrator.runs.search import FinishedGeneration
 from tasks.models import Constrained, Fitness, Score
 from tasks.plan import Evaluations, Outcome, Plan
@@ -67,7 +67,7 @@ def test_what_another_judge_has_scored_does_not_count() -> None:
 def test_a_new_best_is_validated_once() -> None:
     # Given a generation with a new best
     farm = Farm()
-    first = validated(finished(3, 0.5), [line(2, 0.4, best_ever=0.4)], farm, EASY)
+    first = with_validation(finished(3, 0.5), [line(2, 0.4, best_ever=0.4)], farm, EASY)
     # Then it answers the validation set in a plan of its own, and that counts as an evaluation
     assert [plan.name for plan in farm.plans] == ["g3_valid"]
     [candidate] = farm.plans[0].candidates
@@ -75,15 +75,15 @@ def test_a_new_best_is_validated_once() -> None:
     assert first.validation is not None and first.validation["fitness"] == 0.5
     assert first.evaluations == Evaluations(5)
     # When the best stays, then its score is taken over
-    second = validated(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY)
+    second = with_validation(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY)
     assert (second.validation, len(farm.plans)) == (first.validation, 1)
     # When another judge has scored it since, then it is validated again
-    validated(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY, judged_since=4)
+    with_validation(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY, judged_since=4)
     assert len(farm.plans) == 2
 
 
 def test_the_best_is_not_said_to_have_lost_answers_because_the_validation_set_is_harder() -> None:
     # given a start with 20 tokens and half of the answers right on the validation set, and a best with 10 tokens
-    found = validated(finished(3, 2.0), [], Farm(), Constrained(20.0, 0.5))
+    found = with_validation(finished(3, 2.0), [], Farm(), Constrained(20.0, 0.5))
     # when and then: it is half as long and has lost nothing
     assert found.validation == pytest.approx({**dataclasses.asdict(SCORE), "fitness": 2.0, "shortness": 2 / 3})

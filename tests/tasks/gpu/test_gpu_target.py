@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from scripted_server import GOOD, reply_of, request_of, server
 
-from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetDown, TargetRefused, body, generated
+from tasks.gpu.target import (
+    Generated,
+    GenerateRequest,
+    TargetClient,
+    TargetDown,
+    TargetRefused,
+    request_body,
+    to_generated,
+)
 
 
 def _ask(url: str, requests: list[GenerateRequest], retry_s: float = 5.0, **client: Any) -> dict[int, Generated]:
@@ -127,10 +135,10 @@ def test_the_key_travels_as_a_bearer_token() -> None:
 
 
 def test_zero_deltas_travel_and_a_seed_only_with_a_temperature() -> None:
-    greedy = body(request_of(deltas=(0.0, 0.0), clustering="ab" * 8), "r")
+    greedy = request_body(request_of(deltas=(0.0, 0.0), clustering="ab" * 8), "r")
     assert greedy["sampling_params"]["custom_params"] == {"clustering": "ab" * 8, "deltas": [0.0, 0.0]}
     assert "custom_logit_processor" in greedy and "sampling_seed" not in greedy["sampling_params"]
-    sampled = body(request_of(temperature=0.5), "")
+    sampled = request_body(request_of(temperature=0.5), "")
     assert sampled["sampling_params"]["sampling_seed"] == 7
     assert "custom_logit_processor" not in sampled and "rid" not in sampled
 
@@ -153,10 +161,10 @@ def test_deltas_without_their_clustering_are_a_mistake() -> None:
 def test_the_stop_token_is_not_part_of_the_answer(
     ids: list[int], reason: dict[str, Any], kept: tuple[int, ...], finish: str
 ) -> None:
-    answer = generated(reply_of(ids, reason), (2,))
+    answer = to_generated(reply_of(ids, reason), (2,))
     assert (answer.output_ids, answer.completion_tokens, answer.finish) == (kept, len(kept), finish)
 
 
 def test_an_answer_that_was_broken_off_is_no_answer() -> None:
     with pytest.raises(TargetDown, match="broken off"):
-        generated(reply_of([5], {"type": "abort", "message": "aborted"}), (2,))
+        to_generated(reply_of([5], {"type": "abort", "message": "aborted"}), (2,))

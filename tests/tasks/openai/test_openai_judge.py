@@ -10,7 +10,7 @@ import pytest
 from tasks.models import Judge
 from tasks.openai import errors
 from tasks.openai.calls import NEEDED_TRIES, LocalReplyCounter, StoredReplyCounter
-from tasks.openai.judge import ask_judge, judged_by
+from tasks.openai.judge import ask_judge, verdict_record
 from tasks.store.store import Store
 
 SETTINGS = Judge("some-model", 0.01, True, 0.0, 1.0, 512, 42, concurrency=1)
@@ -21,7 +21,7 @@ UNUSABLE = ["invalid_json", "truncated", "refusal"]
 @pytest.mark.parametrize("fault", UNUSABLE)
 def test_an_unusable_verdict_is_asked_for_again(call_as: Callable[..., Any], service: Any, fault: str) -> None:
     service.fail(f"verdict:{fault}:{NEEDED_TRIES - 1}")
-    verdict = judged_by(call_as().client, SETTINGS, f"judge-{fault}", ROW, LocalReplyCounter())
+    verdict = verdict_record(call_as().client, SETTINGS, f"judge-{fault}", ROW, LocalReplyCounter())
     assert verdict["is_correct"] is True
     assert [len(service.calls(f"judge-{fault}{suffix}")) for suffix in ("", "-2", "-3")] == [1, 1, 1]
 
@@ -34,9 +34,10 @@ def test_a_retry_uses_seeds_that_were_not_used_before(
     service.fail(f"verdict:{fault}:{NEEDED_TRIES}")
     client, call_id = call_as().client, f"retried-{fault}"
     with pytest.raises(errors.UnusableReplyError):
-        judged_by(client, SETTINGS, call_id, ROW, StoredReplyCounter(store, "run", call_id))
+        verdict_record(client, SETTINGS, call_id, ROW, StoredReplyCounter(store, "run", call_id))
 
-    assert judged_by(client, SETTINGS, call_id, ROW, StoredReplyCounter(store, "run", call_id))["is_correct"] is True
+    again = verdict_record(client, SETTINGS, call_id, ROW, StoredReplyCounter(store, "run", call_id))
+    assert again["is_correct"] is True
     assert [len(service.calls(f"{call_id}{suffix}")) for suffix in ("", "-2", "-3", "-4")] == [1, 1, 1, 1]
 
 
@@ -56,7 +57,7 @@ class Client:
 
 def test_a_reply_that_the_judge_cannot_read_has_another_seed_the_next_time() -> None:
     client, counter = Client(), LocalReplyCounter()
-    verdict = judged_by(client, SETTINGS, "call", ROW, counter)  # type: ignore[arg-type]
+    verdict = verdict_record(client, SETTINGS, "call", ROW, counter)  # type: ignore[arg-type]
     assert (verdict["is_correct"], verdict["by"]) == (True, "some-model")
     assert client.seeds == [42, 43, 44]
     ask = ask_judge(client, SETTINGS, "call", lambda _: None, LocalReplyCounter(5))  # type: ignore[arg-type]
@@ -68,5 +69,5 @@ def test_a_judge_that_cannot_be_reached_is_not_asked_again(call_as: Callable[...
     service.fail("verdict:500:*")
     counter = LocalReplyCounter()
     with pytest.raises(errors.UnavailableError):
-        judged_by(call_as(max_tries=1).client, SETTINGS, "unreachable", ROW, counter)
+        verdict_record(call_as(max_tries=1).client, SETTINGS, "unreachable", ROW, counter)
     assert counter.count == 0 and len(service.calls("unreachable")) == 1

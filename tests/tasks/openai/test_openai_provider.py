@@ -14,7 +14,7 @@ from tasks.models import Run
 from tasks.openai import calls, merge
 from tasks.openai.calls import LocalReplyCounter, make_ask
 from tasks.openai.describe import describe_clusters
-from tasks.openai.judge import judged_by
+from tasks.openai.judge import verdict_record
 from tasks.openai.provider import NOBODY, RULES, listed, provider_of
 from tasks.store.store import Store
 
@@ -55,7 +55,7 @@ def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
 def test_a_verdict_says_who_reached_it(store: Store, run: Run, answer: str, by: str) -> None:
     client = calls.client_for(run, store)
 
-    verdict: dict[str, Any] = judged_by(
+    verdict: dict[str, Any] = verdict_record(
         client, run.judge, "a-call", ("Is it?", "No, it is not.", answer), LocalReplyCounter()
     )
 

@@ -17,13 +17,13 @@ from orchestrator.dispatch.evaluator import send_chord
 from orchestrator.dispatch.scheduler import send_job
 from orchestrator.farm.producer import make_sender
 from tasks.job import JobSpec
-from tasks.message import Refused
+from tasks.message import MessageRefused
 from tasks.plan import Candidate, Merge, Plan
 from tasks.queues import QUEUES, TASKS
 from tasks.store.address import queues_url
 from tasks.store.store import Store
 from workers.celery_ext.broker import envelope_error
-from workers.celery_ext.consumer import check
+from workers.celery_ext.consumer import check_message
 
 MERGED = Candidate(0, (0.0, 1.0), merge=Merge("a", 0.1, "b", 0.2), target=1, parents=(0, 1))
 PLAN = Plan("g3_child", 3, (MERGED, Candidate(1, (0.5, 0.5), "kept")))
@@ -66,12 +66,12 @@ def test_chains_of_a_plan_and_jobs_are_accepted(sender: Celery, valkey_url: str)
     assert len(messages) == len(PLAN.candidates) + len(JOBS)
     for raw in messages:
         assert envelope_error(raw) is None
-        check(read(raw), tasks())
+        check_message(read(raw), tasks())
         _, _, embedded = read(raw).payload
         for link in embedded["chain"] or ():
             message = SimpleNamespace(headers=raw["headers"] | {"task": link["task"]}, content_type="application/json")
             message.payload = [link["args"], link["kwargs"], {}]
-            check(message, tasks())
+            check_message(message, tasks())
 
 
 def test_a_retried_task_is_accepted(sender: Celery, valkey_url: str) -> None:
@@ -79,7 +79,7 @@ def test_a_retried_task_is_accepted(sender: Celery, valkey_url: str) -> None:
 
     [raw] = waiting(valkey_url)
     assert raw["headers"]["id"] == message.id and raw["headers"]["eta"]
-    check(read(raw), tasks())
+    check_message(read(raw), tasks())
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_headers_that_celery_never_writes_are_refused(
     sender.send_task("cpu.gather", ["run-1", "final", 1])
     [raw] = waiting(valkey_url)
 
-    with pytest.raises(Refused) as refused:
-        check(read(raw | {"headers": raw["headers"] | changed}), tasks())
+    with pytest.raises(MessageRefused) as refused:
+        check_message(read(raw | {"headers": raw["headers"] | changed}), tasks())
     assert reason in str(refused.value)

@@ -191,7 +191,7 @@ def test_a_farm_of_another_process_cannot_be_used_or_stopped(folder: Path, owner
 def test_a_farm_started_by_up_is_used_and_left_running(folder: Path) -> None:
     assert control.attach(folder) is None
     control.up(spec(folder))
-    with control.use(spec(folder)) as used:
+    with control.attach_or_start(spec(folder)) as used:
         assert (used.owned, used.alive) == (False, True)
         with pytest.raises(FarmBusy, match="up in"):
             control.start(spec(folder))
