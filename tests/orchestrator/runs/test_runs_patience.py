@@ -75,10 +75,11 @@ def test_a_new_best_is_validated_once() -> None:
     assert first.validation is not None and first.validation["fitness"] == 0.5
     assert first.evaluations == Evaluations(5)
     # When the best stays, then its score is taken over
-    second = with_validation(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY)
+    history = [{**line(3, None, 0.5), "validation": first.validation}]
+    second = with_validation(finished(4, 0.5), history, farm, EASY)
     assert (second.validation, len(farm.plans)) == (first.validation, 1)
     # When another judge has scored it since, then it is validated again
-    with_validation(finished(4, 0.5), [{**line(3, None, 0.5), "validation": first.validation}], farm, EASY, judged_since=4)
+    with_validation(finished(4, 0.5), history, farm, EASY, judged_since=4)
     assert len(farm.plans) == 2
 
 
