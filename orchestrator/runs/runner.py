@@ -105,6 +105,8 @@ class Runner:
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
         self.view.notify(evolve_announcement(self.settings))
+        for line in setup.repeated_questions(self.examples):
+            self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
         run_id = self.output.run_id(KIND)

@@ -131,3 +131,19 @@ def _shared(chosen: Mapping[str, Sequence[SplitExample]]) -> list[str]:
         ]
         earlier |= {row.example.id: which for row in rows if row.example.id not in earlier}
     return problems
+
+
+def repeated_questions(examples: Mapping[str, Sequence[Example]]) -> list[str]:
+    """A line for each set that has questions, with their contexts, which are in a set before it under other ids.
+
+    Such a set no longer consists of unseen questions.  Data may hold a question twice, so it is no error.
+    """
+    lines: list[str] = []
+    earlier: dict[tuple[str, str], str] = {}
+    for which, rows in examples.items():
+        texts = [(row.question.strip(), row.context.strip()) for row in rows]
+        for other, count in Counter(earlier[text] for text in texts if text in earlier).items():
+            questions, verb = ("question", "is") if count == 1 else ("questions", "are")
+            lines.append(f"{count} {questions} of the {which} set {verb} in the {other} set as well, under another id")
+        earlier |= {text: which for text in texts if text not in earlier}
+    return lines

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runs.setup import check_judge, choose_examples
+from orchestrator.runs.setup import check_judge, choose_examples, repeated_questions
 from orchestrator.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parents[3]
@@ -168,3 +168,23 @@ def test_a_function_must_be_there_for_the_workers_of_an_embedded_farm(settle: Se
 def test_early_stop_needs_a_validation_set(settle: Settle) -> None:
     settings = settle(CSV, *OWN, "VALIDATION_SPLIT=", "PATIENCE=2")
     assert problems(settings) == ("CONFIG_PATIENCE: needs a validation set",)
+
+
+def test_a_question_that_two_sets_have_under_other_ids_is_reported(settle: Settle) -> None:
+    # given a test set that repeats two questions of the training set, and one of validation with another context
+    content = """id,split,question,context,answer
+1,train,One?,a,11
+2,train,Two?,a,22
+3,validation,One?,b,33
+4,validation,Two?,a,22
+5,test,One?,a,11
+6,test, Two? ,a,22
+"""
+    sets = "TRAINING_SPLIT=train", "TRAINING_INDICES=all", "VALIDATION_SPLIT=validation", "TEST_SPLIT=test"
+    examples = choose_examples(settle(content, *sets, "VALIDATION_INDICES=", "TEST_INDICES="))
+    # when and then
+    assert repeated_questions(examples) == [
+        "1 question of the validation set is in the training set as well, under another id",
+        "2 questions of the test set are in the training set as well, under another id",
+    ]
+    assert repeated_questions({**examples, "test": [], "validation": []}) == []
