@@ -26,7 +26,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from celery import Celery
 from figures import table, write
 from simulated_target import serve
 
@@ -38,17 +37,16 @@ from tasks.gpu.cluster import pack_labels
 from tasks.gpu.prompt import load_tokenizer
 from tasks.gpu.target import TargetClient
 from tasks.models import Example, Sampling, Target
-from tasks.plan import Plan
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 from workers.health import worker_answers
-from workers.processes.process import ChildProcess, Command, free_port, is_healthy
+from workers.processes.process import ChildProcess, Command, free_port
 from workers.queues import worker_command
 
 WANTED = 0.85
 CAP = 512
-MOST_SLOTS = 256
+START_S, LIMIT_S = 60.0, 1800.0  # for the simulated server, and for the answers of all individuals
 
 
 def main() -> int:
@@ -68,7 +66,7 @@ def main() -> int:
         seconds["slots"] = on_worker(Path(name), redis_url, store, target_at(url, bound), options, options.slots)
         requests = requests_of(store, str(embedded_model()))
         store.redis.flushall()
-        seconds["queue"] = on_worker(Path(name), redis_url, store, target_at(url, bound), options, MOST_SLOTS)
+        seconds["queue"] = on_worker(Path(name), redis_url, store, target_at(url, bound), options, common.MOST_SLOTS)
         started = time.perf_counter()
         TargetClient(url, 600, bound).generate_many(requests, lambda *_: None)
         seconds["direct"] = time.perf_counter() - started
@@ -85,13 +83,14 @@ def main() -> int:
 @contextmanager
 def simulated_server(token_s: float, rows: int) -> Iterator[str]:
     port = free_port()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(port, token_s, rows), daemon=True)
+    spawn = multiprocessing.get_context("spawn")
+    ready = spawn.Event()
+    server = spawn.Process(target=serve, args=(port, token_s, rows, ready), daemon=True)
     server.start()
-    url = f"http://127.0.0.1:{port}"
     try:
-        while not is_healthy(url, 1):
-            time.sleep(0.1)  # the server starts in a process of its own
-        yield url
+        if not ready.wait(START_S):
+            sys.exit(f"the simulated server did not start in {START_S:g} s")
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.join()
@@ -118,10 +117,9 @@ def on_worker(
     try:
         worker.wait_ready(lambda: worker_answers(redis_url, "gpu"), 60)
         app = make_sender(redis_url)
-        evaluate(app, store, common.population("g0_pop", 1, 1))
-        started = time.perf_counter()
-        evaluate(app, store, common.population("g1_pop", options.individuals, 2))
-        return time.perf_counter() - started
+        common.evaluate(app, store, run.id, common.population("g0_pop", 1, 1), LIMIT_S)
+        seconds, _ = common.evaluate(app, store, run.id, common.population("g1_pop", options.individuals, 2), LIMIT_S)
+        return seconds
     finally:
         worker.stop(10)
 
@@ -135,20 +133,6 @@ def put_run(store: Store, run: common.Run, questions: int) -> None:
     store.put_examples(run.id, {"training": examples, "validation": []})
     store.clusterings.put(run.id, clustering, pack_labels(labels.astype(np.uint8)), json.dumps(described))
     store.put_metadata(run.id, CLUSTERING, clustering)
-
-
-def evaluate(app: Celery, store: Store, plan: Plan) -> None:
-    """Send the answer stage of each candidate, and wait until all are recorded."""
-    store.put_plan("card", plan)
-    attempt = store.next_attempt("card", plan.name)
-    for candidate in plan.candidates:
-        app.send_task("gpu.answer", ("card", plan.name, candidate.index, "pre", attempt))
-    known: dict[str, object] = {}
-    while len(known) < len(plan.candidates):
-        time.sleep(0.05)  # between two looks at the record, as the driver takes them
-        known.update(store.stages("card", plan.name, known))
-        if failures := store.failures("card", plan.name):
-            sys.exit(f"failed: {failures}")
 
 
 if __name__ == "__main__":

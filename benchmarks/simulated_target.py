@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import random
+from multiprocessing.synchronize import Event
 from typing import Any
 
 from aiohttp import web
@@ -26,8 +27,11 @@ def length_of(asked: dict[str, Any]) -> int:
     return max(1, min(int(sampling["max_new_tokens"]), round(drawn)))
 
 
-def serve(port: int, token_s: float, rows: int) -> None:
-    """Answer until the process ends: `token_s` seconds for a token, `rows` requests at once."""
+def serve(port: int, token_s: float, rows: int, ready: Event) -> None:
+    """Answer until the process ends: `token_s` seconds for a token, `rows` requests at once.
+
+    `ready` is set when the port is open.
+    """
     free = asyncio.Semaphore(rows)
 
     async def generate(request: web.Request) -> web.Response:
@@ -47,7 +51,7 @@ def serve(port: int, token_s: float, rows: int) -> None:
 
     app = web.Application(client_max_size=2**24)
     app.add_routes([web.post("/generate", generate), *(web.get(path, report) for path in ROUTES)])
-    web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: None)
+    web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: ready.set())
 
 
 ROUTES = ("/health", "/server_info", "/model_info")

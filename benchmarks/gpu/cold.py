@@ -21,7 +21,6 @@ from tasks.store.client import connect
 from tasks.store.keys import plan_key
 from tasks.store.store import Store
 from workers.embedded import control
-from workers.embedded.farm import FarmSpec
 from workers.sglang.host import LocalTargetHost
 
 WANTED = 1.1
@@ -65,8 +64,7 @@ def server_starts(options: argparse.Namespace) -> tuple[list[float], str]:
 
 def first_fitness(options: argparse.Namespace) -> float:
     """Seconds from the command to the first score of a run on a new farm, which is then ended."""
-    spec = FarmSpec(folder=str(options.folder / "farm"), gpu_slots=farm.MOST_SLOTS, log_level="WARNING")
-    with control.start(spec) as running:
+    with control.start(common.farm_spec(options)) as running:
         store = Store(connect(store_url(running.redis_url)))
         with (options.folder / "evolve.log").open("w") as log:
             started = time.perf_counter()

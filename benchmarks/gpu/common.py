@@ -11,13 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import numpy as np
+from celery import Celery
 
 from benchmarks import figures
 from tasks.context import content_hash
@@ -31,7 +33,13 @@ from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded import models, valkey
+from workers.embedded.farm import FarmSpec
+from workers.sglang.gpus import GPU_VARIABLE, SHARED
+from workers.sglang.host import LocalTargetHost
 
+CONFIG = Path(__file__).parents[2] / "configs" / "gpu.config"
+MOST_SLOTS = 256  # individuals whose last answers may be missing, on one gpu worker
+LOOK_S = 0.02  # seconds between two looks at the record: an answer alone wakes no driver
 CLUSTERS = 12
 DELTA = 0.3  # standard deviation of an individual's deltas: enough to change answers and keep them readable
 SYSTEM_PROMPT = "Answer the question using the provided context."
@@ -141,6 +149,87 @@ def open_valkey(folder: Path) -> Iterator[tuple[str, Store]]:
     finally:
         server.stop(3)
         valkey.remove_socket(folder)
+
+
+@contextmanager
+def open_server(options: argparse.Namespace, target: Target) -> Iterator[tuple[str, str | None]]:
+    """A server in options.folder for all runs of a benchmark: its address and API key.
+
+    The workers of a farm that is started in the block use it without owning it, and embed the vocabulary on its GPU.
+    """
+    host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
+    try:
+        started = time.perf_counter()
+        url, key = host.serve(target), host.api_key(target)
+        print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
+        os.environ |= {target.api_key_env: str(key), GPU_VARIABLE: SHARED}
+        yield url, key
+    finally:
+        host.close()
+
+
+def farm_spec(options: argparse.Namespace, openai_workers: int = 1) -> FarmSpec:
+    """A farm in options.folder whose gpu worker takes MOST_SLOTS individuals at once."""
+    folder = str(options.folder / "farm")
+    return FarmSpec(folder=folder, gpu_slots=MOST_SLOTS, openai_workers=openai_workers, log_level="WARNING")
+
+
+def settings_of(options: argparse.Namespace, redis_url: str, url: str) -> dict[str, Any]:
+    """Settings of `orchestrator evolve` on the farm at `redis_url`, whose calls of the endpoint cost nothing.
+
+    Without a `url` the farm's worker starts the server.
+    """
+    return {
+        "FARM": "external",
+        "REDIS_URL": redis_url,
+        "DATA_PATH": options.data.resolve(),
+        "TRAINING_INDICES": f"0-{options.rows - 1}",
+        "TARGET_MODEL": options.model if options.model == "embedded" else model_folder(options),
+        "TARGET_ENGINE": options.engine,
+        "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
+        "SGLANG_URL": url,
+        "SGLANG_ARGS": server_arguments(options),
+        "GPU_SLOTS": MOST_SLOTS,
+        "TARGET_MAX_NEW_TOKENS": options.cap,
+        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all runs
+        "POPULATION_SIZE": options.population,
+        "NGEN": options.generations,
+        "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
+        "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
+        "OPENAI_PRICE_PROMPT": 0,
+        "OPENAI_PRICE_CACHED": 0,
+        "OPENAI_PRICE_COMPLETION": 0,
+        "BUDGET_USD": 0,
+    }
+
+
+def evolve_arguments(settings: Mapping[str, Any], output: Path, sets: Sequence[str] = ()) -> list[str]:
+    """`evolve` with these settings and further NAME=VALUE texts, which win."""
+    texts = [*(f"{name}={value}" for name, value in settings.items()), *sets]
+    chosen = [part for text in texts for part in ("--set", text)]
+    return ["evolve", "--config", str(CONFIG), *chosen, "--output", str(output), "--plain"]
+
+
+def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:
+    """All candidates' answers through the gpu queue.  Returns seconds and generated tokens.
+
+    Raises: RuntimeError when one has failed, or when some are missing after `limit_s` seconds.
+    """
+    store.put_plan(run, plan)
+    attempt = store.next_attempt(run, plan.name)
+    before = store.usage(run).get("target", 0.0)
+    started = time.perf_counter()
+    for candidate in plan.candidates:
+        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", attempt))
+    known: dict[str, object] = {}
+    while len(known) < len(plan.candidates):
+        store.wait(run, LOOK_S)  # a failure ends it at once
+        known.update(store.stages(run, plan.name, known))
+        if failures := store.failures(run, plan.name):
+            raise RuntimeError(f"{plan.name}: {failures[0].error}")
+        if time.perf_counter() - started > limit_s:
+            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.candidates)} after {limit_s:g} s")
+    return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
 
 
 def client(url: str, api_key: str | None) -> httpx.Client:

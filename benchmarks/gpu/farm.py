@@ -1,7 +1,7 @@
 """A whole `orchestrator evolve` on one GPU with several numbers of individuals in flight: how often is the GPU idle?
 
 "N individuals in flight" means as many requests as N individuals have questions (CONFIG_TARGET_CONCURRENCY).  The
-worker may have more individuals whose last answers are missing, `MOST_SLOTS` at most (CONFIG_GPU_SLOTS).
+worker may have more individuals whose last answers are missing, `common.MOST_SLOTS` at most (CONFIG_GPU_SLOTS).
 
 Each run has a farm of its own (Valkey, workers, the embedded judge and reflector) and starts with empty caches; one
 server answers all of them.  During a run, the server's requests in flight and the pending evaluations in the store are
@@ -21,7 +21,6 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,9 @@ from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded import control
-from workers.embedded.farm import FarmSpec
-from workers.sglang.gpus import GPU_VARIABLE, SHARED
-from workers.sglang.host import LocalTargetHost
 
 WANTED_SHARE, WANTED_RATE = 0.9, 0.85
-MOST_SLOTS = 256
 HERE = Path(__file__).parent
-CONFIG = HERE.parent.parent / "configs" / "gpu.config"
 # The command unchanged, except that its plans stay in the store, so that their requests can be sent again.
 KEEPING_PLANS = """
 import sys
@@ -71,22 +65,14 @@ def main() -> int:
     parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
     options.folder = common.fresh(options.folder)
-    target = common.target_of(options, 1)
-    host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
-    try:
-        started = time.perf_counter()
-        url = host.serve(target)
-        print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
-        found: list[dict[str, Any]] = []
-        key = host.api_key(target)
-        # The farm's workers use this server without owning it; they embed the vocabulary on its GPU.
-        os.environ |= {target.api_key_env: str(key), GPU_VARIABLE: SHARED}
-        with common.client(url, key) as http:
-            for slots in options.slots:
-                found.append(one_run(options, url, key, http, slots))
-                report(options, common.server_version(http), found)
-    finally:
-        host.close()
+    found: list[dict[str, Any]] = []
+    with (
+        common.open_server(options, common.target_of(options, 1)) as (url, key),
+        common.client(url, key) as http,
+    ):
+        for slots in options.slots:
+            found.append(one_run(options, url, key, http, slots))
+            report(options, common.server_version(http), found)
     tuned = max(found, key=lambda run: run["rate"])
     return 0 if tuned["share"] >= WANTED_SHARE and tuned["rate"] >= WANTED_RATE else 1
 
@@ -94,15 +80,7 @@ def main() -> int:
 def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.Client, slots: int) -> dict[str, Any]:
     """A run on a farm of its own, sampled, and its requests sent again without the farm."""
     flush(http)
-    spec = FarmSpec(
-        folder=str(options.folder / "farm"),
-        gpu_slots=MOST_SLOTS,
-        openai_workers=options.openai_workers,
-        openai_threads=8,
-        cpu_workers=2,
-        log_level="WARNING",
-    )
-    with control.start(spec) as farm:
+    with control.start(common.farm_spec(options, options.openai_workers)) as farm:
         store = Store(connect(store_url(farm.redis_url)))
         store.redis.flushall()
         with Watching(store, http) as watching:
@@ -128,34 +106,13 @@ def evolve(options: argparse.Namespace, redis_url: str, url: str, slots: int) ->
 def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -> list[str]:
     """The command on the farm at this address; without a `url` the farm's worker starts the server."""
     settings = {
-        "FARM": "external",
-        "REDIS_URL": redis_url,
-        "DATA_PATH": options.data.resolve(),
-        "TRAINING_INDICES": f"0-{options.rows - 1}",
+        **common.settings_of(options, redis_url, url),
         "VALIDATION_INDICES": "",
-        "TARGET_MODEL": options.model if options.model == "embedded" else common.model_folder(options),
-        "TARGET_ENGINE": options.engine,
-        "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
-        "SGLANG_URL": url,
         "SGLANG_COMMAND": options.command,
-        "SGLANG_ARGS": common.server_arguments(options),
         "TARGET_CONCURRENCY": slots * options.rows,
-        "GPU_SLOTS": MOST_SLOTS,
-        "TARGET_MAX_NEW_TOKENS": options.cap,
-        "CLUSTERS_DIR": options.folder / "clusters",  # embedded once for all runs
         "EMBEDDER_MODEL": options.embedder,
-        "POPULATION_SIZE": options.population,
-        "NGEN": options.generations,
-        "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
-        "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
-        "OPENAI_PRICE_PROMPT": 0,
-        "OPENAI_PRICE_CACHED": 0,
-        "OPENAI_PRICE_COMPLETION": 0,
-        "BUDGET_USD": 0,
     }
-    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    output = ["--output", str(options.folder / f"slots{slots}"), "--plain"]
-    return [sys.executable, "-c", KEEPING_PLANS, "evolve", "--config", str(CONFIG), *sets, *output]
+    return [sys.executable, "-c", KEEPING_PLANS, *common.evolve_arguments(settings, options.folder / f"slots{slots}")]
 
 
 def flush(http: httpx.Client) -> None:
@@ -209,7 +166,7 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
     common.write(
         options.result, options, version,
-        population=options.population, generations=options.generations, most_slots=MOST_SLOTS,
+        population=options.population, generations=options.generations, most_slots=common.MOST_SLOTS,
         openai_workers=options.openai_workers, runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
     )  # fmt: skip
 

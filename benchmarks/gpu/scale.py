@@ -10,14 +10,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
-import time
 from pathlib import Path
 
-from celery import Celery
-
 from benchmarks.gpu import common
-from tasks.plan import Plan
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from workers.app import create_app
@@ -29,7 +24,6 @@ from workers.sglang.gpus import GPU_VARIABLE
 
 WANTED = 0.9
 STARTED_S = 60.0
-POLL_S = 0.02
 
 
 def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
@@ -41,29 +35,6 @@ def worker(folder: Path, url: str, number: int, slots: int) -> ChildProcess:
     process.start()
     process.wait_ready(lambda: worker_answers(url, name), STARTED_S)
     return process
-
-
-def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:
-    """All candidates' answers through the gpu queue.  Returns seconds and generated tokens.
-
-    Raises: RuntimeError when one has failed, or nothing has come of it in time.
-    """
-    store.put_plan(run, plan)
-    attempt = store.next_attempt(run, plan.name)
-    before = store.usage(run).get("target", 0.0)
-    started = time.perf_counter()
-    for candidate in plan.candidates:
-        app.send_task("gpu.answer", args=(run, plan.name, candidate.index, "pre", attempt))
-    known: dict[str, dict[str, object]] = {}
-    pause = threading.Event()
-    while len(known) < len(plan.candidates):
-        known.update(store.stages(run, plan.name, known))
-        if failed := [record for field, record in known.items() if field.endswith(":failed")]:
-            raise RuntimeError(f"{plan.name}: {failed[0]['error']}")
-        if time.perf_counter() - started > limit_s:
-            raise RuntimeError(f"{plan.name}: {len(known)} of {len(plan.candidates)} after {limit_s:g} s")
-        pause.wait(POLL_S)
-    return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
 
 
 def main() -> int:
@@ -92,12 +63,12 @@ def measure(url: str, store: Store, options: argparse.Namespace) -> int:
                 workers.append(worker(options.folder, url, len(workers), options.slots))
             # So many at once that no worker can take all of them before the others take theirs.
             warm = common.population(f"g{1000 + number}_pop", 2 * number * options.slots, 1000 + number)
-            seconds, _ = evaluate(app, store, run.id, warm, 550)
+            seconds, _ = common.evaluate(app, store, run.id, warm, 550)
             print(f"{number} workers are warm after {seconds:.1f} s", flush=True)
             found[number] = []
             for n in range(options.rounds):
                 plan = common.population(f"g{100 * number + n}_pop", number * options.population, 10 * number + n)
-                found[number].append(evaluate(app, store, run.id, plan, 550))
+                found[number].append(common.evaluate(app, store, run.id, plan, 550))
                 print(f"{number} workers: {found[number][-1]}", flush=True)
         version = reported_version(store)
     finally:

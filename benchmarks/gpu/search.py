@@ -24,11 +24,7 @@ from typing import Any
 
 from benchmarks.gpu import common
 from workers.embedded import control
-from workers.embedded.farm import FarmSpec
-from workers.sglang.gpus import GPU_VARIABLE, SHARED
-from workers.sglang.host import LocalTargetHost
 
-CONFIG = Path(__file__).parents[2] / "configs" / "gpu.config"
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained", "RACING": "off"}
 MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}
 KINDS: Mapping[str, Mapping[str, str]] = {
@@ -81,28 +77,12 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     options.folder = options.folder.resolve()
     deadline = time.monotonic() + options.seconds
-    target = common.target_of(options, 1)
-    host = LocalTargetHost(options.folder / "farm", "bench", dict(os.environ))
-    try:
-        started = time.perf_counter()
-        url = host.serve(target)
-        print(f"server ready in {time.perf_counter() - started:.1f} s", flush=True)
-        key = str(host.api_key(target))
-        os.environ |= {target.api_key_env: key, GPU_VARIABLE: SHARED}
-        cores = os.cpu_count() or 1
-        spec = FarmSpec(
-            folder=str(options.folder / "farm"),
-            gpu_slots=256,
-            openai_workers=max(1, cores // 4),
-            cpu_workers=2,
-            log_level="WARNING",
-        )
+    spec = common.farm_spec(options, openai_workers=max(1, (os.cpu_count() or 1) // 4))
+    with common.open_server(options, common.target_of(options, 1)) as (url, key):
         with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(lambda run: evolve(options, run, farm.redis_url, url, deadline), options.runs))
         with common.client(url, key) as http:
             version = common.server_version(http)
-    finally:
-        host.close()
     found = {run.name: figures_of(options.folder / run.name) for run in options.runs}
     report(options, version, {name: figures for name, figures in found.items() if figures})
     return 0 if all(found.values()) else 1
@@ -128,53 +108,35 @@ def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str,
 
 def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str) -> list[str]:
     by_model = run.kind.startswith(MODEL_REFLECTOR)
-    model = options.model if options.model == "embedded" else common.model_folder(options)
     settings = {
-        "FARM": "external",
-        "REDIS_URL": redis_url,
-        "DATA_PATH": options.data.resolve(),
+        **common.settings_of(options, redis_url, url),
         "TRAINING_SPLIT": "train",
-        "TRAINING_INDICES": f"0-{options.rows - 1}",
         "VALIDATION_SPLIT": "validation",
         "VALIDATION_INDICES": f"0-{options.validation - 1}",
         "TEST_SPLIT": "test",
         "TEST_INDICES": f"0-{options.test - 1}" if options.test else "",
         "JUDGE": options.judge,
-        "TARGET_MODEL": model,
-        "TARGET_ENGINE": options.engine,
-        "DEVICE": "cuda" if options.engine == "sglang" else "cpu",
-        "SGLANG_URL": url,
-        "SGLANG_ARGS": common.server_arguments(options),
         "TARGET_CONCURRENCY": options.in_flight,
-        "GPU_SLOTS": 256,
-        "TARGET_MAX_NEW_TOKENS": options.cap,
-        "CLUSTERS_DIR": options.folder / "clusters",
         "EMBEDDER_MODEL": "embedded",
-        "POPULATION_SIZE": options.population,
-        "NGEN": options.generations,
         "SEED": run.seed,
         "PROMPTS_RACED": "n",
         "TEST_EVERY_RIVAL": "y",
-        "OPENAI_REQUESTS_PER_MINUTE": 10_000_000,
-        "OPENAI_TOKENS_PER_MINUTE": 2_000_000_000,
-        "OPENAI_PRICE_PROMPT": 0,
-        "OPENAI_PRICE_CACHED": 0,
-        "OPENAI_PRICE_COMPLETION": 0,
-        "BUDGET_USD": 0,
         **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
     }
     if by_model:
         settings |= {
             "OPENAI_BASE_URL": f"{url}/v1",
             "OPENAI_API_KEY_ENV": "SGLANG_API_KEY",
-            "REFLECTOR_MODEL": model,
+            "REFLECTOR_MODEL": settings["TARGET_MODEL"],
             "REFLECTOR_CONTEXT_TOKENS": 32_000,
             "REFLECTOR_MAX_COMPLETION_TOKENS": 1024,
         }
-    sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    further = [part for text in options.set for part in ("--set", text)]
-    output = ["--output", str(options.folder / run.name), "--plain"]
-    return [sys.executable, "-m", "orchestrator", "evolve", "--config", str(CONFIG), *sets, *further, *output]
+    return [
+        sys.executable,
+        "-m",
+        "orchestrator",
+        *common.evolve_arguments(settings, options.folder / run.name, options.set),
+    ]
 
 
 def figures_of(folder: Path) -> dict[str, Any] | None:

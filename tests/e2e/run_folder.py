@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,10 @@ SMALL = {
     "TOURNAMENT_SIZE": "2",
     "SEED": "8",
 }
+
+LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
+# At how many moments a run is killed: one by default, ten with `make faults`.
+MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))
 
 
 def cache_folder() -> Path:
@@ -86,6 +91,15 @@ class RunFolder:
         found = sorted((self.farm / "logs").glob(log))
         calls = [json.loads(line) for path in found for line in path.read_text().splitlines()]
         return [(call.get("call_id") or call["sha256"], call["at"]) for call in calls if call.get("status", 200) == 200]
+
+    def answers(self) -> int:
+        """How many calls the servers of the farm have answered."""
+        return sum(len(self.answered(log)) for log in LOGS)
+
+    def repeated(self) -> dict[str, int]:
+        """The calls that were answered more than once, each with how often."""
+        counts = Counter(call for log in LOGS for call in self.answered(log))
+        return {call: times for call, times in counts.items() if times > 1}
 
     def processes(self) -> list[psutil.Process]:
         """Processes with the folder in their command line or environment, or as their working directory."""
@@ -172,3 +186,14 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = 120)
         if time.monotonic() > deadline:
             pytest.fail(f"not within {timeout} s: {what}")
         pause.wait(0.05)
+
+
+def kill_at_moments(run: RunFolder, total: int) -> None:
+    """Start the run MOMENTS times, and kill it each time, at equal distances in its `total` answers."""
+    for moment in range(MOMENTS):
+        wanted = total * (moment + 1) // (MOMENTS + 1)
+        process = run.start()
+        wait_until(lambda w=wanted, p=process: run.answers() >= w or p.poll() is not None, "answers")
+        process.kill()
+        process.communicate()
+        wait_until(lambda: not run.processes(), "the killed orchestrator's farm to end", 30)

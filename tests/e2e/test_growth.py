@@ -77,15 +77,20 @@ def growing(tmp_path: Path) -> Iterator[RunFolder]:
     place.clear()
 
 
+def farm_of(run: RunFolder) -> tuple[str, WorkerRegistry]:
+    """The address of a run's farm, and what its workers report."""
+    address = control.status(run.farm).redis_url
+    assert address is not None
+    return address, WorkerRegistry(connect(store_url(address)))
+
+
 def test_a_second_gpu_worker_starts_and_stops_during_a_run(
     longer_reference: RunFolder, growing: RunFolder, tmp_path: Path
 ) -> None:
     # Given a run on a farm with one gpu worker
     process = growing.start()
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
-    address = control.status(growing.farm).redis_url
-    assert address is not None
-    registry = WorkerRegistry(connect(store_url(address)))
+    address, registry = farm_of(growing)
     # When a second one is started with only the address, then it has a task within ten seconds
     joined = Joined(tmp_path / "elsewhere", address)
     try:
@@ -122,9 +127,7 @@ def test_a_worker_for_another_model_takes_no_task_of_the_run_and_gives_the_reaso
 ) -> None:
     process = growing.start()
     wait_until(lambda: growing.answered("target_requests.jsonl"), "the first answer")
-    address = control.status(growing.farm).redis_url
-    assert address is not None
-    registry = WorkerRegistry(connect(store_url(address)))
+    address, registry = farm_of(growing)
     joined = Joined(tmp_path / "elsewhere", address, WHETSTONE_TARGET_MODEL="other/model")
     try:
         wait_until(lambda: joined.report(registry).get("state") == "refusing", "the second worker to refuse")

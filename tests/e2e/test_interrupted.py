@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 from collections import Counter
 
 import pytest
-from run_folder import RunFolder, finish, orchestrator, wait_until
+from run_folder import LOGS, RunFolder, finish, kill_at_moments, orchestrator, wait_until
 
 from workers.embedded.valkey import socket_path
 
-LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-# At how many moments the run is killed: one by default, ten with `make faults`.
-MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))
-
-
-def answers_so_far(place: RunFolder) -> int:
-    return sum(len(place.answered(log)) for log in LOGS)
-
 
 def test_killed_at_many_moments_it_resumes_and_repeats_nothing(reference_run: RunFolder, run_folder: RunFolder) -> None:
-    total = answers_so_far(reference_run)
-    for moment in range(MOMENTS):
-        wanted = total * (moment + 1) // (MOMENTS + 1)
-        process = run_folder.start()
-        wait_until(lambda w=wanted, p=process: answers_so_far(run_folder) >= w or p.poll() is not None, "answers")
-        process.kill()
-        process.communicate()
-        wait_until(lambda: not run_folder.processes(), "the killed orchestrator's farm to end", 30)
+    kill_at_moments(run_folder, total=reference_run.answers())
     done = run_folder.run()
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()
-    for log in LOGS:
-        again = {key: times for key, times in Counter(run_folder.answered(log)).items() if times > 1}
-        assert again == {}, f"{log}: answered more than once"
+    assert run_folder.repeated() == {}
     assert run_folder.processes() == []
 
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from run_folder import RunFolder, wait_until
+from run_folder import RunFolder, kill_at_moments
 
-LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-# At how many moments the run is killed: one by default, ten with `make faults`.
-MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))
 OTHERS = ["hybrid", "nsga2", "lineage", "random"]
 
 
@@ -24,22 +19,14 @@ def test_a_killed_run_ends_in_the_state_of_an_undisturbed_one(tmp_path: Path, na
         # Given a finished run
         done = calm.run()
         assert done.returncode == 0, done.stdout
-        total = answers_so_far(calm)
         # When another run of the same settings is killed, and started again
-        for moment in range(MOMENTS):
-            wanted = total * (moment + 1) // (MOMENTS + 1)
-            process = killed.start()
-            wait_until(lambda w=wanted, p=process: answers_so_far(killed) >= w or p.poll() is not None, "answers")
-            process.kill()
-            process.communicate()
-            wait_until(lambda: not killed.processes(), "the killed orchestrator's farm to end", 30)
+        kill_at_moments(killed, total=calm.answers())
         done = killed.run()
         assert done.returncode == 0, done.stdout
         # Then all that is written of the search is the same, and nothing was answered twice
         for file in ("evolution_state.json", "evolution_tree.json", "individuals.jsonl", "answers.json"):
             assert (killed.output / file).read_bytes() == (calm.output / file).read_bytes(), file
-        for log in LOGS:
-            assert {key: n for key, n in Counter(killed.answered(log)).items() if n > 1} == {}
+        assert killed.repeated() == {}
         check_files(calm, name)
     finally:
         for run in (calm, killed):
@@ -57,7 +44,3 @@ def check_files(run: RunFolder, name: str) -> None:
     assert {"fitness.png", "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "report.txt"} <= files
     prompts = list((run.output / "reflector_prompts").glob("*")) if "reflector_prompts" in files else []
     assert bool(prompts) == (name in ("hybrid", "lineage"))
-
-
-def answers_so_far(run: RunFolder) -> int:
-    return sum(len(run.answered(log)) for log in LOGS)

@@ -9,6 +9,7 @@ import pytest
 from farm_bench import Bench
 from simulated_run import Driver
 
+from tasks.store.store import Store
 from workers.queues import MODULES_VARIABLE
 
 
@@ -47,5 +48,14 @@ def driver(simulated_farm: Bench) -> Iterator[Driver]:
     if keys := [key for key in simulated_farm.store.scan_iter() if ":worker" not in key]:
         simulated_farm.store.delete(*keys)
     driver = Driver(simulated_farm.url)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def alone(valkey_url: str, store: Store) -> Iterator[Driver]:
+    """A driver on an empty store, whose farm has no worker: nothing works on it but the test."""
+    driver = Driver(valkey_url)
+    driver.broker.flushdb()
     yield driver
     driver.close()

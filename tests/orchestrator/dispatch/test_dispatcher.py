@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,19 +17,9 @@ from orchestrator.farm.producer import count_messages, drop_waiting
 from tasks.failure import Failure
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.store.keys import CANCELLED
-from tasks.store.store import Store
 
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
-
-
-@pytest.fixture
-def alone(valkey_url: str, store: Store) -> Iterator[Driver]:
-    """A driver whose farm has no worker: nothing works on it but the test."""
-    driver = Driver(valkey_url)
-    driver.broker.flushdb()
-    yield driver
-    driver.close()
 
 
 def dispatcher(driver: Driver, limits: WaitLimits) -> Dispatcher:

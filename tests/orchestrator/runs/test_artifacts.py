@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,20 +19,10 @@ from tasks.exports import EXPORTS
 from tasks.failure import Failure
 from tasks.job import JobSpec
 from tasks.queues import TASKS
-from tasks.store.store import Store
 from tasks.validation import parse_json
 
 NAME = "processor_best.py"
 [PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
-
-
-@pytest.fixture
-def alone(valkey_url: str, store: Store) -> Iterator[Driver]:
-    """A driver whose farm has no worker."""
-    driver = Driver(valkey_url)
-    driver.broker.flushdb()
-    yield driver
-    driver.close()
 
 
 def artifacts_of(driver: Driver, folder: Path, **limits: float) -> ArtifactRequests:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import jsonschema
 import pytest
 from farm_bench import until
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
+from simulated_evolve import finish, start_evolve
 from simulated_run import Driver
 
 from orchestrator.output import run_id_of
@@ -20,9 +19,8 @@ from orchestrator.report.document import report_schema
 from orchestrator.runs.final import with_distinct_names
 from tasks.store.store import Store
 
-ROOT = Path(__file__).parents[3]
 OPTIONS = {
-    "FARM": "external", "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2", "PATIENCE": "0",
+    "OPTIMISER": "reflective", "POPULATION_SIZE": "4", "NGEN": "2", "PATIENCE": "0",
     "OBJECTIVE": "constrained", "TARGET_SYSTEM_PROMPT": "best", "PROMPTS_PATH": "shipped", "TOO_LONG": "error",
     "CLUSTERS_BY": "meaning", "INITIAL_DELTAS_PATH": "zero", "FINALISTS": "3", "TEST_EVERY_RIVAL": "n",
     "TRAINING_INDICES": "0-11", "VALIDATION_INDICES": "0-15", "TEST_INDICES": "0-5",
@@ -37,20 +35,7 @@ BASE = "Answer the question using the provided context."
 
 
 def evolve(farm: Any, output: Path, **options: str) -> subprocess.Popen[str]:
-    chosen = {**OPTIONS, "REDIS_URL": farm.url, **options}
-    sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    config = str(ROOT / "configs" / "embedded.config")
-    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", config, "--output", str(output), *sets]
-    return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    return said
+    return start_evolve(farm.url, output, {**OPTIONS, **options})
 
 
 def report_of(folder: Path) -> dict[str, Any]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from farm_bench import until
+from simulated_evolve import CONFIG, ROOT, finish, start_evolve
 from simulated_run import Driver
 
 from orchestrator.optimisers.racing import Partial
@@ -25,7 +23,6 @@ from tasks.models import Fitness
 from tasks.objective import score_answers
 from tasks.plan import Candidate, Merge, Outcome, Plan, whole_name
 
-ROOT = Path(__file__).parents[3]
 COUNT = 40
 OBJECTIVE = Fitness(0.4, 0.6, 50.0)
 START = (0.0, 0.0)
@@ -157,7 +154,7 @@ def test_several_samples_of_a_question_count_as_their_mean() -> None:
 )
 def test_who_races_by_default(monkeypatch: pytest.MonkeyPatch, overrides: list[str], raced: bool) -> None:
     monkeypatch.chdir(ROOT)
-    assert is_racing(load_settings(ROOT / "configs" / "embedded.config", overrides)) is raced
+    assert is_racing(load_settings(CONFIG, overrides)) is raced
 
 
 @pytest.mark.parametrize(
@@ -166,7 +163,7 @@ def test_who_races_by_default(monkeypatch: pytest.MonkeyPatch, overrides: list[s
 def test_how_many_places_each_optimiser_has(monkeypatch: pytest.MonkeyPatch, name: str, places: int) -> None:
     monkeypatch.chdir(ROOT)
     options = [f"OPTIMISER={name}", "POPULATION_SIZE=16"]
-    search = make_search(load_settings(ROOT / "configs" / "embedded.config", options))
+    search = make_search(load_settings(CONFIG, options))
     assert search.optimiser.places(search.params) == places
 
 
@@ -174,25 +171,10 @@ def test_how_many_places_each_optimiser_has(monkeypatch: pytest.MonkeyPatch, nam
 
 
 OPTIONS = {
-    "FARM": "external", "OPTIMISER": "cma", "POPULATION_SIZE": "6", "NGEN": "3", "PATIENCE": "3",
+    "OPTIMISER": "cma", "POPULATION_SIZE": "6", "NGEN": "3", "PATIENCE": "3",
     "TRAINING_INDICES": "0-11", "VALIDATION_INDICES": "0-3", "TEST_INDICES": "0-1",
 }  # fmt: skip
 FILES = ("evolution_state.json", "evolution_tree.json", "individuals.jsonl", "answers.json", "deltas_best.json")
-
-
-def evolve(driver: Driver, url: str, output: Path) -> subprocess.Popen[str]:
-    sets = [part for name, value in {**OPTIONS, "REDIS_URL": url}.items() for part in ("--set", f"{name}={value}")]
-    config = str(ROOT / "configs" / "embedded.config")
-    command = [sys.executable, "-m", "orchestrator", "evolve", "--config", config, "--output", str(output), *sets]
-    return subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def finish(process: subprocess.Popen[str]) -> None:
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
 
 
 def test_a_run_that_is_killed_in_a_race_makes_the_same_decisions(
@@ -201,18 +183,18 @@ def test_a_run_that_is_killed_in_a_race_makes_the_same_decisions(
     # Given a run that finished
     driver.set_signal("vary", "answer", "each")
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    finish(evolve(driver, simulated_farm.url, calm))
+    finish(start_evolve(simulated_farm.url, calm, OPTIONS))
     # When another is killed while a rung of its second generation is held, and started again
     driver.set_signal("hold", "judge", "g1_rung2_pop2")
     driver.set_signal("hold", "judge", "g1_rung1_pop2")
     began = driver.began("judge", "g1_rung1_pop2")
-    process = evolve(driver, simulated_farm.url, killed)
+    process = start_evolve(simulated_farm.url, killed, OPTIONS)
     until(lambda: driver.began("judge", "g1_rung1_pop2") > began, 60)
     process.kill()
     process.communicate()
     driver.clear_signal("hold", "judge", "g1_rung1_pop2")
     driver.clear_signal("hold", "judge", "g1_rung2_pop2")
-    finish(evolve(driver, simulated_farm.url, killed))
+    finish(start_evolve(simulated_farm.url, killed, OPTIONS))
     # Then all that is written of the search is the same
     for file in FILES:
         assert (killed / file).read_bytes() == (calm / file).read_bytes(), file

@@ -1,4 +1,4 @@
-"""A model that an embedded server loads at once: SmolLM2's tokenizer, and few random weights."""
+"""A model that an embedded server loads at once: SmolLM2's tokenizer, and few random weights; and a bench's store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from farm_bench import Bench
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 
 
@@ -26,3 +30,10 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in embedded_model().glob("chat_template*"):
         shutil.copy(file, folder)
     return folder
+
+
+@pytest.fixture
+def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store of the bench, which the tasks of this process use too."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
+    return Store(connect(store_url(bench.url)))

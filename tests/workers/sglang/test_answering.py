@@ -12,11 +12,8 @@ import answer_runs
 import numpy as np
 import pytest
 from answer_runs import Evaluation, installed_host
-from farm_bench import Bench
 from server_target import TINY_SERVER, server_target
 
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
 from workers.sglang.host import LocalTargetHost
@@ -25,13 +22,12 @@ QUESTIONS = 8
 CLUSTERS = 3
 
 
-@pytest.fixture
-def store(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """The store and the target host of this process, for its tasks."""
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
+@pytest.fixture(autouse=True)
+def host(store: Store, tmp_path: Path) -> Iterator[LocalTargetHost]:
+    """The target host of this process, for its tasks."""
     host = LocalTargetHost(tmp_path / "host", "gpu", {**os.environ, "PYTHONPATH": ""})
     with installed_host(host):
-        yield Store(connect(store_url(bench.url)))
+        yield host
     host.close()
 
 

@@ -10,15 +10,12 @@ import numpy as np
 import psutil
 import pytest
 from answer_runs import embedded_target, evaluate, installed_host, put_run
-from farm_bench import Bench
 
 from tasks.context import content_hash
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.processor import generate, processor_reference, render_processor
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 from tasks.models import Target
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.embedded.target.protocol import FILE_PROCESSOR
 from workers.sglang.host import LocalTargetHost
@@ -36,12 +33,6 @@ def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
     host = LocalTargetHost(tmp_path / "host", "gpu", dict(os.environ))
     yield host
     host.close()
-
-
-@pytest.fixture
-def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
-    return Store(connect(store_url(bench.url)))
 
 
 class OtherFile(LocalTargetHost):

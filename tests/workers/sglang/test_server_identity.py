@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
-from farm_bench import Bench
 from server_target import server_target
 
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
-from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.store.client import connect
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
 from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, differences, weights_fingerprint
@@ -28,12 +25,6 @@ def host(tmp_path: Path) -> Iterator[LocalTargetHost]:
     host = LocalTargetHost(tmp_path, "gpu", {**os.environ, "PYTHONPATH": ""})
     yield host
     host.close()
-
-
-@pytest.fixture
-def store(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, bench.url)
-    return Store(connect(store_url(bench.url)))
 
 
 def evaluate_on(store: Store, run: str, model: Path, folder: Path, dtype: str) -> Evaluation:
