@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tasks.store.address import store_url
@@ -26,6 +28,8 @@ LONG_FOLDERS = ("tests/e2e/", "tests/workers/", "tests/tasks/gpu/")
 # Programs that libraries ask about the machine.
 ABOUT_THE_MACHINE = ("lscpu", "fc-list", "uname")
 STARTS_A_PROCESS = "starts a process; `make test` runs it"
+# With `--quick`, of a property that does not say how many; `make test` tries hypothesis' own number, a hundred.
+QUICK_EXAMPLES = 30
 
 
 class Processes:
@@ -59,6 +63,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         sys.addaudithook(PROCESSES.watch)
+        hypothesis.settings.register_profile("quick", max_examples=QUICK_EXAMPLES, deadline=None)
+        hypothesis.settings.load_profile("quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported now stays until the end: the garbage collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -102,6 +119,13 @@ def escaped(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(escaped(each) for each in value)
     return value
+
+
+@pytest.fixture
+def processes(request: pytest.FixtureRequest) -> None:
+    """For a test whose processes start in another thread, where the exception of the hook does not end the test."""
+    if request.config.getoption("--quick"):
+        pytest.skip(STARTS_A_PROCESS)
 
 
 @pytest.fixture(scope="session")

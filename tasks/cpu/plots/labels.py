@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 DIRECTIONS = 16
 DISTANCES = (7.0, 14.0, 24.0, 38.0, 56.0, 78.0, 104.0)  # pixels from the point to the nearest part of the label
 ROUNDS = 6
@@ -52,6 +54,14 @@ class Place(NamedTuple):
     box: Box
     leader: Segment | None
 
+    @property
+    def extent(self) -> Box:
+        """The smallest box around the label and its leader."""
+        if self.leader is None:
+            return self.box
+        (x, y), box = self.leader[0], self.box
+        return Box(min(x, box.left), min(y, box.bottom), max(x, box.right), max(y, box.top))
+
 
 def place_labels(
     points: Sequence[tuple[float, float]],
@@ -69,16 +79,20 @@ def place_labels(
         [Place(box, _leader(box, point)) for box in _around(point, size)]
         for point, size in zip(points, sizes, strict=True)
     ]
+    extents = [[place.extent for place in places] for places in choices]
     fixed = [
-        [_fixed_cost(place, point, bounds, obstacles, lines) for place in places]
-        for places, point in zip(choices, points, strict=True)
+        _fixed_costs(places, point, bounds, obstacles, lines) for places, point in zip(choices, points, strict=True)
     ]
     placed: list[Place | None] = [None] * len(points)
     for _ in range(ROUNDS):
         before = list(placed)
         for index, places in enumerate(choices):
             others = [place for other, place in enumerate(placed) if other != index and place is not None]
-            costs = [cost + _on_others(place, others) for place, cost in zip(places, fixed[index], strict=True)]
+            near = _touching(extents[index], [place.extent.padded(PADDING) for place in others])
+            costs = [
+                cost + _on_others(place, [others[i] for i in touched])
+                for place, cost, touched in zip(places, fixed[index], near, strict=True)
+            ]
             placed[index] = places[costs.index(min(costs))]
         if placed == before:
             break
@@ -99,16 +113,39 @@ def _around(point: tuple[float, float], size: tuple[float, float]) -> list[Box]:
     return boxes
 
 
-def _fixed_cost(
-    place: Place, point: tuple[float, float], bounds: Box, obstacles: Sequence[Box], lines: Sequence[Box]
-) -> float:
-    """What this position costs whatever the other labels do.  A leader begins in the marker of its own point."""
-    box = place.box
-    covered = sum(box.overlap(obstacle) for obstacle in obstacles)
-    crossed = sum(box.overlap(line) > 0 for line in lines)
-    outside = box.area - box.overlap(bounds)
-    across = sum(_crosses(place.leader, marker) for marker in obstacles if not _contains(marker, point))
-    return ON_POINT * covered + ON_LINE * crossed + OUTSIDE * outside + ACROSS * across + FAR * distance_to(box, point)
+def _touching(boxes: Sequence[Box], others: Sequence[Box]) -> list[list[int]]:
+    """For each box, the indices of the others that have a point in common with it.
+
+    Nothing else can cost a label anything, and there are few of them.
+    """
+    if not others:
+        return [[] for _ in boxes]
+    left, bottom, right, top = np.asarray(boxes).T[:, :, None]
+    other_left, other_bottom, other_right, other_top = np.asarray(others).T
+    across = (left <= other_right) & (other_left <= right)
+    return [np.flatnonzero(row).tolist() for row in across & (bottom <= other_top) & (other_bottom <= top)]
+
+
+def _fixed_costs(
+    places: Sequence[Place],
+    point: tuple[float, float],
+    bounds: Box,
+    obstacles: Sequence[Box],
+    lines: Sequence[Box],
+) -> list[float]:
+    """What each position costs whatever the other labels do.  A leader begins in the marker of its own point."""
+    near = _touching([place.extent for place in places], obstacles)
+    across_lines = _touching([place.box for place in places], lines)
+    costs = []
+    for (box, leader), markers, crossing in zip(places, near, across_lines, strict=True):
+        touched = [obstacles[i] for i in markers]
+        covered = sum(box.overlap(marker) for marker in touched)
+        crossed = sum(box.overlap(lines[i]) > 0 for i in crossing)
+        outside = box.area - box.overlap(bounds)
+        across = sum(_crosses(leader, marker) for marker in touched if not _contains(marker, point))
+        cost = ON_POINT * covered + ON_LINE * crossed + OUTSIDE * outside
+        costs.append(cost + ACROSS * across + FAR * distance_to(box, point))
+    return costs
 
 
 def _on_others(place: Place, others: Sequence[Place]) -> float:

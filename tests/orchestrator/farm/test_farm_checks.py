@@ -38,7 +38,7 @@ class ModelsOnly(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     with http.server.HTTPServer(("127.0.0.1", 0), ModelsOnly) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/v1"
         server.shutdown()

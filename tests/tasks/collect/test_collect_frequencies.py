@@ -1,4 +1,4 @@
-"""Frequencies are what the specification says, to the last bit, however the pairs are divided among shards."""
+"""Frequencies are exact, to the last bit, however the pairs are divided among shards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def retained(draw: st.DrawFn) -> list[Pair]:
 
 
 def by_the_letter(pairs: Sequence[Pair], side: int) -> dict[int, Fraction]:
-    """freq(v) = C(v) / Z with plain dicts and exact fractions, as section 4.9 writes it."""
+    """freq(v) = C(v) / Z, with plain dicts and exact fractions."""
     weighted: dict[int, Fraction] = {}
     total = Fraction(0)
     for pair in pairs:

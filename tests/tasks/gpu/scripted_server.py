@@ -36,7 +36,7 @@ def server(script: Script) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             """Nothing on stderr."""
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield f"http://127.0.0.1:{running.server_port}", seen

@@ -73,6 +73,7 @@ def test_a_server_for_another_target_replaces_the_first(host: LocalTargetHost) -
     assert (first["size"], second["size"], lives(first["pid"])) == (1, 2, False)
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -> None:
     # Given two jobs that have it started early, each without waiting for it
     host.start_early(server_target())
@@ -86,6 +87,7 @@ def test_a_server_can_be_started_before_a_task_needs_it(host: LocalTargetHost) -
     assert server_reply(host, server_target())["pid"] == server["pid"]
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_early_start_that_fails_does_not_fail_the_task_that_needs_the_server(
     host: LocalTargetHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

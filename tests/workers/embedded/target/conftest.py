@@ -32,12 +32,12 @@ def _save(config: Any, folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every matrix as in SmolLM2-135M, so that the same kernels run, but three layers instead of thirty."""
+    """Every matrix as in SmolLM2-135M, so that the same kernels run, but two layers instead of thirty."""
     config = LlamaConfig(
         vocab_size=49152,
         hidden_size=576,
         intermediate_size=1536,
-        num_hidden_layers=3,
+        num_hidden_layers=2,
         num_attention_heads=9,
         num_key_value_heads=3,
         max_position_embeddings=2048,
