@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from simulated_run import RUN
 
 from tasks import context
 from tasks.context import content_hash
@@ -17,7 +18,7 @@ from tasks.gpu import host as installed
 from tasks.gpu.answer import answer_stage
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.host import TargetHost
-from tasks.models import Clusters, Endpoint, Example, Fitness, Judge, Reflector, Run, Target
+from tasks.models import Example, Target
 from tasks.plan import Candidate, Plan
 from tasks.stage import run_stage
 from tasks.store.store import Store
@@ -52,11 +53,7 @@ def put_run(
     store: Store, name: str, target: Target, labels: np.ndarray, questions: Sequence[str], cache: bool = True
 ) -> None:
     """Store a run with these questions and the cluster of each token."""
-    run = Run(
-        name, 1, target, Judge("m", 0.01, True, 0, 1, 1, 1, 1),
-        Reflector("m", 0, 1, 1, 1), Endpoint("", "K", 1, 1, 1, 1, 0, 0, 0, 0), Fitness(0.4, 0.6, 50),
-        Clusters("", "m", 1, 1, 1, 1, "cpu"), evaluation_cache=cache,
-    )  # fmt: skip
+    run = dataclasses.replace(RUN, id=name, target=target, evaluation_cache=cache)
     clustering = content_hash(labels.tolist())[:32]
     examples = [Example(str(n), text, "?", "") for n, text in enumerate(questions)]
     store.put_run(run)
