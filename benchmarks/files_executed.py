@@ -130,10 +130,17 @@ def main() -> None:
     write(
         "files_executed" if tree == ROOT else f"files_executed_{tree.name}",
         {
+            "commit": commit_of(tree),
             "packages": {name: dict(zip(columns, row, strict=True)) for name, row in sizes.items()},
             "processes": {name: dict(zip(head, row, strict=True)) for name, row in counts.items()},
         },
     )
+
+
+def commit_of(tree: Path) -> str:
+    """The short hash of the commit that is checked out; "" outside a repository."""
+    command = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def size(tree: Path, *packages: str) -> tuple[int, float, int, int, int]:
