@@ -23,19 +23,21 @@ class Sound:
         self.questions.write_text("".join(json.dumps({"question": str(n)}) + "\n" for n in range(40)))
         self.deltas = folder / "deltas.json"
         self.write_deltas({str(cluster): 0.0 for cluster in range(12)})
-        self.path.write_text((ROOT / "configs" / "embedded.config").read_text())
-        self.put("DATA_PATH", f'"{self.questions}"')
-        for which in ("TRAINING", "VALIDATION", "TEST"):
-            self.put(f"{which}_SPLIT", '""')
-        self.put("INITIAL_DELTAS_PATH", f'"{self.deltas}"')
-        self.put("PROMPTS_PATH", '"shipped"')
+        text = (ROOT / "configs" / "embedded.config").read_text()
+        for name, written in {
+            "DATA_PATH": f'"{self.questions}"',
+            "TRAINING_SPLIT": '""',
+            "VALIDATION_SPLIT": '""',
+            "TEST_SPLIT": '""',
+            "INITIAL_DELTAS_PATH": f'"{self.deltas}"',
+            "PROMPTS_PATH": '"shipped"',
+        }.items():
+            text = with_option(text, name, written)
+        self.path.write_text(text)
 
     def put(self, name: str, written: str) -> None:
         """Let `written` stand behind CONFIG_`name`= in the file."""
-        pattern = re.compile(rf"^(CONFIG_{name}=.*|# CONFIG_{name} is not set)$", re.MULTILINE)
-        text, times = pattern.subn(lambda _: f"CONFIG_{name}={written}", self.path.read_text())
-        assert times == 1
-        self.path.write_text(text)
+        self.path.write_text(with_option(self.path.read_text(), name, written))
 
     def put_typed(self, option: Any, typed: str) -> None:
         """Let an option hold `typed`, written as options of its kind are."""
@@ -49,6 +51,14 @@ class Sound:
 
     def write_deltas(self, deltas: object) -> None:
         self.deltas.write_text(deltas if isinstance(deltas, str) else json.dumps(deltas))
+
+
+def with_option(config: str, name: str, written: str) -> str:
+    """The text of a `.config` with `written` behind CONFIG_`name`=."""
+    pattern = re.compile(rf"^(CONFIG_{name}=.*|# CONFIG_{name} is not set)$", re.MULTILINE)
+    text, times = pattern.subn(lambda _: f"CONFIG_{name}={written}", config)
+    assert times == 1
+    return text
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.settings import load_settings, write_config
+from orchestrator.settings import Settings, load_settings, write_config
 from orchestrator.settings.kconfig import Kconfig, as_kconfig_writes, decoded, escaped, typed_from_quoted
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n\r\tn'), st.characters(exclude_categories=["Cs"])))
@@ -82,10 +82,15 @@ def test_newlines_survive_kconfig_s_own_writing(sound: Any, tmp_path: Path, save
     assert load_settings(tmp_path / "saved1") == before
 
 
+@pytest.fixture(scope="module")
+def shared_settings(shared_sound: Any) -> Settings:
+    return load_settings(shared_sound.path)
+
+
 @settings(deadline=None, max_examples=25)
 @given(string=TEXTS)
-def test_any_prompt_comes_back_from_a_written_file(shared_sound: Any, string: str) -> None:
-    before = dataclasses.replace(load_settings(shared_sound.path), target_system_prompt=string)
+def test_any_prompt_comes_back_from_a_written_file(shared_sound: Any, shared_settings: Settings, string: str) -> None:
+    before = dataclasses.replace(shared_settings, target_system_prompt=string)
     path = shared_sound.folder / "written.config"
 
     write_config(before, path)
