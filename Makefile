@@ -47,7 +47,7 @@ evolve: models   ## run an evolution on the embedded farm (EVOLVE=FILE, ARGS='--
 collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE, ARGS=--resume)
 	@$(BIN)/orchestrator collect --config $(COLLECT) $(ARGS)
 
-quick: models    ## run the tests that start no process of their own (about two minutes on 2 cores)
+quick: models    ## run the tests that start no process of their own (about a minute on 2 cores)
 	$(PYTEST) --quick
 
 test: models     ## run the tests, JOBS files at a time (under ten minutes on 2 cores)
