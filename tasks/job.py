@@ -86,7 +86,7 @@ def run_job(message: Message, work: Callable[[Job], Mapping[str, Any]]) -> None:
 
     def do(found: JobContext) -> Mapping[str, Any]:
         spec = JobSpec.from_json(found.spec)
-        with logs.about(child=spec.label):
+        with logs.fields(child=spec.label):
             return work(Job(store, run_id, key, spec.arguments))
 
     def keep(result: dict[str, Any]) -> None:

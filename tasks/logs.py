@@ -1,6 +1,6 @@
 """The fields that a line of the log has beside its message: run, generation, child, stage, task and worker.
 
-    with logs.about(run="demo-1a2b", generation=2):
+    with logs.fields(run="demo-1a2b", generation=2):
         log.info("sent")          # ... sent  run=demo-1a2b generation=2
 
 WHETSTONE_LOG_FORMAT=json writes one JSON object a line; the default is text.  Secrets of the environment are redacted
@@ -25,50 +25,50 @@ FORMAT_VARIABLE = "WHETSTONE_LOG_FORMAT"
 FIELDS = ("run", "generation", "child", "stage", "task", "worker")  # in this order
 _SECRET_NAME = re.compile(r"(\w*(?:_KEY|_PASSWORD|_TOKEN|_SECRET|_AUTH))(?:_FILE)?")
 
-_about: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingProxyType({}))  # it is frozen
-_everywhere: dict[str, str] = {}
+_fields: ContextVar[Mapping[str, str]] = ContextVar("fields", default=MappingProxyType({}))  # it is frozen
+_process_fields: dict[str, str] = {}
 
 
 @contextmanager
-def about(**fields: object) -> Iterator[None]:
+def fields(**values: object) -> Iterator[None]:
     """Lines logged inside the block have these `FIELDS` and those of the blocks around it."""
-    token = _about.set({**_about.get(), **_as_text(fields)})
+    token = _fields.set({**_fields.get(), **_as_text(values)})
     try:
         yield
     finally:
-        _about.reset(token)
+        _fields.reset(token)
 
 
-def now_about(fields: Mapping[str, object]) -> None:
+def set_fields(fields: Mapping[str, object]) -> None:
     """From here on lines of this thread have these fields and no others."""
-    _about.set(_as_text(fields))
+    _fields.set(_as_text(fields))
 
 
-def always(**fields: object) -> None:
+def set_process_fields(**fields: object) -> None:
     """All lines of this process have these fields."""
-    _everywhere.update(_as_text(fields))
+    _process_fields.update(_as_text(fields))
 
 
 def set_up(handlers: Sequence[logging.Handler], level: str | int) -> None:
     """Send all log lines of this process to `handlers`.  Raises: ValueError for an unknown format or level."""
     for handler in handlers:
-        set_format(handler)
+        set_formatter(handler)
     logging.basicConfig(level=level, handlers=list(handlers), force=True)
     for chatty in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def set_format(handler: logging.Handler) -> None:
+def set_formatter(handler: logging.Handler) -> None:
     """Give a handler the format that the environment names.  Raises: ValueError for an unknown format."""
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
             register_secret(_secret(found[1]))
         elif name.endswith("_URL"):
             register_secret(_password(value))
-    handler.setFormatter(JsonLines() if are_json() else Text())
+    handler.setFormatter(JsonLines() if is_json_format() else Text())
 
 
-def are_json() -> bool:
+def is_json_format() -> bool:
     """Whether logs are JSON lines.  Raises: ValueError for an unknown format."""
     chosen = os.environ.get(FORMAT_VARIABLE) or "text"
     if chosen not in ("text", "json"):
@@ -77,8 +77,8 @@ def are_json() -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, str]:
-    """The fields of a line, in the order of `FIELDS`; a record's attribute `about` adds to them."""
-    found = {**_everywhere, **_about.get(), **getattr(record, "about", {})}
+    """The fields of a line, in the order of `FIELDS`; a record's attribute `log_fields` adds to them."""
+    found = {**_process_fields, **_fields.get(), **getattr(record, "log_fields", {})}
     return {name: found[name] for name in FIELDS if name in found}
 
 

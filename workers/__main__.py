@@ -27,14 +27,14 @@ def main() -> None:
         from tasks import logs
         from workers.app import app
 
-        options = ["--quiet"] if logs.are_json() else []  # Celery's banner is not JSON
+        options = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
     except ValueError as error:  # a wrong address, secret or log format
         sys.exit(f"workers: {error}")
 
     from workers.celery_ext.logs import format_worker_logs
 
     # For lines that come before Celery sets up its logs, such as its warning about the superuser.
-    logs.always(worker=arguments.name)
+    logs.set_process_fields(worker=arguments.name)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.captureWarnings(True)
     format_worker_logs()

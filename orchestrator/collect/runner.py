@@ -86,7 +86,7 @@ class Collector:
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
         run_id = self.output.run_id(KIND)
-        logs.now_about({"run": run_id})
+        logs.set_fields({"run": run_id})
         with open_collect_farm(self.settings, self.options) as farm:
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()

@@ -42,7 +42,7 @@ class FarmEvaluator:
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all candidates, in their order.  Raises: Parked, and whatever `watch` raises."""
         dispatcher = self.dispatcher
-        with logs.about(generation=plan.generation):
+        with logs.fields(generation=plan.generation):
             work = PlanWork.begin(dispatcher, plan)
             for _ in dispatcher.wait(work):
                 self.watch(plan, work.records, work.failures())

@@ -137,7 +137,7 @@ class Monitor:
             await self._dispatch(run, tasks)
         else:
             self._drive(run)
-        with logs.about(run=run):
+        with logs.fields(run=run):
             log.info("retried")
         await self.refresh()
         return run

@@ -17,7 +17,7 @@ from typing import ClassVar
 from orchestrator.optimisers.base import EVALUATION, Optimiser, SearchParams, SearchState, better, clip
 from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.planning import expand, plan_names
-from tasks.openai.prompt_escaping import bounded
+from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.plan import Candidate, Outcome, Plan
 
 
@@ -59,7 +59,7 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
         return replace(
             after,
             deltas=_allowed(outcome.deltas, params),
-            summary=bounded("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()]))),
+            summary=limit_scratchpad("\n".join(filter(None, [state.summary, outcome.mutated_scratchpad.strip()]))),
             refused=0,
         )
 

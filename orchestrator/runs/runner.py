@@ -114,7 +114,7 @@ class Runner:
             record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
         with writing(self.output.config):
             write_config(self.settings, self.output.config)
-        with logs.about(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
+        with logs.fields(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
             session = _Session(self, farm, run_id, search, state)
             session.begin()
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():

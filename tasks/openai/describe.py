@@ -11,7 +11,7 @@ from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.errors import MissingKeyError, NoRuleError
-from tasks.openai.prompt_escaping import plain, records
+from tasks.openai.prompt_escaping import json_array, normalize_lines
 from tasks.openai.schema import strict_object
 from tasks.store.store import Store
 from tasks.template import fill
@@ -53,7 +53,7 @@ USER = """\
 def describe_messages(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """The system and the user message for clusters as `cluster_descriptions.json` has them."""
     shown = [{"cluster": c["id"], "tokens": c["count"], "examples": c["examples"]} for c in clusters]
-    return SYSTEM, fill(USER, {"clusters": records(shown)})
+    return SYSTEM, fill(USER, {"clusters": json_array(shown)})
 
 
 def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> dict[int, str] | Invalid:
@@ -65,7 +65,7 @@ def check_descriptions(data: object, clusters: Sequence[Mapping[str, Any]]) -> d
     requested = [int(c["id"]) for c in clusters]
     if sorted(ids) != sorted(requested):
         return Invalid(f"the reply describes the clusters {sorted(ids)}, not {sorted(requested)}")
-    result = {entry["cluster"]: " ".join(plain(entry["description"]).split()) for entry in listed}
+    result = {entry["cluster"]: " ".join(normalize_lines(entry["description"]).split()) for entry in listed}
     if empty := [i for i in requested if not result[i]]:
         return Invalid(f"the description of cluster {empty[0]} is empty")
     if long := [i for i in requested if len(result[i]) > LONGEST]:

@@ -10,7 +10,7 @@ from celery import shared_task
 
 from tasks.message import Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, plain, quote_lines
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, limit_scratchpad, normalize_lines, quote_lines
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
@@ -77,7 +77,9 @@ def merge_messages(first: Parent, second: Parent) -> tuple[str, str]:
 def check_merge(data: object) -> Merged | Invalid:
     """The merged scratchpad in a reply, or why there is none."""
     scratchpad = data.get("scratchpad") if isinstance(data, Mapping) else None
-    return Merged(bounded(plain(scratchpad))) if isinstance(scratchpad, str) else Invalid("the reply has no scratchpad")
+    if not isinstance(scratchpad, str):
+        return Invalid("the reply has no scratchpad")
+    return Merged(limit_scratchpad(normalize_lines(scratchpad)))
 
 
 def merge(ask: Ask, first: Parent, second: Parent, log: Log) -> Merged:

@@ -12,7 +12,14 @@ from typing import Any
 
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry
 from tasks.openai.fitting import Response, response_record
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded, one_line, plain, quote_lines, records
+from tasks.openai.prompt_escaping import (
+    SCRATCHPAD_LIMIT,
+    json_array,
+    limit_scratchpad,
+    normalize_lines,
+    one_line,
+    quote_lines,
+)
 from tasks.openai.schema import strict_object
 from tasks.template import fill
 
@@ -99,11 +106,11 @@ def mutation_messages(
     if target not in deltas:
         raise KeyError(f"cluster {target!r} has no delta")
     values = {
-        "cluster_descriptions_json": records(descriptions),
+        "cluster_descriptions_json": json_array(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
         "current_scratchpad": quote_lines(scratchpad),
         "target_cluster_id": target,
-        "all_responses_with_correctness": records(map(response_record, responses)),
+        "all_responses_with_correctness": json_array(map(response_record, responses)),
     }
     return SYSTEM, fill(USER, values)
 
@@ -121,7 +128,7 @@ def check_proposal(data: object, current: float, eps: float = EPS) -> Proposal |
         return Invalid(f"delta is the current value, {current!r}")
     if not isinstance(scratchpad, str):
         return Invalid("scratchpad is not a string")
-    return Proposal(float(delta), bounded(plain(scratchpad)))
+    return Proposal(float(delta), limit_scratchpad(normalize_lines(scratchpad)))
 
 
 def propose(ask: Ask, messages: tuple[str, str], current: float, log: Log, eps: float = EPS) -> Proposal | Skipped:

@@ -16,7 +16,7 @@ SCRATCHPAD_LIMIT = 4000  # characters; the prompts state it
 _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
 
 
-def plain(text: str) -> str:
+def normalize_lines(text: str) -> str:
     """`text` with "\\n" as its only line end, none at its end, and without lone surrogates, which no store can encode.
 
     Plain text is returned as it is.
@@ -25,7 +25,7 @@ def plain(text: str) -> str:
     return "\n".join(whole.splitlines()).rstrip("\n")
 
 
-def bounded(scratchpad: str) -> str:
+def limit_scratchpad(scratchpad: str) -> str:
     """The last lines of a scratchpad that have at most `SCRATCHPAD_LIMIT` characters; of one longer line its end."""
     if len(scratchpad) <= SCRATCHPAD_LIMIT:
         return scratchpad
@@ -38,11 +38,11 @@ def quote_lines(text: str) -> str:
     """`text` as a quotation, "> " before each line; `EMPTY` for nothing."""
     if not text.strip():
         return EMPTY
-    return "\n".join(f"> {line}" for line in plain(text).split("\n"))
+    return "\n".join(f"> {line}" for line in normalize_lines(text).split("\n"))
 
 
 def unquote_lines(quoted: str) -> str:
-    """The inverse of `quote` for text that is `plain`."""
+    """The inverse of `quote_lines`, for text of `normalize_lines`."""
     if quoted.strip() == EMPTY:
         return ""
     return "\n".join(line.removeprefix("> ") for line in quoted.split("\n"))
@@ -55,7 +55,7 @@ def one_line(value: object) -> str:
     return _LINE_ENDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def records(values: Iterable[object]) -> str:
+def json_array(values: Iterable[object]) -> str:
     """A JSON array with one element on each line."""
     lines = [one_line(value) for value in values]
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"

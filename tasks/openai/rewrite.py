@@ -14,7 +14,7 @@ from typing import Any
 from tasks.openai.calls import Invalid
 from tasks.openai.fitting import Response, response_record
 from tasks.openai.mutation import LARGEST_DELTA
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, one_line, plain, quote_lines, records
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, json_array, normalize_lines, one_line, quote_lines
 from tasks.openai.schema import strict_object
 from tasks.template import fill
 
@@ -104,10 +104,10 @@ def rewrite_messages(
     was learnt, "" in the first round; responses: all of the training set, in its order.
     """
     values = {
-        "cluster_descriptions_json": records(descriptions),
+        "cluster_descriptions_json": json_array(descriptions),
         "current_deltas_json": one_line(dict(deltas)),
         "cot_summary": quote_lines(summary or NOTHING_LEARNT),
-        "all_responses_with_correctness": records(map(response_record, responses)),
+        "all_responses_with_correctness": json_array(map(response_record, responses)),
     }
     return SYSTEM, fill(USER, values)
 
@@ -127,4 +127,4 @@ def check_rewrite(data: object, cluster_ids: Sequence[str]) -> Rewrite | Invalid
             return Invalid(f"the delta of cluster {cluster} is not within -{LARGEST_DELTA:g} and {LARGEST_DELTA:g}")
     if not isinstance(summary, str):
         return Invalid("summary is not a string")
-    return Rewrite(tuple(float(deltas[cluster]) for cluster in cluster_ids), plain(summary))
+    return Rewrite(tuple(float(deltas[cluster]) for cluster in cluster_ids), normalize_lines(summary))

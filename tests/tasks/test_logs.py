@@ -25,22 +25,22 @@ def log() -> Iterator[logging.Logger]:
     logger.setLevel(logging.INFO)
     yield logger
     logger.handlers.clear()
-    logs.now_about({})
+    logs.set_fields({})
 
 
 def lines_of(log: logging.Logger) -> Written:
     """Have the log written as the environment says; gives what was written."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    logs.set_format(handler)
+    logs.set_formatter(handler)
     log.addHandler(handler)
     return lambda: stream.getvalue().splitlines()
 
 
 def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
     written = lines_of(log)
-    with logs.about(run="demo-1", generation=0):
-        with logs.about(child="g0_child3_mut", stage="judge", task=""):
+    with logs.fields(run="demo-1", generation=0):
+        with logs.fields(child="g0_child3_mut", stage="judge", task=""):
             log.info("asked %d times", 3)
         log.info("sent")
     log.info("over")
@@ -55,7 +55,7 @@ def test_a_text_line_ends_with_what_it_is_about(log: logging.Logger) -> None:
 def test_a_json_line_is_one_object_whatever_it_says(log: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "json")
     written = lines_of(log)
-    with logs.about(run="demo-1", generation=2):
+    with logs.fields(run="demo-1", generation=2):
         try:
             raise ValueError('two\nlines, "quotes", \ud800 and Ünïcode')
         except ValueError as error:
@@ -70,7 +70,7 @@ def test_a_json_line_is_one_object_whatever_it_says(log: logging.Logger, monkeyp
 
 def test_what_a_line_is_about_stays_with_its_thread(log: logging.Logger) -> None:
     written = lines_of(log)
-    with logs.about(run="demo-1"):
+    with logs.fields(run="demo-1"):
         for work in (log.info, contextvars.copy_context().run):
             arguments = ("alone",) if work == log.info else (log.info, "sent along")
             thread = threading.Thread(target=work, args=arguments)
@@ -105,4 +105,4 @@ def test_no_secret_comes_through(
 def test_a_format_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHETSTONE_LOG_FORMAT", "xml")
     with pytest.raises(ValueError, match="WHETSTONE_LOG_FORMAT is 'xml', and can be text or json"):
-        logs.set_format(logging.NullHandler())
+        logs.set_formatter(logging.NullHandler())

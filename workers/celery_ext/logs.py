@@ -54,7 +54,7 @@ class TaskContextFilter(logging.Filter):
         arguments = record.args.values() if isinstance(record.args, Mapping) else record.args or ()
         for value in arguments:
             if isinstance(value, str) and value in self._contexts:
-                record.about = self._contexts[value]
+                record.log_fields = self._contexts[value]
         return True
 
     def _remember(self, task_id: str, context: dict[str, str]) -> None:
@@ -73,25 +73,25 @@ def write_shutdown_line(message: str, f: object = None) -> None:
 def format_worker_logs() -> None:
     """Give Celery's logs of this process the project's format.  Call it once, before the application starts."""
     context = TaskContextFilter()
-    if logs.are_json():
+    if logs.is_json_format():
         worker.safe_say = write_shutdown_line  # type: ignore[attr-defined]  # not in the stubs; a test covers it
 
     @signals.celeryd_init.connect(weak=False)
     def name_worker(sender: str, **_: Any) -> None:
-        logs.always(worker=sender)
+        logs.set_process_fields(worker=sender)
 
     @signals.after_setup_logger.connect(weak=False)
     @signals.after_setup_task_logger.connect(weak=False)
     def format_handlers(logger: logging.Logger, **_: Any) -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for each question of each individual
         for handler in logger.handlers:
-            logs.set_format(handler)
+            logs.set_formatter(handler)
             handler.addFilter(context)
 
     @signals.task_prerun.connect(weak=False)
     def begin(sender: Any, task_id: str, args: Sequence[Any], **_: Any) -> None:
-        logs.now_about(context_of_task(sender.name, task_id, format_label(sender.name, args)))
+        logs.set_fields(context_of_task(sender.name, task_id, format_label(sender.name, args)))
 
     @signals.task_postrun.connect(weak=False)
     def end(**_: Any) -> None:
-        logs.now_about({})
+        logs.set_fields({})

@@ -23,7 +23,7 @@ from tasks.openai.fitting import (
 )
 from tasks.openai.merge import Merged, check_merge
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, bounded
+from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, limit_scratchpad
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.reflect import mutation_prompt
 from tasks.plan import Candidate, Plan
@@ -149,10 +149,10 @@ def test_the_largest_prompt_is_estimated_beforehand(run: Run) -> None:
 
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
     lines = [f"line {i}: what was learnt" for i in range(1000)]
-    kept = bounded("\n".join(lines))
+    kept = limit_scratchpad("\n".join(lines))
     assert len(kept) <= SCRATCHPAD_LIMIT and kept.split("\n") == lines[-len(kept.split("\n")) :]
-    assert len(bounded("x" * 9000)) == SCRATCHPAD_LIMIT and bounded("short\n") == "short\n"
-    assert bounded("y" * 100 + "\n" + "x" * SCRATCHPAD_LIMIT) == "x" * SCRATCHPAD_LIMIT
+    assert len(limit_scratchpad("x" * 9000)) == SCRATCHPAD_LIMIT and limit_scratchpad("short\n") == "short\n"
+    assert limit_scratchpad("y" * 100 + "\n" + "x" * SCRATCHPAD_LIMIT) == "x" * SCRATCHPAD_LIMIT
     proposal = check_proposal({"delta": 1.0, "scratchpad": "x\n" * 9000}, 0.0)
     assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_LIMIT
     merged = check_merge({"scratchpad": "x\n" * 9000})

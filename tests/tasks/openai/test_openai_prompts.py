@@ -13,7 +13,7 @@ from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.mutation import SCHEMA, mutation_messages
-from tasks.openai.prompt_escaping import one_line, plain, quote_lines, unquote_lines
+from tasks.openai.prompt_escaping import normalize_lines, one_line, quote_lines, unquote_lines
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},
@@ -148,8 +148,8 @@ def test_no_text_whatever_adds_a_heading_or_a_placeholder(text):
 @given(st.text())
 @example("0\x1e\r")
 def test_a_plain_text_survives_quoting(text):
-    scratchpad = plain(text)
-    assert plain(scratchpad) == scratchpad
+    scratchpad = normalize_lines(text)
+    assert normalize_lines(scratchpad) == scratchpad
     if scratchpad.strip():
         assert unquote_lines(quote_lines(scratchpad)) == scratchpad
     else:
@@ -157,5 +157,5 @@ def test_a_plain_text_survives_quoting(text):
 
 
 def test_lone_surrogates_do_not_reach_the_wire():
-    assert plain("a\ud800b").encode() and one_line("a\ud800b").encode()
+    assert normalize_lines("a\ud800b").encode() and one_line("a\ud800b").encode()
     assert quote_lines("(empty)") == "> (empty)", "a scratchpad that says so is not an empty one"
