@@ -22,7 +22,7 @@ from tasks.validation import InvalidData, checked_json, parse_json
 
 T = TypeVar("T")
 
-LOCK_WAIT_S = 0.5  # longer than whoever asks where a run stands holds its lock
+LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run
 
 
 class OutputError(Exception):

@@ -1,7 +1,7 @@
 """Which code this is: one short name for all source of the packages that do the work.
 
-Two hosts do the same work when they have the same one.  The number of the release does not say that: whoever tries
-a change on one host and not on the other has two codes under one number.
+Two hosts do the same work when they have the same one.  The number of the release does not say that: with
+a change on one host alone, two codes have one number.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ class Reflector:
 class Endpoint:
     """An OpenAI-compatible endpoint and what may be asked of it by all workers together.
 
-    `base_url` empty means OPENAI_BASE_URL, or OpenAI itself.  The key is read from the environment variable
-    `api_key_env` by whoever calls, so that no key is ever stored.  Prices are US dollars for a million tokens; None is
+    `base_url` empty means OPENAI_BASE_URL, or OpenAI itself.  Each process reads the key from the environment
+    variable `api_key_env`, so that no key is ever stored.  Prices are US dollars for a million tokens; None is
     an unknown price.
     """
 

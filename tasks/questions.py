@@ -42,7 +42,7 @@ class Columns:
 
     @property
     def named(self) -> list[str]:
-        """The names that are not the usual ones: whoever writes one means a column that is there."""
+        """The names that the settings change: columns of these names must be in the file."""
         return [
             getattr(self, field.name) for field in fields(self) if getattr(self, field.name) not in ("", field.default)
         ]

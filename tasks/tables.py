@@ -191,7 +191,7 @@ def _is_financebench(path: Path) -> bool:
                 isinstance(entry, dict) and "evidence_text_full_page" in entry for entry in entries
             )
     except DatasetError:
-        return False  # whoever reads the file says what is wrong with it
+        return False  # `read_table` reports what is wrong with the file
     return False
 
 

@@ -61,7 +61,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
-    # Imported here: what these need is not for whoever only looks at a collection.
+    # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collect.build import choose_split, collect_announcement
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector

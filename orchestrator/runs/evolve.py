@@ -24,7 +24,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
-    # Imported here: DEAP and what reports need are not for whoever only looks at a run.
+    # Imported here: a command that only shows a run needs neither DEAP nor reports.
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
     from orchestrator.runs.changes import check_resumable

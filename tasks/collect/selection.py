@@ -18,7 +18,7 @@ _RESERVED = re.compile(r"<\|?(?:reserved|unused|extra_id|dummy)\w*\|?>|\[(?:rese
 
 
 class Tokenizer(Protocol):
-    """What is asked of a Hugging Face tokenizer."""
+    """The part of a Hugging Face tokenizer that the selection uses."""
 
     @property
     def all_special_ids(self) -> list[int]: ...

@@ -213,7 +213,7 @@ def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord]
         text = "\n".join(
             [
                 f"# {call.kind}, attempt {call.attempt}: {call.outcome}",
-                f"# answered by: {call.provider or '(nobody)'}",
+                f"# answered by: {call.provider or '(no answer)'}",
                 f"# system_fingerprint: {call.system_fingerprint or '(none)'}",
                 f"===== system =====\n{call.system}",
                 f"===== user =====\n{call.user}",

@@ -21,7 +21,7 @@ NAME_VARIABLE = "WHETSTONE_ENDPOINT"
 RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
 NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
 RULES = "rules of the embedded endpoint (no language model)"
-NOBODY = "nobody: no call was needed, or none was answered"
+NO_MODEL = "no model: no call was needed, or none was answered"
 TOKENS_PER_PRICE = 1_000_000
 
 Role = Literal["reflector", "judge"]
@@ -44,7 +44,7 @@ def provider_of(system_fingerprint: str, model: str) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Providers as a report names them."""
-    return " and ".join(sorted(names)) or NOBODY
+    return " and ".join(sorted(names)) or NO_MODEL
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
     whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
     whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS, FIGURES
-    whetstone:lock:<name>           held by whoever does this work now (tasks/store/lock.py)
+    whetstone:lock:<name>           held by the process that does this work now (tasks/store/lock.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
     whetstone:workers               set: the node names of the workers that report

@@ -55,7 +55,7 @@ def _target(family: MetricBuilder, worker: str, target: Mapping[str, Any]) -> No
         return
     labels |= {"gpu": f"{gpu.get('index', '')} {gpu.get('name', '')}".strip()}
     for name, about, key in (
-        ("gpu_memory_used_bytes", "Memory in use on the worker's GPU, whoever uses it.", "used"),
+        ("gpu_memory_used_bytes", "Memory in use on the worker's GPU, by all processes.", "used"),
         ("gpu_memory_bytes", "Memory of the worker's GPU.", "total"),
         ("gpu_utilization_ratio", "Share of the last moment in which the GPU computed.", "utilization"),
     ):

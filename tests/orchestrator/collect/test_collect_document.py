@@ -11,7 +11,7 @@ from orchestrator.collect.document import make_document
 from orchestrator.collect.pipeline import UNKNOWN, Gathered
 from orchestrator.collect.settings import read_collect_settings
 from tasks.models import Example
-from tasks.openai.provider import NOBODY, RULES
+from tasks.openai.provider import NO_MODEL, RULES
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = Example("q", "context", "question", "gold")
@@ -21,7 +21,7 @@ VERDICT = {"is_correct": False, "confidence": 1.0, "category": "text", "reasonin
 @pytest.mark.parametrize(
     ("compressed_by", "judged_by", "reflector", "judge"),
     [
-        (["m", "m"], ["", ""], "m", NOBODY),
+        (["m", "m"], ["", ""], "m", NO_MODEL),
         ([RULES, RULES], ["", RULES], RULES, RULES),
         (["a", "b"], ["c", UNKNOWN], "a and b", f"c and {UNKNOWN}"),
     ],

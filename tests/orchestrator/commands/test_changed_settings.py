@@ -8,7 +8,7 @@ import pytest
 from simulated_run import Driver
 from terminal import CHILDREN, Terminal, ended, history
 
-from tasks.openai.provider import NOBODY
+from tasks.openai.provider import NO_MODEL
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +38,7 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
     report = (terminal.output / "report.txt").read_text()
     assert "changed      JUDGE_MODEL, from generation 1 on" in report
     # And the report names who answered: simulated stages call nobody, whatever models the settings ask for
-    assert (report.count(NOBODY), "gpt-4o" in report) == (2, False)
+    assert (report.count(NO_MODEL), "gpt-4o" in report) == (2, False)
     # And the final comparison has one judge
     [comparison] = json.loads((terminal.output / "answers.json").read_text())
     assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)

@@ -15,7 +15,7 @@ from tasks.openai import calls, merge
 from tasks.openai.calls import LocalReplyCounter, make_ask
 from tasks.openai.describe import describe_clusters
 from tasks.openai.judge import verdict_record
-from tasks.openai.provider import NOBODY, RULES, listed, provider_of
+from tasks.openai.provider import NO_MODEL, RULES, listed, provider_of
 from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
 def test_the_model_that_was_asked_for_answers_unless_the_fingerprint_is_the_rules() -> None:
     assert (provider_of("fp_44709d6fcb", "large"), provider_of("", "large")) == ("large", "large")
     assert provider_of("whetstone-rules-2", "large") == RULES
-    assert (listed(["b", "a"]), listed([])) == ("a and b", NOBODY)
+    assert (listed(["b", "a"]), listed([])) == ("a and b", NO_MODEL)
 
 
 def test_the_reflector_is_named_by_who_replied(store: Store, run: Run) -> None:
