@@ -5,9 +5,9 @@ Search", ICML 2009, 401-408, after O. Maron and A. W. Moore, "Hoeffding Races", 
 paired: two candidates are compared question by question, so that hard and easy questions do not blur the difference.
 Their standard error has the correction for a finite set: after all questions nothing is left to chance.
 
-All candidates see the questions in one order.  After each rung the field is looked at: `survivors` for a fitness,
-`front_survivors` for tokens against correctness.  What is known of a candidate that stopped is `projected` to all
-questions, so that an optimiser can rank it.
+All candidates see the questions in one order.  After each rung those that stay are chosen: `survivors` by fitness,
+`front_survivors` by tokens and correctness.  The figures of a candidate that stopped are `projected` to all questions,
+so that an optimiser can rank it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Value = Callable[[float, float], float]
 """What ranks candidates, of (mean tokens, share of right answers): `tasks.objective.additive_fitness_of`."""
 
 MOST_RUNGS = 10
-"""More looks at the field cost more time than they save."""
+"""More rungs cost more time than they save."""
 LEAST_ANSWERS = 5
-"""Fewer say too little of their spread."""
+"""With fewer answers their spread is not known well enough."""
 
 
 @dataclass(frozen=True)
 class Race:
-    """When the field is looked at, and how sure a decision must be.
+    """After how many questions candidates are compared, and how sure a decision must be.
 
     rungs: numbers of answered questions, ascending; the last is all of them.  level: of each one-sided bound.
     tolerance: a difference of correctness, as a share, that does not keep a candidate in the race for the front.
