@@ -25,7 +25,8 @@ LEVEL = 0.95
 POWER = 0.8
 LEAST_QUESTIONS = math.ceil(math.log(1 - LEVEL) / math.log(0.5))
 """Of fewer, all change in one direction by chance in more than 5 of 100 cases."""
-_CHUNK = 500  # resamples drawn at once: bounds the memory
+_CHUNK = 500  # resamples drawn at once
+_DRAWN_AT_ONCE = 1_000_000  # questions of resamples: bounds the memory
 _NORMAL = NormalDist()
 _STEPS = 60  # of a bisection: far below the precision of what is measured
 
@@ -120,7 +121,8 @@ def _resampled_ratios(
     """The ratio in each of the resamples of questions; pairs: [2, n]."""
     count = pairs.shape[1]
     drawn = _resamples(count, seed, resamples)
-    chunks = (drawn[start : start + _CHUNK].astype(np.float64) for start in range(0, resamples, _CHUNK))
+    rows = max(1, min(_CHUNK, _DRAWN_AT_ONCE // count))
+    chunks = (drawn[start : start + rows].astype(np.float64) for start in range(0, resamples, rows))
     return np.concatenate([_ratios(chunk @ pairs.T, count) for chunk in chunks])
 
 
@@ -140,8 +142,9 @@ def _resamples(count: int, seed: int, resamples: int) -> np.ndarray[tuple[int, .
     """
     rng = np.random.default_rng(seed)
     drawn = np.empty((resamples, count), dtype=np.uint8)
-    for start in range(0, resamples, _CHUNK):
-        rows = min(_CHUNK, resamples - start)
+    chunk = max(1, min(_CHUNK, _DRAWN_AT_ONCE // count))
+    for start in range(0, resamples, chunk):
+        rows = min(chunk, resamples - start)
         picked = rng.integers(0, count, size=(rows, count)) + count * np.arange(rows)[:, None]
         drawn[start : start + rows] = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
     drawn.flags.writeable = False
