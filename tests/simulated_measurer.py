@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.measuring import Answers, Measurer
@@ -19,7 +20,9 @@ def questions(prefix: str, count: int) -> list[Example]:
 
 
 class SimulatedMeasurer(Measurer):
-    """`asked` has the name and the candidates of each plan."""
+    """`asked` has the name and the candidates of each plan.  A sample is answered as a repeat of the candidate."""
+
+    samples = 1
 
     def __init__(self, respond: Respond, store: Store | None = None, **sets: int) -> None:
         self.respond, self._store = respond, store
@@ -37,12 +40,21 @@ class SimulatedMeasurer(Measurer):
         return "simulated"
 
     def answers(
-        self, name: str, generation: int, candidates: Sequence[Candidate], *, is_counted: bool = True
+        self,
+        name: str,
+        generation: int,
+        candidates: Sequence[Candidate],
+        *,
+        is_counted: bool = True,
+        every_sample: bool = False,
     ) -> list[Answers]:
         self.asked.append((name, tuple(candidates)))
         if is_counted:
             self.evaluations += Evaluations(computed=len(candidates))
-        return [self._answers(candidate) for candidate in candidates]
+        if not every_sample:
+            return [self._answers(candidate) for candidate in candidates]
+        sampled = [[replace(candidate, repeat=j) for j in range(self.samples)] for candidate in candidates]
+        return [tuple(answer for sample in samples for answer in self._answers(sample)) for samples in sampled]
 
     def _answers(self, candidate: Candidate) -> Answers:
         asked = questions_of(candidate, self.examples[candidate.examples], seed=1)

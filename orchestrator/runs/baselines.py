@@ -141,7 +141,7 @@ def measure_baselines(
     if start is None:
         start = best_prompt(systems, settings.margin).name if settings.target_system_prompt == BEST_PROMPT else PLAIN
     reference = [Candidate(0, (), system_prompt=prompts[name]) for name in dict.fromkeys((PLAIN, start))]
-    on_training = measurer.answers(REFERENCE, 0, reference)
+    on_training = measurer.answers(REFERENCE, 0, reference, every_sample=True)
     objective = objective_of(settings, baseline_score(on_training[0]))
     return Baselines(
         held_out=held_out,

@@ -47,10 +47,18 @@ class Measurer:
         return self.evaluate.dispatcher.run_id
 
     def answers(
-        self, name: str, generation: int, candidates: Sequence[Candidate], *, is_counted: bool = True
+        self,
+        name: str,
+        generation: int,
+        candidates: Sequence[Candidate],
+        *,
+        is_counted: bool = True,
+        every_sample: bool = False,
     ) -> list[Answers]:
         """The graded answers of each candidate, from a plan of this name.  Raises: Parked.
 
+        Of several samples of a question it is the first one, which pairs of systems are compared by; with
+        `every_sample` all of them, whose means are those of a search's scores.
         The candidates are numbered anew, in their order.  The plan's records are dropped; the answers are not.
         """
         numbered = tuple(dataclasses.replace(candidate, index=i) for i, candidate in enumerate(candidates))
@@ -59,16 +67,21 @@ class Measurer:
         if is_counted:
             self.evaluations += sum((outcome.evaluations for outcome in outcomes), Evaluations())
         seed = self.store.run(self.run_id).seed
-        found = [self._graded(plan, c, questions_of(c, self.examples[c.examples], seed)) for c in numbered]
+        asked = [questions_of(c, self.examples[c.examples], seed) for c in numbered]
+        found = [self._graded(plan, c, some, every_sample) for c, some in zip(numbered, asked, strict=True)]
         self.store.forget_plans(self.run_id, [name])
         return found
 
-    def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example]) -> Answers:
+    def _graded(self, plan: Plan, candidate: Candidate, asked: Sequence[Example], every_sample: bool) -> Answers:
         """A candidate's answers with their verdicts, as the record and the shared results have them."""
         store, run_id = self.store, self.run_id
         answers = (store.stage(run_id, plan.name, StageRef(candidate.index, "answer", "pre").field) or {})["answers"]
         verdicts = (store.stage(run_id, plan.name, StageRef(candidate.index, "judge", "pre").field) or {})["verdicts"]
-        samples = len(answers) // len(asked)  # in a row for each question: the first one is compared
+        samples = len(answers) // len(asked)  # in a row for each question
+        if every_sample:
+            asked = [example for example in asked for _ in range(samples)]
+        else:
+            answers, verdicts = answers[::samples], verdicts[::samples]
         texts = store.shared(run_id, [a["key"] for a in answers])
         reasons = store.shared(run_id, [v["key"] for v in verdicts])
         return tuple(
@@ -81,7 +94,7 @@ class Measurer:
                 gold=example.gold,
                 reasoning=reasons[verdict["key"]]["reasoning"],
             )
-            for example, answer, verdict in zip(asked, answers[::samples], verdicts[::samples], strict=True)
+            for example, answer, verdict in zip(asked, answers, verdicts, strict=True)
         )
 
 

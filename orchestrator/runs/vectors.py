@@ -106,7 +106,7 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int) -> Vect
     objective = measurer.store.run(measurer.run_id).objective
 
     def best_of(vectors: Sequence[Deltas]) -> tuple[float, Deltas]:
-        answers = measurer.answers(LINES_PLAN, 0, [Candidate(0, deltas) for deltas in vectors])
+        answers = measurer.answers(LINES_PLAN, 0, [Candidate(0, deltas) for deltas in vectors], every_sample=True)
         fitness = [measurement_of(given, objective).fitness for given in answers]
         return max(zip(fitness, vectors, strict=True), key=lambda one: one[0])
 
