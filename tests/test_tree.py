@@ -71,7 +71,6 @@ ELSEWHERE = {
     "orchestrator/optimisers/specification.py": "e2e/test_same_seed.py",
     "orchestrator/report/pairwise.py": "e2e/test_same_seed.py",
     "orchestrator/runs/interruption.py": "orchestrator/commands/test_run_interruption.py",
-    "orchestrator/runs/measuring.py": "orchestrator/runs/test_runs_racing.py",
     "orchestrator/runs/report.py": "orchestrator/runs/test_runs_final.py",
     "orchestrator/runs/runner.py": "e2e/test_same_seed.py",
     "orchestrator/settings/references.py": "orchestrator/settings/test_settings_file_checks.py",
