@@ -47,12 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most tokens a minute, likewise")  # fmt: skip
     farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
                       help="with nothing left but failures, wait so long for a retry before parking (0)")  # fmt: skip
-    cost = parser.add_argument_group("cost, of the calls to both endpoints")
-    for kind in ("prompt", "cached", "completion"):
-        cost.add_argument(f"--price-{kind}", type=_dollars, metavar="USD",
-                          help=f"price of a million {kind} tokens (default: unknown)")  # fmt: skip
-    cost.add_argument("--budget", type=_dollars, default=0.0, metavar="USD",
-                      help="park before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
+    common.add_cost(parser, "the calls to both endpoints")
     return parser
 
 
@@ -74,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             price_prompt=arguments.price_prompt,
             price_cached=arguments.price_cached,
             price_completion=arguments.price_completion,
-            budget_usd=arguments.budget,
+            budget_usd=arguments.budget or 0.0,
             is_fresh=arguments.fresh,
         )
         check_surroundings(settings, options)
@@ -106,13 +101,6 @@ def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
                      for key, name in named.items() if not secret(name)]  # fmt: skip
     if problems:
         raise SettingsError(problems)
-
-
-def _dollars(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not an amount of US dollars")
-    return value
 
 
 def _count(text: str) -> int:

@@ -30,8 +30,17 @@ class EscapingParser(argparse.ArgumentParser):
         super().error(escape_control(message, keep_lines=True))
 
 
-def parser_for(command: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    return EscapingParser(
+class InterleavingParser(EscapingParser):
+    """Takes options between the arguments of a list, too, as in `retry RUN --set X=1 TASK`."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        return self.parse_intermixed_args(args, namespace)
+
+
+def parser_for(
+    command: str, description: str, epilog: str = "", kind: type[EscapingParser] = EscapingParser
+) -> argparse.ArgumentParser:
+    return kind(
         prog=f"orchestrator {command}",
         description=description,
         epilog=epilog,
@@ -58,6 +67,24 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE",
         help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else configs/embedded.config)",
     )  # fmt: skip
+
+
+def add_cost(parser: argparse.ArgumentParser, calls: str) -> None:
+    """--price-prompt, --price-cached, --price-completion and --budget."""
+    cost = parser.add_argument_group(f"cost, of {calls}")
+    for kind in ("prompt", "cached", "completion"):
+        cost.add_argument(
+            f"--price-{kind}", type=_dollars, metavar="USD", help=f"price of a million {kind} tokens (default: unknown)"
+        )
+    cost.add_argument("--budget", type=_dollars, metavar="USD",
+                      help="stop before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
+
+
+def _dollars(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of US dollars")
+    return value
 
 
 def add_run(parser: argparse.ArgumentParser, **options: Any) -> None:

@@ -27,15 +27,20 @@ Judge the answers in a file: one JSON object a line, with the fields question, g
 
 One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
 decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed or a call fails.  The rules of the embedded endpoint replace the model when the file of --config says so, and
-when there is neither a key nor an address of an endpoint.  The judges "exact_number" and module:function call no
-model."""
+malformed or a call fails.
+
+Who judges in stage 2 says --endpoint, or else the file of --config: the rules of the embedded endpoint, which cost
+nothing and are no language model, or a model at an OpenAI endpoint, which may cost money.  Without both it is the
+rules, whatever keys the environment has.  The first line on standard error names the judge and the highest cost.  The
+judges "exact_number" and module:function call no model."""
 
 EPILOG = """\
 examples:
   orchestrator judge answers.jsonl --stage 1
   PYTHONPATH=. orchestrator judge answers.jsonl --judge my_judges:contains
-  orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl"""
+  orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl
+  orchestrator judge answers.jsonl --endpoint openai --price-prompt 2.5 --price-cached 1.25 --price-completion 10 \\
+      --budget 2"""
 
 
 PROGRESS_S = 5.0
@@ -59,7 +64,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a .config with judge and endpoint (Kconfig's defaults)"
     )
+    parser.add_argument(
+        "--endpoint", choices=("rules", "openai"), help="who judges in stage 2 (that of --config; without it, rules)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the file to write, in place of standard output")
+    common.add_cost(parser, "the calls of stage 2, in place of that of --config")
     return parser
 
 
@@ -73,7 +82,9 @@ def _judge(arguments: argparse.Namespace) -> int:
     from tasks.dataset import DatasetError
     from tasks.judging.rows import count_answer_rows, read_answer_rows
 
-    settings, endpoint, rules = judging_settings(arguments.config)
+    chosen = None if arguments.endpoint is None else arguments.endpoint == "rules"
+    settings, endpoint, rules = judging_settings(arguments.config, chosen)
+    endpoint = _with_cost(endpoint, arguments)
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
     settings = dataclasses.replace(settings, name=arguments.judge or settings.name)
@@ -102,6 +113,23 @@ def _judge(arguments: argparse.Namespace) -> int:
         return common.fail(common.BROKEN, f"{error}; nothing was written")
     _print_status(summary)
     return common.DONE
+
+
+def _with_cost(endpoint: Endpoint, arguments: argparse.Namespace) -> Endpoint:
+    """The endpoint with the prices and the budget of the command line.  Raises: SettingsError."""
+    from orchestrator.settings import SettingsError
+    from tasks.openai.provider import is_priced
+
+    given = {
+        "price_prompt": arguments.price_prompt,
+        "price_cached": arguments.price_cached,
+        "price_completion": arguments.price_completion,
+        "budget_usd": arguments.budget,
+    }
+    endpoint = dataclasses.replace(endpoint, **{name: value for name, value in given.items() if value is not None})
+    if endpoint.budget_usd and not is_priced(endpoint):
+        raise SettingsError(["--budget: needs --price-prompt, --price-cached and --price-completion"])
+    return endpoint
 
 
 class _Failed(Exception):

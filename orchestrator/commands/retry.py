@@ -31,7 +31,7 @@ examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("retry", DESCRIPTION, EPILOG)
+    parser = common.parser_for("retry", DESCRIPTION, EPILOG, common.InterleavingParser)
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
     parser.add_argument("tasks", metavar="TASK", nargs="*", help="a failed task (all of them)")
     parser.add_argument(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.commands import common
+from orchestrator.report.formatting import format_money
 from orchestrator.report.layout import format_table
 from orchestrator.runs.status import RunStatus, find_runs, run_status
 
@@ -75,6 +76,6 @@ def table(runs: Sequence[RunStatus]) -> str:
     for status in runs:
         best = status.figures.get("best_fitness")
         fitness, tokens = "-" if best is None else f"{best:.4f}", f"{status.target_tokens:,}"
-        cost = "unknown" if status.cost_usd is None else f"${status.cost_usd:.2f}"
+        cost = format_money(status.cost_usd)
         rows.append((status.run, status.kind, status.state, status.progress, fitness, tokens, cost, status.folder))
     return "\n".join(format_table(rows))

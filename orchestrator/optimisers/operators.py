@@ -57,17 +57,19 @@ def make_toolbox(params: ReflectiveParams, round_robin: RoundRobin) -> base.Tool
 def mate(ind1: Individual, ind2: Individual) -> Individual:
     """One child: the parents' deltas averaged with their fitnesses as weights, and the merge of their scratchpads.
 
-    Equal scratchpads, as of an individual with itself or of two that are empty, need no merge: the child has the same.
+    Only two different scratchpads that hold something are merged.  Where both are equal, the child has the same one,
+    and where one is empty, the other.
     Both parents need a valid fitness; they are not changed.
     """
     f1, f2 = ind1.fitness.values[0], ind2.fitness.values[0]
     total = f1 + f2
     weights = (f1 / total, f2 / total) if total != 0 else (0.5, 0.5)
     child = make_individual([weights[0] * a + weights[1] * b for a, b in zip(ind1, ind2, strict=True)])
-    if ind1.scratchpad.strip() == ind2.scratchpad.strip():
-        child.scratchpad = ind1.scratchpad
+    first, second = ind1.scratchpad, ind2.scratchpad
+    if first.strip() and second.strip() and first.strip() != second.strip():
+        child.merge = Merge(first, f1, second, f2)
     else:
-        child.merge = Merge(ind1.scratchpad, f1, ind2.scratchpad, f2)
+        child.scratchpad = first if first.strip() else second
     invalidate(child)
     return child
 

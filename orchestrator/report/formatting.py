@@ -15,6 +15,11 @@ def baseline_name(initial_deltas: Iterable[float]) -> str:
     return INITIAL if any(initial_deltas) else "zero vector"
 
 
+def format_count(number: int, units: str) -> str:
+    """`1 generation`, `3 generations`; `units` is the plural."""
+    return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
+
+
 def format_duration(seconds: float | None) -> str:
     """`8 s`, `3 min 12 s` or `2 h 05 min`; `?` for None and for an infinite time."""
     if seconds is None or not math.isfinite(seconds):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.report.assessment import Assessment
-from orchestrator.report.formatting import format_cost, format_duration, format_evaluations, format_score
+from orchestrator.report.formatting import format_cost, format_count, format_duration, format_evaluations, format_score
 from orchestrator.report.layout import pad, truncate, wrap
 from orchestrator.report.ranking import provenance, ranking
 from orchestrator.report.statistics import Comparison, PairedResult, paired_sentence, paired_statistics
@@ -77,7 +77,7 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
     parts = [
         *assessed[:1],
         [
-            f"Run {escape_control(report.run)}: {report.generations} generations in {duration}",
+            f"Run {escape_control(report.run)}: {format_count(report.generations, 'generations')} in {duration}",
             *([report.stopped] if report.stopped else []),
         ],
         *assessed[1:],

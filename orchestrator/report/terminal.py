@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.formatting import format_duration, format_score
+from orchestrator.report.formatting import format_count, format_duration, format_score
 from orchestrator.report.view import (
     PLANS,
     CandidateView,
@@ -100,7 +100,7 @@ def _heading(snapshot: Snapshot, width: int) -> RenderableType:
 
 def _generation(snapshot: Snapshot) -> str:
     if snapshot.plan == "clusters":
-        return f"{snapshot.generations} generations to come"
+        return f"{format_count(snapshot.generations, 'generations')} to come"
     place = min(snapshot.generation + 1, snapshot.generations)
     return f"generation {snapshot.generation} ({place} of {snapshot.generations})"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Literal, Protocol, TextIO
 
@@ -35,6 +35,16 @@ class CandidateView:
     error: str | None = None
     merges: bool = False
     rewrites: bool = False
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a run has used until a moment; the fields are those of `Snapshot`."""
+
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    evaluations: Evaluations
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class Snapshot:
     progress: tuple[int, int] | None = None
     baseline_name: str = INITIAL
     evaluations: Evaluations = field(default_factory=Evaluations)
+    totals: Totals | None = None  # when the last generation was recorded; None before the first in this session
 
 
 def steps(candidate: CandidateView) -> tuple[tuple[Phase, StageName], ...]:
@@ -199,7 +210,10 @@ def _headline(now: Snapshot) -> str:
 
 
 def _generation_finished(generation: int, now: Snapshot) -> str:
-    used = ", ".join(usage_parts(now))
+    """`now` may hold work of the next generation; its totals do not."""
+    totals = now.totals
+    at_end = now if totals is None else replace(now, **{f.name: getattr(totals, f.name) for f in fields(totals)})
+    used = ", ".join(usage_parts(at_end))
     left = "" if now.left_s is None else f", about {format_duration(now.left_s)} left"
     took = f"{format_duration(now.elapsed_s)} so far{left}"
     return f"generation {generation} finished: best so far {format_score(now.best_ever)}; {used}; {took}"

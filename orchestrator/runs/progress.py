@@ -12,7 +12,7 @@ from orchestrator.dispatch.evaluator import Records
 from orchestrator.optimisers.generation import Generation
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.view import CandidateView, PlanKind, Snapshot, View
+from orchestrator.report.view import CandidateView, PlanKind, Snapshot, Totals, View
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.measuring import CLOSING_PLANS, PLANS
 from orchestrator.runs.search import Search
@@ -75,6 +75,7 @@ class ProgressReporter:
         self._written: set[str] = set()
         self._flushed = 0.0
         self._stages_before = 0  # finished in earlier plans of this session
+        self._totals: Totals | None = None  # when the last generation was recorded
         self._plan: tuple[str, int] = ("", 0)  # the plan in flight, and how many stages it had at the start
 
     def __call__(self, plan: Plan, records: Records, failures: Sequence[Failure]) -> None:
@@ -91,6 +92,17 @@ class ProgressReporter:
             self._stages_before += finished
             self.recorded += _evaluated(plan, records)
             self._plan = ("", 0)
+
+    def end_generation(self, recorded: Evaluations) -> None:
+        """A generation is recorded: take over all evaluations so far, and what the run has used for them."""
+        self.recorded = recorded
+        usage = self._store.usage(self._run_id)
+        self._totals = Totals(*self._used(usage), recorded)
+
+    def _used(self, usage: Mapping[str, float]) -> tuple[int, int, float | None]:
+        """Calls, tokens and cost."""
+        cost = usage.get("cost_usd", 0.0) if self.publisher.is_priced else None
+        return int(usage.get("requests", 0)), int(usage.get("target", 0)), cost
 
     def report_setup(self, step: str, progress: tuple[int, int] | None) -> None:
         """Show how far the clustering of the vocabulary is."""
@@ -122,6 +134,7 @@ class ProgressReporter:
         elapsed = time.monotonic() - self.started
         done = self._stages_before + finished
         left = self._stages_left(plan, records)
+        calls, tokens, cost = self._used(usage)
         return Snapshot(
             run=self._run_id,
             generation=plan.generation,
@@ -135,12 +148,13 @@ class ProgressReporter:
             queues=dict(self.dispatcher.farm.queues()),
             elapsed_s=elapsed,
             left_s=elapsed / done * left if done >= ENOUGH_STAGES else None,
-            calls=int(usage.get("requests", 0)),
-            tokens=int(usage.get("target", 0)),
-            cost_usd=usage.get("cost_usd", 0.0) if self.publisher.is_priced else None,
+            calls=calls,
+            tokens=tokens,
+            cost_usd=cost,
             budget_usd=self.publisher.budget_usd,
             baseline_name=baseline_name(self.search.params.initial_deltas),
             evaluations=self.recorded + _evaluated(plan, records),
+            totals=self._totals,
         )
 
     def _stages_left(self, plan: Plan, records: Records) -> float:

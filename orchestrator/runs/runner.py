@@ -258,7 +258,7 @@ class _Session:
             finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))
-            self.reporter.recorded = self._evaluations()
+            self.reporter.end_generation(self._evaluations())
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             self.in_progress.next(finished)
             started, state = time.monotonic(), finished.state

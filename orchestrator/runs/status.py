@@ -21,6 +21,7 @@ import redis
 
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json, run_id_of
+from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
 from tasks.failure import Failure
 from tasks.store.keys import STATUS
@@ -88,7 +89,7 @@ class RunStatus:
     @property
     def progress(self) -> str:
         """As in "2 of 8 generations"."""
-        return f"{self.done} of {'?' if self.total is None else self.total} {self.unit}"
+        return f"{self.done} of {'? ' + self.unit if self.total is None else format_count(self.total, self.unit)}"
 
 
 def find_runs(folder: Path) -> list[Path]:

@@ -110,6 +110,16 @@ def check_weights(values: Values) -> Findings:
         yield "LAMBDA_CORRECTNESS", "is 0, and so is LAMBDA_SHORTNESS: every fitness would be 0"
 
 
+def check_variation(values: Values) -> Findings:
+    """In "reflective" a child can differ from its parents: by mutation, or by crossover of a varied population."""
+    if values.get("optimiser") != "reflective" or values.get("mutpb") != 0:
+        return
+    if values.get("cxpb") == 0:
+        yield "MUTPB", "is 0, and so is CXPB: every child would be a copy of its parent"
+    elif values.get("initial_spread") == 0:
+        yield "MUTPB", "is 0, and so is INITIAL_SPREAD: every individual would be a copy of the first"
+
+
 def check_prices(values: Values) -> Findings:
     """A budget can be kept only when the prices are known."""
     prices = ("openai_price_prompt", "openai_price_cached", "openai_price_completion")
@@ -149,6 +159,7 @@ CROSS_CHECKS = (
     check_selection,
     check_optimiser,
     check_weights,
+    check_variation,
     check_lifecycle,
     check_samples,
     check_limits,

@@ -118,11 +118,13 @@ class Kconfig(kconfiglib.Kconfig):  # type: ignore[misc]  # kconfiglib has no ty
 def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments, Problems]:
     """The assignments of a `.config`, before Kconfig replaces values that it does not accept by defaults.
 
-    `kinds` has the type of each option.  Of several assignments to one option the last counts, as in Kconfig.
+    `kinds` has the type of each option.  An option that is assigned twice is a problem, although Kconfig takes the
+    last value: nobody knows which one was meant.
     """
     found: Assignments = {}
     problems: Problems = {}
     other: Problems = {}
+    first_lines: dict[str, int] = {}
     for number, line in enumerate(_with_own_names(config).split("\n"), start=1):
         stripped = line.rstrip()
         match = _ASSIGNED.fullmatch(stripped) or _NOT_SET.fullmatch(stripped)
@@ -131,8 +133,10 @@ def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments
                 other[f"line {number}"] = f"{quote(stripped)} is not an assignment of the form {PREFIX}NAME=VALUE"
             continue
         name, written = match[1], match[2] if match.re is _ASSIGNED else None
-        problems.pop(PREFIX + name, None)
-        found.pop(name, None)
+        if name in first_lines:
+            problems[PREFIX + name] = f"is given twice, in lines {first_lines[name]} and {number}"
+            continue
+        first_lines[name] = number
         try:
             found[name] = _typed(name, written, kinds)
         except ValueError as error:

@@ -27,7 +27,6 @@ from tasks.models import (
     Target,
 )
 from tasks.objective import LEAST_TOKENS
-from tasks.secret import secret
 
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
@@ -151,9 +150,12 @@ def needs_endpoint(s: Settings) -> bool:
     return needs_model(s.judge) or s.optimiser in ("reflective", "hybrid", "lineage")
 
 
-def endpoint_of(s: Settings) -> Endpoint:
-    """The endpoint's settings.  The rules of an embedded farm have their own address and key, and cost nothing."""
-    rules = by_rules(s)
+def endpoint_of(s: Settings, rules: bool | None = None) -> Endpoint:
+    """The endpoint's settings; `rules` in place of what they say of it.
+
+    The rules of an embedded farm have their own address and key, and cost nothing.
+    """
+    rules = by_rules(s) if rules is None else rules
     return Endpoint(
         base_url=s.openai_base_url,
         api_key_env=EMBEDDED_KEY_ENV if rules else s.openai_api_key_env,
@@ -175,16 +177,15 @@ def _price(price: float | None, rules: bool) -> float | None:
 _PARTS = ("judge", "openai_", "budget_", "farm", "embedded_endpoint")
 
 
-def judging_settings(config: Path | None) -> tuple[Judge, Endpoint, bool]:
+def judging_settings(config: Path | None, rules: bool | None = None) -> tuple[Judge, Endpoint, bool]:
     """The judge and the endpoint of the file `config`, or Kconfig's defaults without one, and whether rules judge.
 
-    Rules judge when the file says so, and when there is neither a key nor an address.
-    Raises: SettingsError when the file is wrong.
+    `rules` is in place of what the file says of it.  An exported key or address decides nothing: without a file and
+    without `rules`, rules judge.  Raises: SettingsError when the file is wrong.
     """
     settings = load_settings(config) if config is not None else _defaults()
-    endpoint = endpoint_of(settings)
-    rules = config is not None and by_rules(settings)
-    return judge_of(settings), endpoint, rules or not (secret(endpoint.api_key_env) or endpoint.base_url)
+    rules = by_rules(settings) if rules is None else rules
+    return judge_of(settings), endpoint_of(settings, rules), rules
 
 
 def _defaults() -> Settings:

@@ -80,7 +80,9 @@ def test_the_same_texts_are_asked_once_and_every_row_has_its_verdict(tmp_path: P
     rows = [PROSE, WRONG, NUMBER, PROSE, PROSE, WRONG, EMPTY]
     # when they are judged into a file
     output = tmp_path / "out" / "verdicts.jsonl"
-    done = judge(tmp_path, rows, "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
+    done = judge(
+        tmp_path, rows, "--endpoint", "openai", "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url
+    )
     # then there is a verdict for each, in order, of two calls
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert verdicts(output.read_text()) == [
@@ -91,20 +93,46 @@ def test_the_same_texts_are_asked_once_and_every_row_has_its_verdict(tmp_path: P
     assert "7 rows: 4 correct, 3 wrong (2 by stage 1, 5 by stage 2)" in done.stderr
 
 
-def test_without_a_key_the_embedded_endpoint_judges_and_goes(tmp_path: Path) -> None:
-    done = judge(tmp_path, [PROSE, WRONG], TMPDIR=str(tmp_path))
+def test_rules_judge_and_go_although_a_key_is_exported(tmp_path: Path, endpoint: Any) -> None:
+    # given a key and an address of an endpoint, and nothing that chooses it
+    url, log = endpoint()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    done = judge(tmp_path, [PROSE, WRONG], TMPDIR=str(temporary), OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
+    # then rules judge, announced before anything is asked, and the endpoint gets no call
     assert verdicts(done.stdout) == [(True, 2), (False, 2)], done.stderr
-    assert "no language model" in done.stderr
+    assert done.stderr.startswith("judge: rules of the embedded endpoint (no language model); cost: free\n")
+    assert not log.exists() or log.read_text() == ""
     # and nothing of it is left
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(temporary) in " ".join(p.info["cmdline"] or [])]
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: Path, endpoint: Any) -> None:
+    url, log = endpoint()
+    rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
+    prices = [part for kind in ("prompt", "cached", "completion") for part in (f"--price-{kind}", "100")]
+    there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
+    # given a budget that does not suffice, then no more is called than it allows, and nothing is written
+    done = judge(tmp_path, rows, "--endpoint", "openai", *prices, "--budget", "0.5", **there)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.5000")
+    assert "BudgetSpent" in done.stderr and len(log.read_text().splitlines()) < len(rows)
+    # and a budget without prices cannot be kept
+    refused = judge(tmp_path, rows, "--endpoint", "openai", "--budget", "2", **there)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "--budget: needs --price-prompt, --price-cached and --price-completion" in refused.stderr
+    # and without a key no rules take the place of the model
+    refused = judge(tmp_path, rows, "--endpoint", "openai")
+    assert (refused.returncode, refused.stdout) == (2, "") and "OPENAI_API_KEY" in refused.stderr
 
 
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path, endpoint: Any) -> None:
     # given an endpoint whose every reply is cut
     url, _ = endpoint("--faults", "verdict:truncated:*")
     output = tmp_path / "verdicts.jsonl"
-    done = judge(tmp_path, [NUMBER, PROSE], "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
+    chosen = ("--endpoint", "openai", "--output", str(output))
+    done = judge(tmp_path, [NUMBER, PROSE], *chosen, OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
     # then nothing is written, not even what stage 1 decided
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Traceback" not in done.stderr

@@ -31,9 +31,9 @@ def test_targets_go_round_and_the_position_is_kept_in_the_state() -> None:
 
 def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
     formula = Formula()
-    generations = run(params(crossover_probability=1.0, generations=2), formula)
-    population = generations[0].state.population
-    fitness = [evaluated.score.fitness for evaluated in generations[1].generation.population]
+    generations = run(params(crossover_probability=1.0, generations=3), formula)
+    population = generations[1].state.population
+    fitness = [evaluated.score.fitness for evaluated in generations[2].generation.population]
     for candidate in formula.plans[-1].candidates:
         a, b = candidate.parents
         expected = [
@@ -41,27 +41,30 @@ def test_a_child_of_a_crossover_is_the_average_weighted_by_fitness() -> None:
             for x, y in zip(population[a].deltas, population[b].deltas, strict=True)
         ]
         assert candidate.deltas == pytest.approx(expected)
-        if population[a].scratchpad != population[b].scratchpad:
-            assert candidate.merge is not None
+        if candidate.merge is not None:
             assert (candidate.merge.fitness_a, candidate.merge.fitness_b) == (fitness[a], fitness[b])
     assert any(candidate.merge for candidate in formula.plans[-1].candidates)
 
 
-def test_equal_scratchpads_are_not_merged() -> None:
-    """Given parents that are one individual, or whose scratchpads are both empty or equal, nobody is asked to merge."""
+def test_only_two_different_scratchpads_that_hold_something_are_merged() -> None:
+    """Given parents that are one individual, or whose scratchpads are equal or one of them empty, no call is made."""
     formula = Formula()
     generations = run(params(crossover_probability=1.0, generations=3), formula)
-    pairs = 0
+    pairs = kept = 0
     for number, plan in enumerate(plan for plan in formula.plans if plan.name.endswith("_child")):
         population = [evaluated.genome for evaluated in generations[number].generation.population]
         for candidate in plan.candidates:
             a, b = (population[parent].scratchpad for parent in candidate.parents)
-            assert (candidate.merge is None) == (a == b)
+            assert (candidate.merge is None) == (a == b or not a or not b)
+            if a != b and candidate.merge is None:
+                assert candidate.scratchpad == (a or b)
+                kept += 1
             if a == b:
                 assert candidate.scratchpad == a
                 pairs += 1
         assert number or all(candidate.merge is None for candidate in plan.candidates), "all are empty at the start"
     assert pairs > 4
+    assert kept, "a scratchpad that holds something, beside an empty one, is the child's"
 
 
 def test_every_evaluation_keeps_its_deltas_and_scratchpad() -> None:

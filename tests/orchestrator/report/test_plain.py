@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.view import CandidateView, PlainView, Snapshot, open_view, steps, steps_done
+from orchestrator.report.view import CandidateView, PlainView, Snapshot, Totals, open_view, steps, steps_done
 from tasks.plan import Evaluations
 
 ROOT = Path(__file__).parents[3]
@@ -80,6 +80,14 @@ def test_a_finished_generation_is_told_with_what_it_took() -> None:
         "evaluations 4 computed, 3 from the cache, 2 carried over, 12 calls, 3,400 tokens, $0.5000; "
         "1 min 10 s so far, about 2 min 20 s left"
     )
+
+
+def test_what_the_next_generation_has_begun_is_not_counted_as_the_finished_one_s() -> None:
+    """Given a first look at the next generation when two of its evaluations are done."""
+    ended = Totals(calls=12, tokens=3400, cost_usd=0.5, evaluations=Evaluations(4, 3, 2))
+    begun = {"calls": 15, "tokens": 4000, "cost_usd": 0.75, "evaluations": Evaluations(5, 4, 2)}
+    told = watch(offspring(generation=0), offspring(generation=1, totals=ended, **begun))
+    assert "4 computed, 3 from the cache, 2 carried over, 12 calls, 3,400 tokens, $0.5000;" in told[1]
 
 
 def test_long_work_is_told_in_tenths() -> None:

@@ -15,7 +15,7 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.optimisers.generation import Evaluated, Generation, Genome
 from orchestrator.optimisers.reflective import Reflective, ReflectiveParams
 from orchestrator.output import OutputFolder
-from orchestrator.report.view import Snapshot
+from orchestrator.report.view import Snapshot, Totals
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.progress import GenerationProgress, ProgressReporter
 from orchestrator.runs.search import Search
@@ -119,6 +119,20 @@ def test_an_evaluated_population_sets_best_mean_and_baseline(
     assert now.left_s is not None
     reporter.flush()
     assert {"kind": "evolve", "state": "running", "done": 0, "total": 3, "best": 0.75}.items() <= status(driver).items()
+
+
+def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
+    reporter: ProgressReporter, screen: Screen, driver: Driver
+) -> None:
+    reporter(POPULATION, {}, [])
+    driver.store.add_usage(RUN.id, {"requests": 3, "target": 40, "cost_usd": 0.5})
+    reporter.end_generation(Evaluations(2, 0, 2))
+    # Given a next plan of which something is done when it is first shown
+    driver.store.add_usage(RUN.id, {"requests": 1, "target": 10, "cost_usd": 0.25})
+    reporter(PLAN, {"0:pre:answer": {"generated": 2}}, [])
+    now = screen.shown[-1]
+    assert (now.calls, now.evaluations) == (4, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
+    assert now.totals == Totals(3, 40, 0.5, Evaluations(2, 0, 2))
 
 
 def test_new_prompts_are_written_once(reporter: ProgressReporter, driver: Driver, tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def test_two_weights_of_0_are_refused_because_every_fitness_would_be_0(sound: An
     assert load_settings(sound.path, ["LAMBDA_CORRECTNESS=0"]).lambda_correctness == 0
 
 
+def test_a_search_in_which_no_individual_could_differ_is_refused(sound: Any, problems: Any) -> None:
+    """A child differs from its parents by mutation, or by crossover where the first population varies."""
+    assert problems("CXPB=0", "MUTPB=0", "INITIAL_SPREAD=0.5") == (
+        "CONFIG_MUTPB: is 0, and so is CXPB: every child would be a copy of its parent",
+    )
+    assert problems("CXPB=1", "MUTPB=0") == (
+        "CONFIG_MUTPB: is 0, and so is INITIAL_SPREAD: every individual would be a copy of the first",
+    )
+    for allowed in (["CXPB=0"], ["MUTPB=0", "INITIAL_SPREAD=0.5"], ["OPTIMISER=cma", "CXPB=0", "MUTPB=0"]):
+        assert load_settings(sound.path, allowed)
+
+
 def test_two_columns_have_two_names(problems: Any) -> None:
     assert problems("ANSWER_COLUMN=question", "ID_COLUMN=", "CONTEXT_COLUMN=") == (
         "CONFIG_ANSWER_COLUMN: is 'question', and so is QUESTION_COLUMN",

@@ -77,11 +77,22 @@ def test_a_line_that_assigns_nothing_is_told(sound: Any, problems: Any, line: st
     assert told.startswith("line ") and repr(line) in told
 
 
-def test_the_last_of_two_assignments_counts(sound: Any) -> None:
-    sound.put("NGEN", "wrong")
+def test_an_option_that_is_given_twice_is_refused_with_both_lines(sound: Any, problems: Any) -> None:
+    """Kconfig takes the last one; a second name of an option counts as the option."""
+    lines = sound.path.read_text().splitlines()
+    first = next(number for number, line in enumerate(lines, start=1) if line.startswith("CONFIG_NGEN="))
+    sound.append("CONFIG_NGEN=7")
+    sound.append(f'CONFIG_FINANCEBENCH_PATH="{sound.questions}"')
+
+    data, ngen = problems()
+    assert ngen == f"CONFIG_NGEN: is given twice, in lines {first} and {len(lines) + 1}"
+    assert data.startswith("CONFIG_DATA_PATH: is given twice, in lines ")
+
+
+def test_an_override_is_no_second_value(sound: Any) -> None:
     sound.append("CONFIG_NGEN=7")
 
-    assert load_settings(sound.path).ngen == 7
+    assert load_settings(sound.path, ["NGEN=3"]).ngen == 3
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_kconfig(sound: Any, problems: Any) -> None:

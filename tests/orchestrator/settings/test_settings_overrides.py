@@ -21,7 +21,7 @@ def test_an_override_mends_what_is_wrong_in_the_file(sound: Any) -> None:
     sound.put("CXPB", "0.5")
     sound.leave_out("MUTPB")
 
-    settings = load_settings(sound.path, ["NGEN=2", "CXPB=1", "MUTPB=0"])
+    settings = load_settings(sound.path, ["NGEN=2", "CXPB=1", "MUTPB=0.25"])
 
     assert (settings.ngen, settings.cxpb, settings.mutpb) == (2, 1.0, 0.0)
 
