@@ -36,7 +36,7 @@ TASKS: Mapping[str, TaskEntry] = {
     "gpu.cluster": TaskEntry("tasks.gpu.cluster", _JOB),
     "gpu.lengths": TaskEntry("tasks.gpu.lengths", _JOB),
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
-    "gpu.identity": TaskEntry("tasks.gpu.sample", _JOB),
+    "gpu.identity": TaskEntry("tasks.gpu.identity", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
     "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
     "openai.verdict": TaskEntry("tasks.openai.judge", _JOB),

@@ -134,6 +134,12 @@ def processor(job: Job) -> dict[str, Any]:
     return {"file": job.arguments["name"]}
 
 
+def signal_text(job: Job, what: str, stage: str, node: str) -> str:
+    """What the test has set, "" for nothing."""
+    text: Any = job.store.redis.get(signal_key(what, stage, node))
+    return (text or b"").decode()
+
+
 def dial(job: Job) -> dict[str, Any]:
     job.store.put_file(job.run, job.arguments["name"], json.dumps(job.arguments["dial"]).encode())
     return {"file": job.arguments["name"]}
@@ -149,6 +155,7 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.processor": processor,
     "gpu.dial": dial,
     "cpu.plot": plot,
+    "gpu.identity": lambda job: {"server": {"version": signal_text(job, "version", "server", "identity")}},
     "gpu.lengths": lambda job: {"limit": None, "lengths": {}, "contexts": {}},
     "openai.compress": partial(labelled, "compress"),
     "openai.verdict": partial(labelled, "verdict"),

@@ -176,7 +176,7 @@ class _Session:
         """Learn which server answers, because all keys cover it, and take up the checkpoints.  Raises: Parked."""
         # With the attempt in its key: at each start the server may be another one.
         key = "server:" + content_hash(self.run_id, self.scheduler.attempt)
-        arguments = {"example": 0, "sample": 0, "inputs": []}
+        arguments = {"target": dataclasses.asdict(self.collection.target)}
         self.scheduler.submit(Request(key, JobSpec("gpu.identity", "server", arguments, JOB_LIMIT_S)))
         [(_, result)] = self.scheduler.results()
         self.collection = dataclasses.replace(self.collection, server=result["server"])

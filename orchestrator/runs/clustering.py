@@ -6,7 +6,7 @@ import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
 from orchestrator.output import OutputError, OutputFolder, read_json, write_output
+from orchestrator.report.announcement import provider_at
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.report.view import Snapshot, View
@@ -23,11 +24,13 @@ from orchestrator.runs.baselines import REFERENCE, Baselines
 from orchestrator.runs.measuring import Measurer
 from orchestrator.runs.setup import Watch
 from orchestrator.settings import Settings, SettingsError, make_run, read_sides
+from orchestrator.settings.run import by_rules
 from tasks.code_version import code_version
 from tasks.context import content_hash
 from tasks.job import JobSpec
 from tasks.message import Hash
 from tasks.models import Sides
+from tasks.openai.describe import SCHEMA, describe_messages, described
 from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING, DESCRIPTIONS, PROGRESS
 from tasks.store.store import Store
@@ -112,7 +115,7 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -
     """
     store, run_id = scheduler.dispatcher.store, scheduler.dispatcher.run_id
     clustering = store.metadata(run_id, CLUSTERING)
-    if clustering is not None and store.clusterings.exists(clustering):
+    if clustering is not None and store.clusterings.hold(run_id, clustering):
         return clustering
 
     def show() -> None:
@@ -120,12 +123,13 @@ def ensure_clustering(scheduler: Scheduler, watch: Watch, sides: Sides | None) -
         step: dict[str, Any] = json.loads(text) if text else {"stage": "waiting for a gpu worker"}
         watch(step["stage"], (int(step["done"]), int(step["total"])) if step.get("total") else None)
 
-    key, arguments = content_hash(run_id), {}
+    # With the attempt in its key: what an earlier one has made may be gone.
+    key, arguments = content_hash(run_id, scheduler.attempt), {}
     if sides is not None:
         texts = dataclasses.asdict(sides)
         arguments = {"sides": "sides:" + content_hash(texts)}
         store.put_shared(run_id, arguments["sides"], texts)
-        key = content_hash(run_id, arguments)
+        key = content_hash(run_id, scheduler.attempt, arguments)
     # Without a limit of its own: a large vocabulary takes its time, and the job reports how far it is.
     scheduler.submit(Request("cluster:" + key, JobSpec("gpu.cluster", "vocabulary", arguments)))
     [(_, result)] = scheduler.results(show)
@@ -155,7 +159,7 @@ def override_descriptions(store: Store, run_id: str, path: Path, clusters: int) 
 def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, notify: Callable[[str], None]) -> None:
     """Have the run use the reflector's descriptions of its clusters, when these come from discovered tokens.
 
-    The reply for a clustering is kept in a file beside the clustering's folder and not requested again.  Where rules
+    The reply is kept in a file beside the clustering's folder, and the same request is not made again.  Where rules
     answer in place of a language model, no key is there, or no reply can be used, the descriptions by rule stay, and
     `notify` says why.  Raises: Parked when the openai queue cannot do it.
     """
@@ -168,7 +172,8 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
     except InvalidData as error:
         raise Parked(str(error)) from None
     path = settings.clusters_dir / f"{clustering}.described.json"
-    descriptions = _cached_descriptions(path, settings.reflector_model)
+    request = description_request(settings, farm.store.clusterings.descriptions(run_id))
+    descriptions = cached_descriptions(path, request)
     if descriptions is None and farm.rules:
         notify("clusters are described by rules: the embedded farm has no language model to ask")
         return
@@ -178,16 +183,24 @@ def describe_discovered(scheduler: Scheduler, settings: Settings, watch: Watch, 
             notify(f"clusters are described by rules: {reply['why']}")
             return
         descriptions = reply["descriptions"]
-        cached = {"model": settings.reflector_model, "descriptions": descriptions}
+        cached = {"request": request, "model": settings.reflector_model, "descriptions": descriptions}
         write_output(path, json.dumps(cached, indent=2, ensure_ascii=False) + "\n")
     farm.store.put_metadata(run_id, DESCRIPTIONS, json.dumps(descriptions))
 
 
-def _cached_descriptions(path: Path, model: str) -> list[dict[str, Any]] | None:
-    """What this model has replied before; None where it has not, or where the file cannot be used."""
+def description_request(settings: Settings, clusters: Sequence[Mapping[str, Any]]) -> str:
+    """The content hash of all that determines descriptions: the messages, the model, its sampling and its address."""
+    run = make_run(settings, "")
+    external = settings.farm == "external"
+    provider = provider_at(run.reflector.model, run.endpoint, rules=by_rules(settings), external=external)
+    return content_hash(provider, dataclasses.asdict(run.reflector), describe_messages(described(clusters)), SCHEMA)
+
+
+def cached_descriptions(path: Path, request: str) -> list[dict[str, Any]] | None:
+    """The reply to this request; None where another one was made, or where the file cannot be used."""
     try:
         cached = json.loads(path.read_text("utf-8"))
-        found: list[dict[str, Any]] | None = cached["descriptions"] if cached["model"] == model else None
+        found: list[dict[str, Any]] | None = cached["descriptions"] if cached["request"] == request else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found

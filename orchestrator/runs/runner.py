@@ -36,6 +36,7 @@ from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
+from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.runs.vectors import Families, Vectors, check_start_is_known, ensure_vectors, read_vectors
@@ -217,6 +218,9 @@ class _Session:
         too_long, notify = settings.too_long, self.runner.view.notify
         prompts = prompts_to_measure(settings, self.runner.output).values()
         self.examples = check_prompts(self.scheduler, too_long, self.examples, prompts, watch, notify)
+        target, output = self.farm.store.run(self.run_id).target, self.runner.output
+        ensure_same_server(self.scheduler, settings, target, output)
+        keep_questions(output, self.runner.examples)
         self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
         self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
         store = self.farm.store
@@ -297,6 +301,7 @@ class _Session:
         self._release()
 
     def _release(self) -> None:
+        keep_servers(self.runner.output, self.farm.store.servers(self.run_id))
         self.farm.store.release_shared(self.run_id, self.runner.settings.cache_days * 24 * 3600)
 
     def finish(self, state: SearchState) -> FinalReport:
@@ -310,6 +315,7 @@ class _Session:
         self.recorder.record_final(final)
         self._release()
         self.artifacts.wait(FINISHING_S)
+        self.farm.store.release_clusterings(self.run_id, settings.cache_days * 24 * 3600)
         self.reporter.flush()
         self.in_progress.clear()
         delete_results(self.farm.app, self.run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -185,7 +186,10 @@ def judging_settings(config: Path | None, rules: bool | None = None) -> tuple[Ju
     """
     settings = load_settings(config) if config is not None else _defaults()
     rules = by_rules(settings) if rules is None else rules
-    return judge_of(settings), endpoint_of(settings, rules), rules
+    endpoint = endpoint_of(settings, rules)
+    if rules and (config is None or not by_rules(settings)):  # the prices are those of another endpoint
+        endpoint = replace(endpoint, price_prompt=0.0, price_cached=0.0, price_completion=0.0, budget_usd=0.0)
+    return judge_of(settings), endpoint, rules
 
 
 def _defaults() -> Settings:

@@ -148,6 +148,7 @@ def answer_stage(stage: Stage) -> dict[str, Any]:
     clustering = _clustering(stage) if stage.deltas() else ""
     batch = _batch_of(stage)
     identity = host.current().identity(stage.run.target)
+    stage.store.add_server(stage.run.id, identity)
     keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.seeds(), stage.cache_salt)
     answers, generated = stage.store.shared(stage.run.id, keys), 0
     if len(answers) < len(set(keys)):

@@ -49,11 +49,6 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
     return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
 
 
-def identify_server(job: SampleJob) -> dict[str, Any]:
-    """The identity of the target's server, which the keys of all answers cover."""
-    return {"server": dict(host.current().identity(job.collection.target))}
-
-
 def describe_tokenizer(job: SampleJob) -> dict[str, Any]:
     """The target's tokenizer as `tasks.collect.tokenizer` reads it, for workers without transformers.
 
@@ -82,11 +77,6 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 @shared_task(name="gpu.sample", base=JobTask)
 def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)))
-
-
-@shared_task(name="gpu.identity", base=JobTask)
-def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: identify_server(sample_job(job)))
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)

@@ -86,6 +86,11 @@ def ask_descriptions(ask: Ask, clusters: Sequence[Mapping[str, Any]], log: Log) 
 FIXED = (0, 1)
 
 
+def described(clusters: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The clusters whose descriptions the reflector is asked for."""
+    return [cluster for cluster in clusters if cluster["id"] not in FIXED]
+
+
 def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     """{"by": "model", "descriptions": [...]}, or {"by": "rules", "why": ...} without a key, with rules in
     place of a model, or when no reply is usable.
@@ -94,11 +99,10 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     """
     run = store.run(run_id)
     descriptions = store.clusterings.descriptions(run_id)
-    described = [d for d in descriptions if d["id"] not in FIXED]
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
     ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
     try:
-        result = ask_descriptions(ask, described, prompt_logger(store, run_id, "clusters_describe"))
+        result = ask_descriptions(ask, described(descriptions), prompt_logger(store, run_id, "clusters_describe"))
     except (MissingKeyError, NoRuleError) as error:
         return {"by": "rules", "why": str(error)}
     if isinstance(result, Invalid):

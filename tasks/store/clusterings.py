@@ -1,8 +1,12 @@
-"""Clusterings of a vocabulary, each under its content hash; runs share them."""
+"""Clusterings of a vocabulary, each under its content hash; runs share them.
+
+A run holds its clustering until it ends, as it holds results until they are recorded (tasks/store/results.py).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import redis
@@ -10,24 +14,30 @@ import redis
 from tasks.models import ClusterFigures
 from tasks.store import keys
 from tasks.store.keys import clustering_key, run_key
+from tasks.store.results import SharedResults
 
 
 class Clusterings:
     """Typed access to the clusterings in one Redis or Valkey.  Raises: redis.RedisError."""
 
     def __init__(self, client: redis.Redis) -> None:
-        self._redis = client
+        self._redis, self._results = client, SharedResults(client)
 
     def put(
         self, run_id: str, clustering: str, labels: bytes, descriptions: str, figures: ClusterFigures = ClusterFigures()
     ) -> None:
-        """Record a clustering that the run uses.  `labels` are packed, `descriptions` are JSON."""
+        """Record a clustering, and hold it for the run.  `labels` are packed, `descriptions` are JSON."""
         fields: dict[Any, Any] = {keys.LABELS: labels, keys.DESCRIPTIONS: descriptions, keys.FIGURES: figures.to_json()}
-        self._redis.sadd(run_key(run_id, keys.SHARED), clustering_key(clustering))
         self._redis.hset(clustering_key(clustering), mapping=fields)
+        self.hold(run_id, clustering)
 
-    def exists(self, clustering: str) -> bool:
-        return bool(self._redis.exists(clustering_key(clustering)))
+    def hold(self, run_id: str, clustering: str) -> bool:
+        """Whether there is such a clustering; it does not expire then before the run calls `release`."""
+        return self._results.hold(run_id, clustering_key(clustering), keys.HELD_CLUSTERINGS)
+
+    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int) -> None:
+        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
+        self._results.release(run_id, other_runs, kept_s, keys.HELD_CLUSTERINGS)
 
     def labels(self, clustering: str) -> bytes:
         """The packed labels.  Raises: KeyError."""

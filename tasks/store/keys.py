@@ -29,10 +29,12 @@ TRIES = "tries"  # hash: what was tried -> how often that failed, or its worker 
 USAGE = "usage"  # hash: counters of calls, tokens and money
 CALLS = "calls"  # hash: calls begun and not settled, and what each may cost (tasks/store/ledger.py)
 PROVIDERS = "providers"  # set: [role, name], who answered for the reflector and the judge
+SERVERS = "servers"  # set: the identities of the target servers that answered, as JSON
 FILES = "files"  # hash: file name -> bytes that a worker made for the output folder
 NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
 HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
+HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a run needs until its end
 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them

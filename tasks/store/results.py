@@ -35,6 +35,14 @@ for i = 3, #KEYS do
 end
 return texts
 """
+# KEYS: a set of held keys, a set of used ones, and the key.  Returns whether it is there.
+_HOLD = """
+if redis.call("EXISTS", KEYS[3]) == 0 then return 0 end
+redis.call("PERSIST", KEYS[3])
+redis.call("SADD", KEYS[1], KEYS[3])
+redis.call("SADD", KEYS[2], KEYS[3])
+return 1
+"""
 # KEYS: the sets of held results, the run's own first.  ARGV: seconds.
 _RELEASE = """
 for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
@@ -48,6 +56,7 @@ class SharedResults:
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
         self._take, self._release = client.register_script(_TAKE), client.register_script(_RELEASE)
+        self._hold = client.register_script(_HOLD)
 
     def take(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those of the results that are in the store, by content key; they are held for the run from here on."""
@@ -72,6 +81,10 @@ class SharedResults:
             pipe.hincrbyfloat(run_key(run_id, keys.USAGE), name, count)
         pipe.execute()
 
-    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int = KEPT_S) -> None:
-        """The run has recorded elsewhere what it needs of its results: those that none of the others holds expire."""
-        self._release([run_key(run, keys.HELD) for run in (run_id, *other_runs)], [kept_s])
+    def hold(self, run_id: str, key: str, held: str) -> bool:
+        """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
+        return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
+
+    def release(self, run_id: str, other_runs: Sequence[str], kept_s: int = KEPT_S, held: str = keys.HELD) -> None:
+        """The run needs nothing more of its set `held`: what none of the others holds expires."""
+        self._release([run_key(run, held) for run in (run_id, *other_runs)], [kept_s])

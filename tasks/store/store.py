@@ -87,7 +87,8 @@ class Store:
     def delete_run(self, run_id: str) -> int:
         """Delete a run, and the shared results that no other run has used.  Returns the number of keys removed."""
         self.release_shared(run_id)
-        others = [run_key(other, keys.SHARED) for other in self.run_ids() if other != run_id]
+        self.release_clusterings(run_id)
+        others = [run_key(other, keys.SHARED) for other in self._other_runs(run_id)]
         shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
         found = [*shared, *self.redis.scan_iter(match=run_key(run_id, "*"), count=1000)]
         for start in range(0, len(found), DELETED_AT_ONCE):
@@ -293,7 +294,14 @@ class Store:
 
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
-        self._results.release(run_id, [other for other in self.run_ids() if other != run_id], kept_s)
+        self._results.release(run_id, self._other_runs(run_id), kept_s)
+
+    def _other_runs(self, run_id: str) -> list[str]:
+        return [other for other in self.run_ids() if other != run_id]
+
+    def release_clusterings(self, run_id: str, kept_s: int = KEPT_S) -> None:
+        """The run has ended: clusterings that no other run holds expire after `kept_s` seconds."""
+        self.clusterings.release(run_id, self._other_runs(run_id), kept_s)
 
     # What a run leaves for its output folder: prompts, files, usage and money.
 
@@ -337,6 +345,15 @@ class Store:
         """Who has answered for the run in this role, in alphabetical order."""
         found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.PROVIDERS)))
         return sorted(name for of, name in map(json.loads, found) if of == role)
+
+    def add_server(self, run_id: str, identity: Mapping[str, Any]) -> None:
+        """Note which target server answers for the run."""
+        self.redis.sadd(run_key(run_id, keys.SERVERS), json.dumps(identity, sort_keys=True))
+
+    def servers(self, run_id: str) -> list[dict[str, Any]]:
+        """The identities of the target servers that have answered for the run."""
+        found = cast("set[bytes]", self.redis.smembers(run_key(run_id, keys.SERVERS)))
+        return [json.loads(text) for text in sorted(found)]
 
     def _hash_without(self, key: str, excluded: set[str]) -> dict[str, bytes]:
         """The fields of a hash but for these: what the caller has is not sent again."""

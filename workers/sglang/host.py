@@ -22,13 +22,14 @@ import tenacity
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
+from tasks.gpu.identity import differences
 from tasks.models import Target
 from tasks.secret import secret
 from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
 from workers.sglang.engines import engine_of
-from workers.sglang.identity import ExternalServers, differences
+from workers.sglang.identity import ExternalServers
 from workers.sglang.server import (
     ServerKilled,
     ServerPaths,

@@ -61,12 +61,6 @@ class ExternalServers:
         return report
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The fields in which two identities differ, in one line."""
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
-
-
 def weights_fingerprint(folder: Path) -> str:
     """A hash of a model's folder: of all small files, and of samples spread over large ones, in milliseconds.
 

@@ -114,9 +114,9 @@ def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: 
     prices = [part for kind in ("prompt", "cached", "completion") for part in (f"--price-{kind}", "100")]
     there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
     # given a budget that does not suffice, then no more is called than it allows, and nothing is written
-    done = judge(tmp_path, rows, "--endpoint", "openai", *prices, "--budget", "0.5", **there)
+    done = judge(tmp_path, rows, "--endpoint", "openai", *prices, "--budget", "0.3", **there)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.5000")
+    assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.3000")
     assert "BudgetSpent" in done.stderr and len(log.read_text().splitlines()) < len(rows)
     # and a budget without prices cannot be kept
     refused = judge(tmp_path, rows, "--endpoint", "openai", "--budget", "2", **there)

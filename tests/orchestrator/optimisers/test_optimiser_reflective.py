@@ -36,7 +36,7 @@ def run(formula: Formula, start: ReflectiveState | None = None, **changes: Any) 
 DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {},
-        ["74d1fdf67b6b fadf2a381c1d", "82dd5516dd41 147644377147", "4dc2a7980c84 d6420166917a"],
+        ["c53d32286584 fadf2a381c1d", "82dd5516dd41 147644377147", "4dc2a7980c84 d6420166917a"],
     ),
     (
         {"selection": "truncation"},
@@ -48,7 +48,7 @@ DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"crossover_probability": 1.0, "mutation_probability": 1.0},
-        ["804313d8a73d 491189e54417", "905d62b92dd6 1e16b557bea8", "869e3d802a86 a6e39f1a70d9"],
+        ["0dddc92aa4bf 491189e54417", "905d62b92dd6 1e16b557bea8", "869e3d802a86 a6e39f1a70d9"],
     ),
     (
         {"mutation_probability": 0.0},
@@ -56,11 +56,11 @@ DIGESTS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"elitism_size": 0, "population_size": 9},
-        ["c1502376526d afad47a090c3", "c797c54f8016 a2162d10757a", "0f20b5a7e890 5f37c195f435"],
+        ["c1502376526d afad47a090c3", "c797c54f8016 a2162d10757a", "3f662c3c8ee6 5f37c195f435"],
     ),
     (
         {"initial_deltas": (1.0, -2.0, 0.5, 0.0, 0.0, 3.0)},
-        ["6bb1d3c793f6 93ae1288bbb1", "852670fab68c c63ea49df17e", "abfa80e5c65d 38cfab80279c"],
+        ["75749fb19636 93ae1288bbb1", "852670fab68c c63ea49df17e", "abfa80e5c65d 38cfab80279c"],
     ),
 ]
 

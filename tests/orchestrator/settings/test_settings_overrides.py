@@ -23,7 +23,7 @@ def test_an_override_mends_what_is_wrong_in_the_file(sound: Any) -> None:
 
     settings = load_settings(sound.path, ["NGEN=2", "CXPB=1", "MUTPB=0.25"])
 
-    assert (settings.ngen, settings.cxpb, settings.mutpb) == (2, 1.0, 0.0)
+    assert (settings.ngen, settings.cxpb, settings.mutpb) == (2, 1.0, 0.25)
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,11 @@ def test_each_option_is_written_as_it_is_and_named_when_it_changes(shared_sound:
 
 @pytest.mark.parametrize("number", ["0.1", "0.30000000000000004", "1e-09", "0.7", "1", "0.0"])
 def test_floats_are_written_exactly(sound: Any, tmp_path: Path, number: str) -> None:
-    settings = load_settings(sound.path, [f"MUTPB={number}"])
+    settings = load_settings(sound.path, [f"CXPB={number}"])
 
     write_config(settings, tmp_path / "config")
 
-    assert load_settings(tmp_path / "config").mutpb == float(number)
+    assert load_settings(tmp_path / "config").cxpb == float(number)
 
 
 def test_nothing_changed_between_equal_settings(sound: Any) -> None:

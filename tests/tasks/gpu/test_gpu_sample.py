@@ -12,7 +12,8 @@ from scripted_server import GOOD, server
 from tasks.collect.collection import Collection, SampleJob
 from tasks.gpu import host
 from tasks.gpu.host import TargetChanged
-from tasks.gpu.sample import draw_sample, identify_server
+from tasks.gpu.identity import identify_server
+from tasks.gpu.sample import draw_sample
 from tasks.job import Job
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
@@ -68,7 +69,7 @@ def job_of(store: Store, collection: Collection) -> SampleJob:
 def test_the_server_that_was_identified_answers_and_another_one_does_not(store: Store, server_url: str) -> None:
     """Given a server that was updated after the collection had asked for its identity, no sample of it is kept."""
     host.install(Host(server_url, "1"))  # type: ignore[arg-type]
-    found = identify_server(job_of(store, COLLECTION))
+    found = identify_server(COLLECTION.target)
     assert found == {"server": {"version": "1"}}
     collection = dataclasses.replace(COLLECTION, server=found["server"])
     assert draw_sample(job_of(store, collection))["tokens"] == 1

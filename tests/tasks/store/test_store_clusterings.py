@@ -31,8 +31,8 @@ def test_descriptions_of_a_run_take_the_place_of_those_of_its_clustering(store: 
 
 
 def test_labels_come_back_by_the_hash(store: Store) -> None:
-    assert not store.clusterings.exists("c")
+    assert not store.clusterings.hold("r", "c")
     store.clusterings.put("r", "c", b"labels", "[]")
-    assert store.clusterings.exists("c") and store.clusterings.labels("c") == b"labels"
+    assert store.clusterings.hold("r", "c") and store.clusterings.labels("c") == b"labels"
     with pytest.raises(KeyError, match="elsewhere"):
         store.clusterings.labels("elsewhere")

@@ -53,6 +53,28 @@ def test_what_another_run_holds_does_not_expire(store: Store) -> None:
     assert 0 < ttl(store) <= KEPT_S
 
 
+def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) -> None:
+    def clustering_ttl() -> int:
+        return int(store.redis.ttl("whetstone:clustering:c"))
+
+    for run in ("first", "second"):
+        store.set_requirements(run, "c", "")
+    store.clusterings.put("first", "c", b"", "[]")
+    # Given a generation that is finished, and another run that uses the clustering
+    store.release_shared("first")
+    assert store.clusterings.hold("second", "c")
+    store.release_clusterings("first")
+    assert clustering_ttl() == KEPT_FOR_EVER
+    store.release_clusterings("second", kept_s=60)
+    assert 55 <= clustering_ttl() <= 60
+    # When a run goes on with it, then it is held again; one that is gone is made again
+    assert store.clusterings.hold("first", "c") and clustering_ttl() == KEPT_FOR_EVER
+    assert not store.clusterings.hold("first", "gone")
+    store.delete_run("second")
+    store.delete_run("first")
+    assert clustering_ttl() == GONE
+
+
 @pytest.fixture
 def full(store: Store) -> redis.Redis:
     """A server without room for more: it may evict what has a time to live."""

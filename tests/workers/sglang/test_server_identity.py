@@ -12,9 +12,10 @@ from server_target import server_target
 
 from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
+from tasks.gpu.identity import differences
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
-from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, differences, weights_fingerprint
+from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, weights_fingerprint
 
 QUESTIONS = ("Sales were 12.", "The sky is blue.", "Two and two")
 VOCABULARY = 49152

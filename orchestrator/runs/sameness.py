@@ -1,0 +1,101 @@
+"""What the scores of a run depend on beside its settings: the texts of its questions, and its target's servers.
+
+Both are kept in the output folder before anything is asked.  A run that is resumed with other questions or with a
+server that is none of its own is refused: its old and new scores could not be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.output import OutputFolder, read_json
+from orchestrator.settings import Settings, SettingsError
+from tasks.context import content_hash
+from tasks.gpu.identity import differences
+from tasks.job import JobSpec
+from tasks.models import Example, Target
+from tasks.validation import checked_json
+
+QUESTIONS, SERVERS = "questions.json", "servers.json"
+MOST_LISTED = 10
+SHORT = 16  # digits of a hash
+ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, or --fresh"
+
+QuestionHashes = dict[str, dict[str, str]]
+"""By set: the content hash of each question, with its context and right answer, by id, in order."""
+
+
+def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes:
+    return {
+        which: {row.id: content_hash(dataclasses.asdict(row))[:SHORT] for row in rows}
+        for which, rows in examples.items()
+    }
+
+
+def check_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
+    """Whether the questions are those that the run in the folder began with.  Raises: SettingsError, OutputError."""
+    try:
+        before = read_json(output.path / QUESTIONS, QuestionHashes)
+    except FileNotFoundError:
+        return
+    problems = [
+        f"CONFIG_DATA_PATH: {_changed(which, before.get(which, {}), now)} in {output.path}; {ANOTHER_RUN}"
+        for which, now in question_hashes(examples).items()
+        if list(before.get(which, {}).items()) != list(now.items())
+    ]
+    if problems:
+        raise SettingsError(problems)
+
+
+def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    names = [name for name in {**now, **before} if now.get(name) != before.get(name)] or ["the order"]
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    here, there = (content_hash(list(hashes.items()))[:SHORT] for hashes in (now, before))
+    listed = ", ".join(names[:MOST_LISTED]) + more
+    return f"the {which} set has changed ({listed}): its hash is {here} here, but {there} in the run"
+
+
+def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
+    if not (output.path / QUESTIONS).exists():
+        output.write_json(QUESTIONS, question_hashes(examples))
+
+
+def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
+    """Ask the gpu queue which server answers, and keep it with the run.
+
+    Raises: SettingsError for a server that differs from those that have answered for the run; Parked, OutputError.
+    """
+    # With the attempt in its key: at each start the server may be another one.
+    key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
+    scheduler.submit(Request(key, JobSpec("gpu.identity", "server", {"target": dataclasses.asdict(target)})))
+    [(_, result)] = scheduler.results()
+    now: dict[str, Any] = result["server"]
+    known = read_servers(output)
+    if known and now not in known:
+        option = "CONFIG_SGLANG_URL" if settings.sglang_url else "CONFIG_SGLANG_COMMAND"
+        raise SettingsError(
+            [
+                f"{option}: the target server differs from that of the run in {output.path}: "
+                f"{differences(known[-1], now)}; scores of two servers are not compared: "
+                f"start the earlier one again, or {ANOTHER_RUN}"
+            ]
+        )
+    keep_servers(output, [now])
+
+
+def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> None:
+    """Add those that the file lacks: the gpu workers of a farm may have servers that differ."""
+    known = read_servers(output)
+    if new := [server for server in servers if server not in known]:
+        output.write_json(SERVERS, [*known, *new])
+
+
+def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
+    """Raises: OutputError for a file that cannot be used."""
+    try:
+        return read_json(output.path / SERVERS, list[dict[str, Any]], checked_json)
+    except FileNotFoundError:
+        return []

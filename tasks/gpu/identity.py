@@ -1,0 +1,32 @@
+"""Which server answers for a target, for the driver of a run: the keys of answers cover it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from celery import shared_task
+
+from tasks.gpu import host
+from tasks.job import JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
+from tasks.models import Target
+from tasks.validation import parse_json
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The fields in which two identities differ, in one line."""
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
+
+
+def identify_server(target: Target) -> dict[str, Any]:
+    """{"server": the identity of the target's server}.  Raises: as `TargetHost.serve`."""
+    return {"server": dict(host.current().identity(target))}
+
+
+@shared_task(name="gpu.identity", base=JobTask)
+def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    """The job's arguments: `target`, as `dataclasses.asdict` has it."""
+    run_job((run, key, attempt), lambda job: identify_server(parse_json(Target, json.dumps(job.arguments["target"]))))

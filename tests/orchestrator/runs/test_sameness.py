@@ -1,0 +1,60 @@
+"""A run that goes on has the questions and the target servers that it began with."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from orchestrator.output import OutputFolder
+from orchestrator.runs.sameness import check_questions, keep_questions, keep_servers, read_servers
+from orchestrator.settings import SettingsError
+from tasks.models import Example
+
+TRAINING = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(14)]
+EXAMPLES = {"training": TRAINING, "validation": [Example("v", "", "and now?", "yes")], "test": []}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    output = OutputFolder(tmp_path)
+    keep_questions(output, EXAMPLES)
+    return output
+
+
+def refused(output: OutputFolder, examples: dict[str, list[Example]]) -> list[str]:
+    with pytest.raises(SettingsError) as error:
+        check_questions(output, examples)
+    return list(error.value.problems)
+
+
+def test_equal_questions_are_accepted_and_a_new_run_may_have_any(output: OutputFolder, tmp_path: Path) -> None:
+    check_questions(output, EXAMPLES)
+    check_questions(OutputFolder(tmp_path / "new"), EXAMPLES)
+
+
+@pytest.mark.parametrize("change", [{"question": "another?"}, {"gold": "not so"}, {"context": "other pages"}])
+def test_a_question_that_has_changed_is_named_with_both_hashes(output: OutputFolder, change: dict[str, str]) -> None:
+    changed = [dataclasses.replace(TRAINING[0], **change), *TRAINING[1:]]
+    [line] = refused(output, EXAMPLES | {"training": changed})
+    assert line.startswith("CONFIG_DATA_PATH: the training set has changed (q0): its hash is ")
+    assert " here, but " in line and f" in the run in {output.path}; " in line
+    # And the first hashes stand
+    keep_questions(output, EXAMPLES | {"training": changed})
+    check_questions(output, EXAMPLES)
+
+
+def test_questions_that_came_went_or_moved_are_refused_too(output: OutputFolder) -> None:
+    assert "(v)" in refused(output, EXAMPLES | {"validation": []})[0]
+    assert "(the order)" in refused(output, EXAMPLES | {"training": TRAINING[::-1]})[0]
+    new = [dataclasses.replace(row, id=f"new{row.id}") for row in TRAINING]
+    [training, validation] = refused(output, {"training": new, "validation": TRAINING[:1], "test": []})
+    assert "newq0, newq1," in training and " and 18 more)" in training
+    assert "validation set has changed (q0, v)" in validation
+
+
+def test_each_server_that_has_answered_is_kept_once(output: OutputFolder) -> None:
+    keep_servers(output, [{"version": "1"}])
+    keep_servers(output, [{"version": "1"}, {"version": "2"}])
+    assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
