@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.runs.clustering import collected_sides, sides_of
+from orchestrator.runs.clustering import cached_descriptions, collected_sides, description_request, sides_of
 from orchestrator.settings import SettingsError, load_settings
 from tasks.models import Sides
 
@@ -43,6 +45,25 @@ def test_the_short_side_is_what_is_right_and_shorter_than_the_plain_answer() -> 
 def test_golds_are_added_where_there_are_fewer_short_answers_than_questions() -> None:
     assert sides_of(PLAIN, [judged("q1", "Seven.")], ["7", "9"]).short == ("Seven.", "7", "9")
     assert sides_of(PLAIN, [judged("q1", "Eight.", is_correct=False)], ["7", "9"]).short == ("7", "9")
+
+
+def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) -> None:
+    """Another endpoint, sampling or cluster is another request, although the model's name is the same."""
+    clusters = [{"id": i, "count": 9, "examples": ["a"], "description": "by rule"} for i in range(4)]
+
+    def request(*overrides: str, given: Sequence[Mapping[str, Any]] = clusters) -> str:
+        return description_request(load_settings(ROOT / "configs" / "gpu.config", overrides), given)
+
+    path = tmp_path / "c.described.json"
+    path.write_text(json.dumps({"request": request(), "model": "m", "descriptions": clusters}))
+    assert cached_descriptions(path, request()) == clusters
+    # What a run's earlier session has put in their place does not matter, nor do the fixed clusters
+    replaced = [cluster | {"description": "by a model"} for cluster in clusters]
+    assert request(given=[{"id": 0, "count": 7, "examples": []}, *replaced[1:]]) == request()
+    other = [request(given=[*clusters[:3], clusters[3] | {"examples": ["b"]}])]
+    for change in ("OPENAI_BASE_URL=http://elsewhere:1/v1", "REFLECTOR_TEMPERATURE=0.5", "REFLECTOR_SEED=7"):
+        other.append(request(change))
+    assert [cached_descriptions(path, one) for one in (*other, request("REFLECTOR_MODEL=m"))] == [None] * 5
 
 
 def test_clusters_by_meaning_need_no_answers() -> None:
