@@ -35,15 +35,21 @@ RESUMABLE = (
     "target.sglang.base_url",
     "target.sglang.timeout_s",
     "target.sglang.max_retries",
-    "reflector.api_key_env",
-    "phase0.correctness.evaluator_api_key_env",
+    *(f"reflector.{key}" for key in ("model_id", "api_base", "api_key_env")),
+    *(f"reflector.{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
+    *(f"phase0.correctness.evaluator_{key}" for key in ("model", "api_base", "api_key_env")),
+    *(f"phase0.correctness.evaluator_{key}" for key in ("temperature", "top_p", "max_new_tokens", "seed")),
     "phase0.target_concurrency",
     "phase0.reflector_concurrency",
     "phase0.judge_concurrency",
     "phase0.output_path",
     *(f"farm.{field.name}" for field in dataclasses.fields(FarmOptions) if field.name != "is_fresh"),
 )
-"""The settings that do not alter results, by dotted name; those of the farm begin with "farm."."""
+"""The settings that may change before a collection is resumed, by dotted name; those of the farm begin with "farm.".
+
+They do not alter results, or they say who compresses and judges.  The keys of compressions and verdicts cover the
+latter, so those of another model, address or sampling are computed anew, and an output is never of two judges.
+"""
 
 
 class ProgressFile(TypedDict):
@@ -70,13 +76,13 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     parts = choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():
-        options = dataclasses.replace(options, is_fresh=_load_settings(output.path)[1].is_fresh)
+        options = dataclasses.replace(options, is_fresh=load_saved(output.path)[1].is_fresh)
     elif options.is_fresh and (aside := output.rotate()):
         print(f"the earlier collection is now in {aside}", file=sys.stderr)
     check_kind(output.path, "collect")
     output.open()
     check_output_path(Path(settings.phase0.output_path))
-    _save_settings(output, settings, options)
+    save_settings(output, settings, options)
     (output.path / PROGRESS_FILE).unlink(missing_ok=True)
     clear_parked_state(output)
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
@@ -122,7 +128,7 @@ class CollectKind:
         return () if retained is None else (("retained", f"{retained:,.0f} pairs of the judged examples"),)
 
     def farm_address(self, folder: Path) -> str:
-        _, options = _load_settings(folder)
+        _, options = load_saved(folder)
         if options.farm == "external":
             return external_address(options.redis_url)
         return embedded_address(Path(options.farm_dir))
@@ -130,20 +136,20 @@ class CollectKind:
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
         from orchestrator.collect.runner import open_collect_farm
 
-        return open_collect_farm(*_load_settings(folder), notify)
+        return open_collect_farm(*load_saved(folder), notify)
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
-        settings, options = _load_settings(folder, overrides)
+        settings, options = load_saved(folder, overrides)
         settings = dataclasses.replace(settings, output_dir=str(folder))
         return start_collection(settings, options, resume=True, only=only)
 
 
-def _save_settings(output: OutputFolder, settings: CollectSettings, options: FarmOptions) -> None:
+def save_settings(output: OutputFolder, settings: CollectSettings, options: FarmOptions) -> None:
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
 
-def _load_settings(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
+def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
     """What the collection was started with, and what is changed of it.  Raises: SettingsError, OutputError."""
     path = folder / SETTINGS_FILE
     try:

@@ -1,0 +1,85 @@
+"""What may change of a collection that is resumed, and what is computed anew then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.collect.build import make_collection
+from orchestrator.collect.run import load_saved, save_settings
+from orchestrator.collect.settings import CollectSettings, FarmOptions, read_settings
+from orchestrator.output import OutputFolder
+from orchestrator.settings import SettingsError
+from tasks.models import Example
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = Example("q", "the pages", "why?", "so")
+PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion=10"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    options = FarmOptions("embedded", "", str(tmp_path), 10, 1000)
+    save_settings(OutputFolder(tmp_path), read_settings(ROOT / "configs" / "collect.yaml"), options)
+    return tmp_path
+
+
+def resumed(folder: Path, changes: Sequence[str]) -> tuple[CollectSettings, FarmOptions]:
+    return load_saved(folder, changes)
+
+
+def keys(folder: Path, changes: Sequence[str]) -> tuple[str, str, str]:
+    """Those of a verbose answer, a compression and a verdict."""
+    collection = make_collection(*resumed(folder, changes), "run")
+    return (
+        collection.sample_key(EXAMPLE, 0),
+        collection.compression_key(EXAMPLE, "so it is"),
+        collection.verdict_key(EXAMPLE, "so"),
+    )
+
+
+def test_prices_and_the_budget_may_change_and_alter_no_result(folder: Path) -> None:
+    settings, options = resumed(folder, [*PRICES, "farm.budget_usd=20"])
+    assert (options.prices, options.budget_usd) == ((2.5, 1.0, 10.0), 20.0)
+    assert settings == resumed(folder, [])[0]
+    assert keys(folder, [*PRICES, "farm.budget_usd=20"]) == keys(folder, [])
+    with pytest.raises(SettingsError, match="farm.budget_usd: needs farm.price_prompt"):
+        resumed(folder, ["farm.budget_usd=20"])
+
+
+@pytest.mark.parametrize("change", ["model_id=other", "temperature=0.5", "top_p=null", "max_new_tokens=99", "seed=9"])
+def test_another_reflector_compresses_anew_and_samples_nothing_again(folder: Path, change: str) -> None:
+    before, after = keys(folder, []), keys(folder, [f"reflector.{change}"])
+    assert (before[0] == after[0], before[1] == after[1], before[2] == after[2]) == (True, False, True)
+
+
+@pytest.mark.parametrize("change", ["model=other", "temperature=0.5", "top_p=null", "max_new_tokens=99", "seed=9"])
+def test_another_judge_judges_everything_anew(folder: Path, change: str) -> None:
+    before, after = keys(folder, []), keys(folder, [f"phase0.correctness.evaluator_{change}"])
+    assert (before[:2] == after[:2], before[2] == after[2]) == (True, False)
+
+
+def test_both_endpoints_move_together(folder: Path) -> None:
+    address = "https://api.example/v1"
+    both = [f"reflector.api_base={address}", f"phase0.correctness.evaluator_api_base={address}"]
+    collection = make_collection(*resumed(folder, both), "run")
+    assert (collection.reflector_endpoint.base_url, collection.judge_endpoint.base_url) == (address, address)
+    settings = resumed(folder, [])[0]
+    if settings.reflector.api_base == "embedded":
+        with pytest.raises(SettingsError, match='both are "embedded" or neither'):
+            resumed(folder, both[:1])
+
+
+def test_what_would_make_it_another_collection_is_refused(folder: Path) -> None:
+    for name in (
+        "seed=7",
+        "phase0.correctness.tolerance=0.5",
+        "reflector.compress_prompt_template=x",
+        "farm.is_fresh=y",
+    ):
+        with pytest.raises(SettingsError, match=f"--set {name.partition('=')[0]}: it "):
+            resumed(folder, [name])
+    assert dataclasses.replace(resumed(folder, [])[1]) == resumed(folder, [])[1]
