@@ -111,6 +111,12 @@ class Judge:
     seed: int | None
     concurrency: int  # calls in flight for one evaluation
     name: str = "three_stages"
+    context_tokens: int = 0  # of prompt and reply together, as model and endpoint take them; 0 is no limit
+
+    @property
+    def prompt_limit(self) -> int | None:
+        """How many tokens a prompt may have; None without a limit."""
+        return max(0, self.context_tokens - self.max_completion_tokens) if self.context_tokens else None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.run import EMBEDDED_KEY_ENV
 from tasks import models
 from tasks.collect.collection import Collection
+from tasks.cutting import smallest_limit
 from tasks.dataset import DatasetError
 from tasks.models import Example
 from tasks.questions import read_questions
@@ -51,9 +52,11 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
             max_completion_tokens=correctness.evaluator_max_new_tokens,
             seed=correctness.evaluator_seed,
             concurrency=1,
+            context_tokens=smallest_limit(options.context_tokens, options.tokens_per_minute),
         ),
         judge_endpoint=_endpoint(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
         salt=run_id if options.is_fresh else "",
+        context_tokens=options.context_tokens,
     )
 
 

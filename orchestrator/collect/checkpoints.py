@@ -29,6 +29,7 @@ class CheckpointPair(TypedDict):
     correctness: CheckpointVerdict
     compressed_by: NotRequired[str]
     judged_by: NotRequired[str]
+    skipped: NotRequired[str]
 
 
 class CheckpointLine(TypedDict):

@@ -51,11 +51,17 @@ class Gathered:
     compressed: dict[int, str] = field(default_factory=dict)
     correctness: dict[int, dict[str, Any]] = field(default_factory=dict)
     compressed_by: dict[int, str] = field(default_factory=dict)  # who wrote it; UNKNOWN where that was not kept
+    skipped: dict[int, str] = field(default_factory=dict)  # why a verbose answer was not compressed
     judged_by: dict[int, str] = field(default_factory=dict)  # likewise; "" for the judge's own rules
     token_keys: list[str] = field(default_factory=list)
 
     def pairs(self) -> list[JudgedPair]:
-        return [JudgedPair(self.verbose[j], self.compressed[j], self.correctness[j]) for j in sorted(self.correctness)]
+        return [JudgedPair(self.verbose[j], self.compressed[j], self._verdict(j)) for j in sorted(self.correctness)]
+
+    def _verdict(self, sample: int) -> dict[str, Any]:
+        """What was not compressed was judged as an empty answer; the reason says more."""
+        reason = self.skipped.get(sample)
+        return self.correctness[sample] | ({"reasoning": f"Not compressed: {reason}."} if reason else {})
 
     def retained(self, threshold: float) -> list[JudgedPair]:
         return [pair for pair in self.pairs() if pair.score >= threshold]
@@ -128,6 +134,9 @@ class Pipeline:
         elif task == COMPRESS:
             gathered.compressed[sample] = value["text"]
             gathered.compressed_by[sample] = value.get("by", UNKNOWN)
+            if reason := value.get("skipped"):
+                gathered.skipped[sample] = reason
+                log.warning("%s, sample %d is not compressed: %s", example.id, sample, reason)
             key = collection.verdict_key(example, value["text"])
             self._submit(VERDICT, key, index, sample, [self._compression_key(example, gathered, sample)])
         elif task == VERDICT:
@@ -185,6 +194,7 @@ def _line(gathered: Gathered, sample: int) -> dict[str, Any]:
         "correctness": dict(gathered.correctness[sample]),
         "compressed_by": gathered.compressed_by[sample],
         "judged_by": gathered.judged_by[sample],
+        **({"skipped": gathered.skipped[sample]} if sample in gathered.skipped else {}),
     }
 
 
@@ -223,7 +233,7 @@ def seed_store(
                 verbose_text, short = line["verbose_answer"], line["compressed_answer"]
                 store.put_shared(run_id, collection.sample_key(example, sample), {"text": verbose_text})
                 by, judged_by = line.get("compressed_by", UNKNOWN), line.get("judged_by", UNKNOWN)
-                compression = {"text": short, "by": by}
+                compression = {"text": short, "by": by, **({"skipped": line["skipped"]} if "skipped" in line else {})}
                 store.put_shared(run_id, collection.compression_key(example, verbose_text), compression)
                 verdict = {**line["correctness"], "by": judged_by}
                 store.put_shared(run_id, collection.verdict_key(example, short), verdict)

@@ -45,6 +45,8 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most requests a minute to an OpenAI endpoint, of all workers together")  # fmt: skip
     farm.add_argument("--tokens-per-minute", type=_count, default=NO_LIMIT_TOKENS, metavar="N",
                       help="most tokens a minute, likewise")  # fmt: skip
+    farm.add_argument("--context-tokens", type=_count, default=0, metavar="N",
+                      help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
     farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
                       help="with nothing left but failures, wait so long for a retry before parking (0)")  # fmt: skip
     common.add_cost(parser, "the calls to both endpoints")
@@ -71,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             price_completion=arguments.price_completion,
             budget_usd=arguments.budget or 0.0,
             is_fresh=arguments.fresh,
+            context_tokens=arguments.context_tokens,
         )
         check_surroundings(settings, options)
         return start_collection(settings, options, resume=arguments.resume)

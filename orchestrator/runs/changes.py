@@ -58,7 +58,7 @@ def mark_applied(output: OutputFolder) -> None:
 
 def judge_identity(settings: Settings) -> tuple[Any, ...]:
     """What makes two judges the same: their settings, and where they are called."""
-    judge = dataclasses.replace(judge_of(settings), concurrency=0)
+    judge = dataclasses.replace(judge_of(settings), concurrency=0, context_tokens=0)
     rules = by_rules(settings)
     return judge, rules, settings.openai_base_url or ("" if rules else settings.farm)
 

@@ -66,14 +66,14 @@ def check_optimiser(values: Values) -> Findings:
 
 
 def check_limits(values: Values) -> Findings:
-    """Each single call is within the tokens per minute; otherwise it would wait forever."""
+    """Each single call is within the tokens per minute; otherwise no prompt would fit."""
     limit = values.get("openai_tokens_per_minute")
     for option in ("reflector_max_completion_tokens", "judge_max_completion_tokens"):
         longest = None if option.startswith("judge") and values.get("judge") != THREE_STAGES else values.get(option)
-        if limit is not None and longest is not None and longest > limit:
+        if limit is not None and longest is not None and longest >= limit:
             yield (
                 "OPENAI_TOKENS_PER_MINUTE",
-                f"{limit} is less than {option.upper()} ({longest}): no such call could be made",
+                f"{limit} is not more than {option.upper()} ({longest}): no such call could be made",
             )
             return
 
@@ -87,13 +87,15 @@ def check_columns(values: Values) -> Findings:
 
 
 def check_context(values: Values) -> Findings:
-    """The reflector's prompt and its longest reply share the context of the model; 0 is no limit."""
-    context, longest = values.get("reflector_context_tokens"), values.get("reflector_max_completion_tokens")
-    if context and longest is not None and context <= longest:
-        yield (
-            "REFLECTOR_CONTEXT_TOKENS",
-            f"{context} leaves no room for a prompt: it must be more than REFLECTOR_MAX_COMPLETION_TOKENS ({longest})",
-        )
+    """A prompt and its longest reply share the context of the model; 0 is no limit."""
+    for who in ("reflector", "judge"):
+        context, longest = values.get(f"{who}_context_tokens"), values.get(f"{who}_max_completion_tokens")
+        if context and longest is not None and context <= longest:
+            least = f"{who.upper()}_MAX_COMPLETION_TOKENS ({longest})"
+            yield (
+                f"{who.upper()}_CONTEXT_TOKENS",
+                f"{context} leaves no room for a prompt: it must be more than {least}",
+            )
 
 
 def sound_layout(values: Values) -> ClusterLayout | None:

@@ -173,6 +173,7 @@ class Settings:
     judge_temperature: Annotated[float | None, float_range(0, 2, "none"), EMPTY_IS_NONE]
     judge_top_p: Annotated[float | None, float_range(0, 1, "none", above=True), EMPTY_IS_NONE]
     judge_max_completion_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
+    judge_context_tokens: Annotated[int, int_range(0, 100_000_000, "tokens")]
     judge_seed: Annotated[int | None, int_range(0, _SEED, "none"), EMPTY_IS_NONE]
     judge_concurrency: Annotated[int, int_range(1, 1024, "calls")]
 
@@ -264,6 +265,7 @@ RESUMABLE = (
     "JUDGE_TEMPERATURE",
     "JUDGE_TOP_P",
     "JUDGE_MAX_COMPLETION_TOKENS",
+    "JUDGE_CONTEXT_TOKENS",
     "JUDGE_SEED",
     "JUDGE_CONCURRENCY",
     "OPENAI_BASE_URL",

@@ -13,6 +13,7 @@ from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import BEST_PROMPT, read_discovered_tokens
+from tasks.cutting import smallest_limit
 from tasks.judging.grader import needs_model
 from tasks.models import (
     Clusters,
@@ -138,6 +139,7 @@ def judge_of(s: Settings) -> Judge:
         max_completion_tokens=s.judge_max_completion_tokens,
         seed=s.judge_seed,
         concurrency=s.judge_concurrency,
+        context_tokens=smallest_limit(s.judge_context_tokens, s.openai_tokens_per_minute),
     )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 from tasks import context
 from tasks.collect import compression
 from tasks.context import content_hash
+from tasks.cutting import smallest_limit
 from tasks.job import Job
 from tasks.judging.verdict import verdict_key
 from tasks.message import discard
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
-from tasks.openai.provider import EMBEDDED
+from tasks.openai.provider import EMBEDDED, estimate_tokens
 from tasks.validation import parse_json
 
 COLLECTION = "collection"  # under which the store has it
@@ -40,6 +41,7 @@ class Collection:
     judge_endpoint: Endpoint
     server: Mapping[str, Any] = field(default_factory=dict)  # the identity of the target's server (tasks/gpu/host.py)
     salt: str = ""  # of a collection that takes no result of another
+    context_tokens: int = 0  # of the reflector's prompt and reply together; 0 is no limit
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
@@ -67,7 +69,19 @@ class Collection:
     def compression_key(self, example: Example, verbose: str) -> str:
         messages = compression.messages(self.compress_template, example.question, verbose)
         asked = [dataclasses.asdict(self.reflector), self.reflector_endpoint.base_url, compression.SCHEMA]
-        return "compression:" + content_hash(asked, messages, *self._salt())
+        skipped = ["skipped"] if self.too_long(messages) else []  # another limit may allow the call
+        return "compression:" + content_hash(asked, messages, *skipped, *self._salt())
+
+    def too_long(self, messages: tuple[str, str]) -> str:
+        """Why the messages of a compression do not fit the reflector; "" where they do.
+
+        A verbose answer is not cut: the compression of a part would make the rest look wasted.
+        """
+        limit = smallest_limit(self.context_tokens, self.reflector_endpoint.tokens_per_minute)
+        longest, tokens = limit - self.reflector.max_completion_tokens, sum(map(estimate_tokens, messages))
+        if not limit or tokens <= longest:
+            return ""
+        return f"the prompt has about {tokens:,} tokens, and {max(0, longest):,} are allowed"
 
     def verdict_key(self, example: Example, compressed: str) -> str:
         address = self.judge_endpoint.base_url or EMBEDDED

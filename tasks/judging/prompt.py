@@ -8,6 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tasks.cutting import cut_middle, largest_length
+from tasks.openai.errors import PromptTooLong
+from tasks.openai.provider import estimate_tokens
+
 SCHEMA_NAME = "verdict"
 
 # Reasoning stands first: the model thinks before it decides, and its verdict follows from what it wrote.
@@ -86,6 +90,27 @@ _STRICT = (
 def system_message(tolerance: float, forgiving: bool) -> str:
     """The instructions. `tolerance` is a relative error (0.15 for 15 %); `forgiving` is for qualitative questions."""
     return _SYSTEM.format(tolerance=f"{100 * tolerance:.10g}", text_rule=_FORGIVING if forgiving else _STRICT)
+
+
+def fitting_answer(system: str, question: str, gold: str, answer: str, limit: int | None) -> str:
+    """The answer as the prompt has it: where the prompt has more than `limit` tokens, cut in the middle to fit.
+
+    Raises: PromptTooLong when no cut is enough: then no call is made, and there is no verdict.
+    """
+
+    def tokens(shown: str) -> int:
+        return estimate_tokens(system) + estimate_tokens(user_message(question, gold, shown))
+
+    if limit is None or tokens(answer) <= limit:
+        return answer
+    length = largest_length(len(answer), lambda length: tokens(cut_middle(answer, length)) <= limit)
+    shown = cut_middle(answer, length)
+    if (least := tokens(shown)) > limit:
+        raise PromptTooLong(
+            f"the judge's prompt has about {least:,} tokens with the answer cut to {length} characters, "
+            f"and {limit:,} are allowed; nothing was sent"
+        )
+    return shown
 
 
 def user_message(question: str, gold: str, answer: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from tasks.judging import prompt, rule
 from tasks.models import Judge, Verdict
+from tasks.openai.errors import PromptTooLong
 
 Ask = Callable[[str, str, str, dict[str, Any]], dict[str, Any]]
 Category = Literal["numerical", "yes_no", "text"]
@@ -43,16 +44,19 @@ def judge(question: str, gold: str, answer: str, settings: Judge, ask: Ask) -> V
 
     `ask(system, user, schema_name, schema)` puts the question of stage 2 to a model and returns its reply as the schema
     has it.  Whatever it raises passes through: a judge that cannot be reached is never a wrong answer.  An answer
-    without a visible character is wrong and costs no call.
+    without a visible character is wrong and costs no call.  The model reads an answer that is too long with its middle
+    cut out; the rules read all of it.
 
-    Raises: JudgeReplyError when the reply does not follow the schema or has a number that is not finite.
+    Raises: PromptTooLong when question and gold do not fit the judge's context; JudgeReplyError when the reply does not
+    follow the schema or has a number that is not finite.
     """
     for decide in RULES:
         if (decision := decide(question, gold, answer, settings.tolerance)) is not None:
             is_correct, reasoning = decision
             return Verdict(is_correct, 1, 1.0, category_of(gold), reasoning)
     system = prompt.system_message(settings.tolerance, settings.forgiving)
-    reply = ask(system, prompt.user_message(question, gold, answer), prompt.SCHEMA_NAME, prompt.SCHEMA)
+    shown = prompt.fitting_answer(system, question, gold, answer, settings.prompt_limit)
+    reply = ask(system, prompt.user_message(question, gold, shown), prompt.SCHEMA_NAME, prompt.SCHEMA)
     return _checked_arithmetic(_verdict(reply), reply, settings.tolerance)
 
 
@@ -61,14 +65,20 @@ def verdict_key(question: str, gold: str, answer: str, settings: Judge, address:
 
     It covers the texts, every setting of the judge but how many calls are in flight, where the judge is asked
     (`address`), the messages' wording and the rules' version, so that a verdict made by other words, another rule or
-    another judge of the same name is never taken for this one.
+    another judge of the same name is never taken for this one.  A limit counts only where it cuts the answer.
     """
     values = dataclasses.asdict(settings)
-    del values["concurrency"], values["name"]
+    del values["concurrency"], values["name"], values["context_tokens"]
     for name in ("tolerance", "temperature", "top_p"):  # 1 and 1.0 are the same setting
         values[name] = None if values[name] is None else float(values[name])
     system = prompt.system_message(settings.tolerance, settings.forgiving)
     parts = [question, gold, answer, values, address, system, prompt.SCHEMA, RULES_VERSION]
+    try:
+        shown = prompt.fitting_answer(system, question, gold, answer, settings.prompt_limit)
+    except PromptTooLong:
+        shown = ""  # there is no verdict, unless a rule decides
+    if shown != answer:
+        parts.append(shown)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

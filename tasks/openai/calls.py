@@ -18,8 +18,9 @@ from tasks import context
 from tasks.models import Endpoint, Reflector
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
-from tasks.openai.errors import CallError, UnusableReplyError
+from tasks.openai.errors import CallError, PromptTooLong, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
+from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
 from tasks.secret import secret
 from tasks.store.store import Store
@@ -43,7 +44,8 @@ class CallRecord:
     """One call for the prompt log.
 
     `attempt` counts from 1.  `system` and `user` are the exact messages, `reply` the exact text ("" for none);
-    `outcome` is "used", "invalid: ..." or "error: ..."; `provider` is who wrote the reply, "" without one.
+    `outcome` is "used", "invalid: ...", "skipped: ..." or "error: ..."; `provider` is who wrote the reply, "" without
+    one.
     """
 
     kind: Kind
@@ -66,10 +68,16 @@ Log = Callable[[CallRecord], None]
 Used = TypeVar("Used")
 
 
-def make_ask(client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Schema, call_id: str) -> Ask:
-    """An `Ask` over HTTP. The second attempt is another call, with its own id and the next seed."""
+def make_ask(
+    client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Schema, call_id: str, limit: int | None = None
+) -> Ask:
+    """An `Ask` over HTTP. The second attempt is another call, with its own id and the next seed.
+
+    A prompt of more than `limit` tokens is not sent: the call would fail.
+    """
 
     def ask(system: str, user: str, attempt: int) -> Reply:
+        check_length(system, user, limit)
         return client.ask(
             system,
             user,
@@ -87,12 +95,19 @@ def make_ask(client: OpenAIClient, reflector: Reflector, kind: Kind, schema: Sch
     return ask
 
 
+def check_length(system: str, user: str, limit: int | None) -> None:
+    """Raises: PromptTooLong for more than `limit` tokens; None is no limit."""
+    tokens = estimate_tokens(system) + estimate_tokens(user)
+    if limit is not None and tokens > limit:
+        raise PromptTooLong(f"the prompt has about {tokens:,} tokens, and {limit:,} are allowed; nothing was sent")
+
+
 def ask_with_retry(
     ask: Ask, kind: Kind, messages: tuple[str, str], check: Callable[[object], Used | Invalid], log: Log
 ) -> Used | Invalid:
     """What `check` makes of the first usable reply, or why the second was unusable too.
 
-    A reply that was refused, filtered or truncated is unusable as well.
+    A reply that was refused, filtered or truncated is unusable as well; a prompt that is too long is not sent.
     Raises: CallError when there is no reply: the client has already repeated the call.
     """
     system, user = messages
@@ -105,6 +120,9 @@ def ask_with_retry(
             result = check(reply.data)
         except UnusableReplyError as error:
             text, result = error.raw, Invalid(str(error))
+        except PromptTooLong as error:
+            log(CallRecord(kind, attempt, system, user, "", f"skipped: {error}"))
+            return Invalid(str(error))
         except CallError as error:
             log(CallRecord(kind, attempt, system, user, error.raw, f"error: {type(error).__name__}: {error}"))
             raise

@@ -17,12 +17,15 @@ from tasks.openai.client import Reply
 def compress(job: SampleJob) -> dict[str, Any]:
     """A reply that cannot be used is asked for again with another seed.
 
+    A prompt that is too long is not sent: the result has no text, and the reason as `skipped`.
     Raises: tasks.openai.errors.CallError.
     """
     collection, settings, store, run = job.collection, job.collection.reflector, job.job.store, job.job.run
     [verbose] = job.texts()
-    client = client_for(Caller(run, collection.reflector_endpoint), store)
     system, user = compression.messages(collection.compress_template, job.example.question, verbose)
+    if reason := collection.too_long((system, user)):
+        return {"text": "", "by": "", "skipped": reason}
+    client = client_for(Caller(run, collection.reflector_endpoint), store)
     counter = StoredReplyCounter(store, run, job.job.key)
 
     def ask() -> Reply:

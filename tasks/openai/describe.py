@@ -11,6 +11,7 @@ from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
 from tasks.openai.errors import MissingKeyError, NoRuleError
+from tasks.openai.fitting import prompt_limit
 from tasks.openai.prompt_escaping import json_array, normalize_lines
 from tasks.openai.schema import strict_object
 from tasks.store.store import Store
@@ -100,7 +101,7 @@ def describe_clusters(store: Store, run_id: str) -> dict[str, Any]:
     run = store.run(run_id)
     descriptions = store.clusterings.descriptions(run_id)
     call = f"{run_id}-descriptions-{store.metadata(run_id, 'clustering')}"
-    ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call)
+    ask = make_ask(client_for(run, store), run.reflector, "descriptions", SCHEMA, call, prompt_limit(run))
     try:
         result = ask_descriptions(ask, described(descriptions), prompt_logger(store, run_id, "clusters_describe"))
     except (MissingKeyError, NoRuleError) as error:

@@ -63,6 +63,10 @@ class MissingKeyError(CallError):
     """The environment variable that should hold the key is not set."""
 
 
+class PromptTooLong(CallError):
+    """The prompt does not fit the model's context or the endpoint's tokens a minute.  Nothing was sent."""
+
+
 class UnusableReplyError(CallError):
     """A reply arrived, but it cannot be used. Another seed may give a usable one."""
 

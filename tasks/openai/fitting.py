@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.cutting import SHORTEST, cut_middle, largest_length, smallest_limit
 from tasks.models import Run
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT
 
-SHORTEST = 80  # characters of a text that are always kept
 VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
 SYSTEM_TOKENS = 800  # about what the messages take without answers, descriptions and scratchpad
 
@@ -47,8 +47,8 @@ def prompt_limit(run: Run) -> int | None:
 
     The limits are on prompt and reply together, so the longest reply is taken off.
     """
-    limits = [limit for limit in (run.reflector_context_tokens, run.endpoint.tokens_per_minute) if limit]
-    return max(0, min(limits) - run.reflector.max_completion_tokens) if limits else None
+    limit = smallest_limit(run.reflector_context_tokens, run.endpoint.tokens_per_minute)
+    return max(0, limit - run.reflector.max_completion_tokens) if limit else None
 
 
 def largest_prompt(run: Run, answers: int, description_tokens: int) -> int:
@@ -72,29 +72,18 @@ def fit_responses(
 ) -> tuple[list[Response], int]:
     """The responses as they enter the prompt, and how many of them are cut.
 
-    `tokens_of(responses)` estimates the prompt with these responses.  A prompt that is too long with `SHORTEST`
-    characters of each text is returned like that.
+    `tokens_of(responses)` estimates the prompt with these responses.  One that is too long even with `SHORTEST`
+    characters of each text is returned like that: it is not sent (`calls.make_ask`).
     """
     responses = list(responses)
     if limit is None or tokens_of(responses) <= limit:
         return responses, 0
-    low, high = SHORTEST, max(SHORTEST, *(max(2 * len(r.text), len(r.explanation)) for r in responses))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokens_of([_cut(r, middle) for r in responses]) <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    fitted = [_cut(response, low) for response in responses]
+    cap = largest_length(
+        max(max(2 * len(r.text), len(r.explanation)) for r in responses),
+        lambda cap: tokens_of([_cut(r, cap) for r in responses]) <= limit,
+    )
+    fitted = [_cut(response, cap) for response in responses]
     return fitted, sum(one != before for one, before in zip(fitted, responses, strict=True))
-
-
-def cut_middle(text: str, length: int) -> str:
-    """`text` with its middle replaced by a note, where it is longer than `length` characters; about that long then."""
-    if len(text) <= length:
-        return text
-    half = length // 2
-    return f"{text[:half]} [... {len(text) - 2 * half} characters cut ...] {text[len(text) - half :]}"
 
 
 def _cut(response: Response, cap: int) -> Response:

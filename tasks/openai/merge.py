@@ -10,6 +10,7 @@ from celery import shared_task
 
 from tasks.message import Count, PlanName, RunId
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry, client_for, make_ask, prompt_logger
+from tasks.openai.fitting import prompt_limit
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, limit_scratchpad, normalize_lines, quote_lines
 from tasks.openai.schema import strict_object
 from tasks.plan import Phase
@@ -96,7 +97,8 @@ def merge_stage(stage: Stage) -> dict[str, Any]:
     if parents is None:
         raise ValueError(f"{stage.node} has no parents to merge")
     client = client_for(stage.run, stage.store)
-    ask = make_ask(client, stage.run.reflector, "merge", SCHEMA, f"{stage.run.id}-{stage.node}-merge")
+    call_id = f"{stage.run.id}-{stage.node}-merge"
+    ask = make_ask(client, stage.run.reflector, "merge", SCHEMA, call_id, prompt_limit(stage.run))
     log = prompt_logger(stage.store, stage.run.id, f"gen_{stage.plan.generation}_merge_{stage.node}")
     first, second = Parent(parents.scratchpad_a, parents.fitness_a), Parent(parents.scratchpad_b, parents.fitness_b)
     merged = merge(ask, first, second, log)

@@ -75,18 +75,23 @@ def _clusters(stage: Stage) -> tuple[list[dict[str, Any]], dict[str, float]]:
 
 def _fitted(stage: Stage, build: Callable[[Sequence[Response]], Messages]) -> tuple[Messages, dict[str, int]]:
     """The messages that `build` makes of the answers, and for the record how many of them were cut to fit."""
+
+    def whole(responses: Sequence[Response]) -> Messages:
+        return as_variant(build(responses), stage.candidate.variant)
+
     fitted, cut = fit_responses(
-        read_responses(stage), prompt_limit(stage.run), lambda some: sum(map(estimate_tokens, build(some)))
+        read_responses(stage), prompt_limit(stage.run), lambda some: sum(map(estimate_tokens, whole(some)))
     )
     if cut:
         logger.info("the answers are too long for the reflector's prompt: %d of them are cut in the middle", cut)
-    return as_variant(build(fitted), stage.candidate.variant), {"answers_cut": cut} if cut else {}
+    return whole(fitted), {"answers_cut": cut} if cut else {}
 
 
 def _asking(stage: Stage, kind: Kind, schema: Schema) -> tuple[Ask, Log]:
     """The call to the reflector, and the log of its prompts."""
     client, reflector = client_for(stage.run, stage.store), reflector_of(stage.run.reflector, stage.candidate.variant)
-    ask = make_ask(client, reflector, kind, schema, f"{stage.run.id}-{stage.node}-{kind}")
+    call_id = f"{stage.run.id}-{stage.node}-{kind}"
+    ask = make_ask(client, reflector, kind, schema, call_id, prompt_limit(stage.run))
     return ask, prompt_logger(stage.store, stage.run.id, f"gen_{stage.plan.generation}_{kind}_{stage.node}")
 
 

@@ -83,7 +83,24 @@ def test_a_server_of_others_is_not_restarted(problems: Any) -> None:
 def test_a_call_fits_the_tokens_a_minute(problems: Any) -> None:
     (line,) = problems("OPENAI_TOKENS_PER_MINUTE=1000")
 
-    assert line.startswith("CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is less than REFLECTOR_MAX_COMPLETION_TOKENS (2048)")
+    assert line.startswith(
+        "CONFIG_OPENAI_TOKENS_PER_MINUTE: 1000 is not more than REFLECTOR_MAX_COMPLETION_TOKENS (2048)"
+    )
+
+
+def test_the_context_of_the_judge_has_room_for_a_prompt(sound: Any, problems: Any) -> None:
+    assert problems("JUDGE_CONTEXT_TOKENS=512") == (
+        "CONFIG_JUDGE_CONTEXT_TOKENS: 512 leaves no room for a prompt: it must be more than "
+        "JUDGE_MAX_COMPLETION_TOKENS (512)",
+    )
+    assert load_settings(sound.path, ["JUDGE_CONTEXT_TOKENS=0"]).judge_context_tokens == 0
+
+
+def test_the_judge_s_prompt_is_within_its_context_and_the_tokens_a_minute(sound: Any) -> None:
+    settings = load_settings(sound.path, ["JUDGE_CONTEXT_TOKENS=8000", "OPENAI_TOKENS_PER_MINUTE=9000"])
+    assert make_run(settings, "run").judge.prompt_limit == 8000 - 512
+    settings = load_settings(sound.path, ["JUDGE_CONTEXT_TOKENS=0", "OPENAI_TOKENS_PER_MINUTE=9000"])
+    assert make_run(settings, "run").judge.prompt_limit == 9000 - 512
 
 
 def test_the_context_of_the_reflector_has_room_for_a_prompt(sound: Any, problems: Any) -> None:

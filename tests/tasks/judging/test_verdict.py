@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tasks.judging import prompt, verdict
 from tasks.judging.verdict import RULES_VERSION, JudgeReplyError, judge, polarity, verdict_key
 from tasks.models import Judge
+from tasks.openai.errors import PromptTooLong
+from tasks.openai.provider import estimate_tokens
 
 HERE = "https://judge.example/v1"
 SETTINGS = Judge("rules", 0.15, True, 0.0, 1.0, 512, 42, 4)
@@ -55,6 +57,37 @@ def test_an_empty_answer_is_wrong_and_needs_no_call(gold: str, category: str) ->
 
     assert (verdict.is_correct, verdict.category) == (False, category)
     assert asked.calls == []
+
+
+def tokens_of(system: str, user: str) -> int:
+    return estimate_tokens(system) + estimate_tokens(user)
+
+
+def test_an_answer_that_is_too_long_for_the_judge_is_cut_in_the_middle() -> None:
+    """Given a context that the question and the right answer fit and the answer does not."""
+    asked, small = Asked(), dataclasses.replace(SETTINGS, context_tokens=2000)
+    answer = "It begins so. " + "And so on. " * 2000 + "It ends so."
+
+    assert judge("Why?", "Because.", answer, small, asked).is_correct
+
+    [(system, user, _, _)] = asked.calls
+    assert 0.95 * (2000 - 512) < tokens_of(system, user) <= 2000 - 512
+    assert "It begins so. " in user and user.endswith('It ends so."') and " characters cut ...]" in user
+    # And a verdict on a part is never taken for one on the whole, while a limit that cuts nothing changes no key
+    key = verdict_key("Why?", "Because.", answer, SETTINGS, HERE)
+    assert verdict_key("Why?", "Because.", answer, small, HERE) != key
+    large = dataclasses.replace(SETTINGS, context_tokens=100_000)
+    assert verdict_key("Why?", "Because.", answer, large, HERE) == key
+
+
+def test_what_cannot_fit_the_judge_is_an_error_before_the_call_and_no_verdict() -> None:
+    asked, tiny = Asked(), dataclasses.replace(SETTINGS, context_tokens=600)
+    with pytest.raises(PromptTooLong, match=r"and 88 are allowed; nothing was sent"):
+        judge("Why?", "Because.", "So.", tiny, asked)
+    assert asked.calls == []
+    assert verdict_key("Why?", "Because.", "So.", tiny, HERE)
+    # But the rules need no call
+    assert judge("How much?", "$5 million", "It was $5.1 million.", tiny, asked).is_correct
 
 
 def test_what_the_rule_leaves_is_asked_once_with_the_strict_schema() -> None:

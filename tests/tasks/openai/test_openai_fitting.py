@@ -21,12 +21,12 @@ from tasks.openai.fitting import (
     prompt_estimate,
     prompt_limit,
 )
-from tasks.openai.merge import Merged, check_merge
+from tasks.openai.merge import Merged, check_merge, merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
 from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, limit_scratchpad
 from tasks.openai.provider import estimate_tokens
-from tasks.openai.reflect import mutation_prompt
-from tasks.plan import Candidate, Plan
+from tasks.openai.reflect import mutation_prompt, reflect_stage
+from tasks.plan import Candidate, Merge, Plan
 from tasks.stage import Stage
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
@@ -123,6 +123,45 @@ def test_a_limit_that_no_cut_can_keep_cuts_all_to_the_shortest() -> None:
     assert cut == 5 and {one.text.partition(" [...")[0] for one in fitted} == {
         response(i, 1000).text[: SHORTEST // 2] for i in range(5)
     }
+
+
+def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
+    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a context in which not even the shortest answers fit, and no endpoint that could be called
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    nowhere = dataclasses.replace(run.endpoint, base_url="http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY")
+    small = dataclasses.replace(run, endpoint=nowhere, reflector_context_tokens=4_000)
+    stage = reflecting(store, small, [response(i, 2800) for i in range(100)])
+    # When the mutation is asked for, then it is skipped with the reason, and nothing is sent
+    record = reflect_stage(stage)
+    assert record["delta"] is None and record["answers_cut"] == 100
+    assert "and 1,952 are allowed; nothing was sent" in record["reason"]
+    # And the prompt is on record once, with the reason
+    [(name, text)] = store.prompts(run.id).items()
+    assert name.endswith(".txt") and text.startswith("# mutation, attempt 1: skipped: the prompt has about ")
+    # And a merge takes the first parent's scratchpad
+    parents = Merge("what the first has learnt", 0.5, "what the second has learnt", 0.25)
+    tiny = dataclasses.replace(small, reflector_context_tokens=2_100)
+    merging = dataclasses.replace(stage, run=tiny, candidate=Candidate(0, (0.0, 0.0, 0.0), merge=parents))
+    merged = merge_stage(merging)
+    assert merged["scratchpad"] == parents.scratchpad_a and "nothing was sent" in merged["fallback"]
+    context.store.cache_clear()
+
+
+def test_the_note_of_a_variant_is_fitted_too(
+    store: Store, run: Run, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    stage = reflecting(store, run, [response(i, 2800) for i in range(100)])
+    second = dataclasses.replace(stage, candidate=dataclasses.replace(stage.candidate, variant=1))
+    messages, _ = mutation_prompt(second, 1)
+    limit = prompt_limit(run)
+    assert "has been put 1 time(s) before" in messages[1]
+    assert limit is not None and sum(map(estimate_tokens, messages)) <= limit
+    context.store.cache_clear()
 
 
 def test_a_cut_keeps_both_ends_and_says_how_much_is_gone() -> None:

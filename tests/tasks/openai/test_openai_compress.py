@@ -1,0 +1,59 @@
+"""A verbose answer that does not fit the reflector's prompt is not sent, and its pair counts for nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from orchestrator.collect.pipeline import Gathered
+from tasks.collect.collection import Collection, SampleJob
+from tasks.job import Job
+from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
+from tasks.openai.compress import compress
+from tasks.openai.judge import decide
+from tasks.store.store import Store
+
+NOWHERE = Endpoint("http://127.0.0.1:9/v1", "NO_SUCH_KEY", 1, 1, 0, 0, 0, 0, 0, 0)
+COLLECTION = Collection(
+    samples=1,
+    target=Target("m", "sglang", "resident", "", "", "", "cpu", "auto", 1, 5, 1, "s", "{context}{query}",
+                  Sampling(8, 0.0, 1.0, 5)),
+    target_retries=0,
+    reflector=Reflector("r", 0, 1, 1_000, 1),
+    compress_template="{query}\n{prev_answer}",
+    reflector_endpoint=NOWHERE,
+    judge=Judge("j", 0.01, True, 0, 1, 16, 1, 1),
+    judge_endpoint=NOWHERE,
+    context_tokens=4_000,
+)  # fmt: skip
+EXAMPLE = Example("q", "the pages", "Why?", "Because.")
+LONG = "And so on. " * 2_000
+
+
+def job_of(store: Store, collection: Collection, text: str) -> SampleJob:
+    store.put_shared("run", "sample:a", {"text": text})
+    return SampleJob(Job(store, "run", "compression:a", {}), collection, EXAMPLE, 0, ("sample:a",))
+
+
+def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> None:
+    # Given an answer that the reflector's context cannot hold, then there is no call and no text
+    skipped = compress(job_of(store, COLLECTION, LONG))
+    assert (skipped["text"], skipped["by"]) == ("", "")
+    assert skipped["skipped"].startswith("the prompt has about 5,") and skipped["skipped"].endswith("3,000 are allowed")
+    # And the judge finds the empty answer wrong without a call
+    verdict = decide(job_of(store, COLLECTION, skipped["text"]))
+    assert (verdict["is_correct"], verdict["by"]) == (False, "")
+    # And the discarded pair says why
+    gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, {0: ""}, {0: ""}, skipped={0: skipped["skipped"]})
+    [pair] = gathered.discarded(1.0)
+    assert pair.correctness["reasoning"] == f"Not compressed: {skipped['skipped']}."
+
+
+def test_another_limit_makes_the_call_that_was_skipped() -> None:
+    larger = dataclasses.replace(COLLECTION, context_tokens=128_000)
+    assert larger.compression_key(EXAMPLE, LONG) != COLLECTION.compression_key(EXAMPLE, LONG)
+    assert larger.compression_key(EXAMPLE, "short") == COLLECTION.compression_key(EXAMPLE, "short")
+    unlimited = dataclasses.replace(COLLECTION, context_tokens=0)
+    assert unlimited.compression_key(EXAMPLE, LONG) == larger.compression_key(EXAMPLE, LONG)
+    a_minute = dataclasses.replace(NOWHERE, tokens_per_minute=4_000)
+    limited = dataclasses.replace(unlimited, reflector_endpoint=a_minute)
+    assert limited.too_long(("system", LONG)) and not limited.too_long(("system", "short"))
