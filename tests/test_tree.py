@@ -45,7 +45,6 @@ def imports(file: Path) -> frozenset[str]:
 # is gone, or has got a test of its own, fails.
 ELSEWHERE = {
     "orchestrator/cli.py": "orchestrator/commands/test_run_commands.py",
-    "orchestrator/collect/run.py": "e2e/test_collect.py",
     "orchestrator/collect/runner.py": "e2e/test_collect.py",
     "orchestrator/commands/answers.py": "e2e/test_errors.py",
     "orchestrator/commands/cancel.py": "orchestrator/commands/test_run_commands.py",
@@ -58,8 +57,6 @@ ELSEWHERE = {
     "orchestrator/commands/flower.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/commands/pause.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/commands/resume.py": "orchestrator/commands/test_farm_commands.py",
-    "orchestrator/commands/retry.py": "orchestrator/commands/test_run_commands.py",
-    "orchestrator/commands/runs.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/status.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/workers.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/farm/workers.py": "orchestrator/commands/test_farm_commands.py",
@@ -82,7 +79,6 @@ ELSEWHERE = {
     "tasks/die_with_parent.py": "workers/processes/test_process.py",
     "tasks/escape.py": "orchestrator/report/test_report_text.py",
     "tasks/exports.py": "orchestrator/runs/test_artifacts.py",
-    "tasks/openai/compress.py": "e2e/test_collect.py",
     "tasks/store/keys.py": "orchestrator/dispatch/test_dispatcher.py",
     "tasks/store/ledger.py": "tasks/openai/test_openai_budget.py",
     "tasks/store/registry.py": "orchestrator/dispatch/test_worker_availability.py",

@@ -30,7 +30,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     from orchestrator.runs.changes import check_resumable
     from orchestrator.runs.drive import drive, log_to
     from orchestrator.runs.runner import Runner
-    from orchestrator.runs.sameness import check_questions
+    from orchestrator.runs.sameness import check_same_questions
     from orchestrator.runs.setup import check_judge, choose_examples
     from orchestrator.settings.brevity import prompts_of
 
@@ -42,7 +42,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
         print(f"the earlier run is now in {aside}")
     check_kind(output.path, "evolve")
     check_resumable(output, settings)
-    check_questions(output, examples)
+    check_same_questions(output, examples)
     output.open()
     clear_parked_state(output)
     log_to(output.log, settings.log_level)

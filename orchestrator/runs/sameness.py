@@ -35,7 +35,7 @@ def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes
     }
 
 
-def check_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
+def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
     """Whether the questions are those that the run in the folder began with.  Raises: SettingsError, OutputError."""
     try:
         before = read_json(output.path / QUESTIONS, QuestionHashes)

@@ -52,7 +52,8 @@ def test_descriptions_are_kept_for_the_request_that_they_answer(tmp_path: Path) 
     clusters = [{"id": i, "count": 9, "examples": ["a"], "description": "by rule"} for i in range(4)]
 
     def request(*overrides: str, given: Sequence[Mapping[str, Any]] = clusters) -> str:
-        return description_request(load_settings(ROOT / "configs" / "gpu.config", overrides), given)
+        settings = load_settings(ROOT / "configs" / "embedded.config", ["EMBEDDED_ENDPOINT=openai", *overrides])
+        return description_request(settings, given)
 
     path = tmp_path / "c.described.json"
     path.write_text(json.dumps({"request": request(), "model": "m", "descriptions": clusters}))

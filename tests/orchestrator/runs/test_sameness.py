@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.output import OutputFolder
-from orchestrator.runs.sameness import check_questions, keep_questions, keep_servers, read_servers
+from orchestrator.runs.sameness import check_same_questions, keep_questions, keep_servers, read_servers
 from orchestrator.settings import SettingsError
 from tasks.models import Example
 
@@ -25,13 +25,13 @@ def output(tmp_path: Path) -> OutputFolder:
 
 def refused(output: OutputFolder, examples: dict[str, list[Example]]) -> list[str]:
     with pytest.raises(SettingsError) as error:
-        check_questions(output, examples)
+        check_same_questions(output, examples)
     return list(error.value.problems)
 
 
 def test_equal_questions_are_accepted_and_a_new_run_may_have_any(output: OutputFolder, tmp_path: Path) -> None:
-    check_questions(output, EXAMPLES)
-    check_questions(OutputFolder(tmp_path / "new"), EXAMPLES)
+    check_same_questions(output, EXAMPLES)
+    check_same_questions(OutputFolder(tmp_path / "new"), EXAMPLES)
 
 
 @pytest.mark.parametrize("change", [{"question": "another?"}, {"gold": "not so"}, {"context": "other pages"}])
@@ -42,7 +42,7 @@ def test_a_question_that_has_changed_is_named_with_both_hashes(output: OutputFol
     assert " here, but " in line and f" in the run in {output.path}; " in line
     # And the first hashes stand
     keep_questions(output, EXAMPLES | {"training": changed})
-    check_questions(output, EXAMPLES)
+    check_same_questions(output, EXAMPLES)
 
 
 def test_questions_that_came_went_or_moved_are_refused_too(output: OutputFolder) -> None:

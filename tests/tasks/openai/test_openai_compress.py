@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+
+import pytest
 
 from orchestrator.collect.pipeline import Gathered
+from tasks import context
 from tasks.collect.collection import Collection, SampleJob
 from tasks.job import Job
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
@@ -32,6 +36,14 @@ LONG = "And so on. " * 2_000
 def job_of(store: Store, collection: Collection, text: str) -> SampleJob:
     store.put_shared("run", "sample:a", {"text": text})
     return SampleJob(Job(store, "run", "compression:a", {}), collection, EXAMPLE, 0, ("sample:a",))
+
+
+@pytest.fixture(autouse=True)
+def at_the_store(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    yield
+    context.store.cache_clear()
 
 
 def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> None:
