@@ -75,7 +75,7 @@ def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFo
     for edge in tree["edges"]:
         if edge["kind"] == "parent":
             parents.setdefault(edge["to"], []).append(individuals[edge["from"]]["scratchpad"])
-    merged = {child for child, scratchpads in parents.items() if len(set(scratchpads)) == 2}
+    merged = {child for child, scratchpads in parents.items() if len(set(scratchpads) - {""}) == 2}
     assert mutated
     assert merged
     for node in mutated:
