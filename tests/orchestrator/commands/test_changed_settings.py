@@ -75,7 +75,9 @@ def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(termina
     }  # fmt: skip
     # And it holds none of its answers and verdicts any more: they expire
     shared = [
-        key for kind in ("answer", "verdict", "clustering") for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")
+        key
+        for kind in ("answer", "verdict", "clustering")
+        for key in driver.store.redis.scan_iter(match=f"whetstone:{kind}:*")
     ]
     assert shared and all(driver.store.redis.ttl(key) > 0 for key in shared)
     # But what would make it another run is refused
