@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.collect.build import make_collection
 from orchestrator.collect.run import load_saved, save_settings
-from orchestrator.collect.settings import CollectSettings, FarmOptions, read_settings
+from orchestrator.collect.settings import CollectSettings, FarmOptions, read_collect_settings
 from orchestrator.output import OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.models import Example
@@ -22,7 +22,7 @@ PRICES = ["farm.price_prompt=2.5", "farm.price_cached=1", "farm.price_completion
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     options = FarmOptions("embedded", "", str(tmp_path), 10, 1000)
-    save_settings(OutputFolder(tmp_path), read_settings(ROOT / "configs" / "collect.yaml"), options)
+    save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
     return tmp_path
 
 
