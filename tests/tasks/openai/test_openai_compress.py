@@ -13,7 +13,7 @@ from tasks.collect.collection import Collection, SampleJob
 from tasks.job import Job
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.openai.compress import compress
-from tasks.openai.judge import decide
+from tasks.openai.judge import judge_sample
 from tasks.store.store import Store
 
 NOWHERE = Endpoint("http://127.0.0.1:9/v1", "NO_SUCH_KEY", 1, 1, 0, 0, 0, 0, 0, 0)
@@ -34,8 +34,9 @@ LONG = "And so on. " * 2_000
 
 
 def job_of(store: Store, collection: Collection, text: str) -> SampleJob:
-    store.put_shared("run", "sample:a", {"text": text})
-    return SampleJob(Job(store, "run", "compression:a", {}), collection, EXAMPLE, 0, ("sample:a",))
+    key = f"sample:{len(text)}"
+    store.put_shared("run", key, {"text": text})
+    return SampleJob(Job(store, "run", "compression:a", {}), collection, EXAMPLE, 0, (key,))
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> N
     assert (skipped["text"], skipped["by"]) == ("", "")
     assert skipped["skipped"].startswith("the prompt has about 5,") and skipped["skipped"].endswith("3,000 are allowed")
     # And the judge finds the empty answer wrong without a call
-    verdict = decide(job_of(store, COLLECTION, skipped["text"]))
+    verdict = judge_sample(job_of(store, COLLECTION, skipped["text"]))
     assert (verdict["is_correct"], verdict["by"]) == (False, "")
     # And the discarded pair says why
     gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, {0: ""}, {0: ""}, skipped={0: skipped["skipped"]})
