@@ -56,7 +56,7 @@ def test_a_prompt_that_is_too_long_is_skipped_with_its_reason(store: Store) -> N
     verdict = judge_sample(job_of(store, COLLECTION, skipped["text"]))
     assert (verdict["is_correct"], verdict["by"]) == (False, "")
     # And the discarded pair says why
-    gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, {0: ""}, {0: ""}, skipped={0: skipped["skipped"]})
+    gathered = Gathered({0: LONG}, {0: ""}, {0: verdict}, skipped={0: skipped["skipped"]})
     [pair] = gathered.discarded(1.0)
     assert pair.correctness["reasoning"] == f"Not compressed: {skipped['skipped']}."
 
