@@ -125,7 +125,7 @@ PLANS = {
     "population": "evaluating the population",
     "offspring": "breeding and evaluating children",
     "validation": "evaluating the best on the validation set",
-    "baselines": "measuring the plain model and the system prompts",
+    "baselines": "measuring the plain model, the system prompts and the vectors without search",
     "final": "choosing the winner and comparing it",
 }
 

@@ -107,8 +107,11 @@ def measure_finalists(
 
 
 def choose_winner(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:
-    """The one with the highest fitness on the validation set, on average of its measurements; of equals the first."""
-    return max(systems, key=_fitness)
+    """The one with the highest fitness on the validation set, on average of its measurements.
+
+    Of equals the one without deltas, since then no vector is better; else the first.
+    """
+    return max(systems, key=lambda system: (_fitness(system), not any(system.deltas)))
 
 
 def _fitness(system: MeasuredSystem) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from measured_systems import system
@@ -75,6 +76,10 @@ def test_the_winner_has_the_highest_fitness_on_the_validation_set() -> None:
     lossy, good, equal = system("a", "evolved", 0.4, lost=90), system("b", "evolved", 0.4), system("c", "evolved", 0.4)
     assert choose_winner([lossy, good, equal]) is good
     assert choose_winner([lossy]) is lossy
+    # Of equals it is the one without deltas: no vector is better
+    start = replace(equal, name="start", deltas=(0.0, 0.0))
+    assert choose_winner([good, equal, start]) is start
+    assert choose_winner([good, replace(lossy, name="start", deltas=(0.0, 0.0))]) is good
 
 
 def test_finalists_can_be_measured_more_than_once_and_their_mean_counts(store: Store) -> None:
