@@ -12,11 +12,17 @@ import pytest
 from farm_bench import until
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 from simulated_evolve import finish, start_evolve
-from simulated_run import Driver
+from simulated_measurer import SimulatedMeasurer
+from simulated_run import RUN, Driver
 
-from orchestrator.output import run_id_of
+from orchestrator.optimisers.base import Best
+from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.report.document import report_schema
-from orchestrator.runs.final import with_distinct_names
+from orchestrator.runs.baselines import ensure_baselines
+from orchestrator.runs.final import Closing, with_distinct_names
+from orchestrator.runs.vectors import Vectors
+from orchestrator.settings import load_settings
+from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 
 OPTIONS = {
@@ -139,3 +145,31 @@ def test_systems_of_one_name_are_told_apart() -> None:
     assert [one.name for one in with_distinct_names([PLAIN, ONE_SENTENCE, start, EVOLVED, start])] == [
         "none", "one sentence", "none (evolved)", "evolved 1", "none (evolved) (evolved)",
     ]  # fmt: skip
+
+
+def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_it_equals(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a search whose best changes no answer, in a folder of which only the state is left
+    monkeypatch.chdir(Path(__file__).parents[3])
+    prompts = tmp_path / "prompts.yaml"
+    prompts.write_text(PROMPTS)
+    options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "REDIS_URL": "redis://127.0.0.1"}
+    settings = load_settings(Path("configs/embedded.config"), [f"{name}={value}" for name, value in options.items()])
+    measurer = SimulatedMeasurer(
+        lambda candidate, number: (20 if "concise" in str(candidate.system_prompt) else 40, True),
+        store, training=12, validation=100, test=100,
+    )  # fmt: skip
+    baselines = ensure_baselines(measurer, settings, OutputFolder(tmp_path))
+    store.put_run(baselines.run(RUN, settings))
+    store.put_examples(RUN.id, measurer.examples)
+    store.put_metadata(RUN.id, CLUSTERING, "0" * 32)
+    # when
+    measurer.respond = lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True)
+    best = Best((1.0, -1.0), "", 1.2)
+    closing = Closing(measurer, settings, baselines, OutputFolder(tmp_path), 3)
+    final = closing.conclude(best, (0.0, 0.0), Vectors({}, (0.0, 0.0)), 0)
+    # then
+    assert [s.name for s in final.systems] == ["none", "short", "best so far", "start"]
+    assert (final.winner.name, final.winner.deltas) == ("start", (0.0, 0.0))
+    assert final.assessment is not None and final.assessment.conclusion.outcome == "prompt_suffices"
