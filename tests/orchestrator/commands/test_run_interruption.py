@@ -33,7 +33,7 @@ def test_a_run_that_is_interrupted_in_its_first_generation_leaves_what_is_known(
     assert (state["generation"], state["best_individual"]) == (0, None)
     known = json.loads((terminal.output / "in_progress.json").read_text())
     assert (known["generation"], known["best_node"], known["best_fitness"]) == (0, "g0_pop0", 0.5)
-    assert known["evaluations"] >= 5
+    assert known["evaluations"] >= 3, "the population, which is one vector, and a child before and after its mutation"
     best = json.loads((terminal.output / "deltas_best.json").read_text())
     assert set(best.values()) == {0.0}
     for name in ("processor_best.py", "processor.py"):
