@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from orchestrator.output import OutputFolder, read_json, write_output
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import read_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
-from orchestrator.runs.prompts import PromptRace, best_prompt, measure_prompts, prompt_systems
+from orchestrator.runs.prompts import PromptRace, loses_nothing, lossless_prompts, measure_prompts, prompt_systems
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
 from orchestrator.settings.references import BEST_PROMPT
@@ -25,6 +26,8 @@ from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
+SHORTLIST = 3
+"""How many prompts that lost nothing on the validation set are asked the training set as well."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +141,42 @@ def measure_baselines(
     race = PromptRace(prompts, held_out, settings.margin, settings.prompts_raced, complete)
     answers = measure_prompts(measurer, race)
     systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
+    if start is None and settings.target_system_prompt == BEST_PROMPT:
+        shorter = takewhile(lambda system: system.name != PLAIN, lossless_prompts(systems, settings.margin))
+        starts = [system.name for system in shorter][:SHORTLIST]
+    else:
+        starts = [start or PLAIN]
+    names = list(dict.fromkeys((PLAIN, *starts)))
+    asked = [Candidate(0, (), system_prompt=prompts[name]) for name in names]
+    answers_to_training = measurer.answers(REFERENCE, 0, asked, every_sample=True)
+    objective = objective_of(settings, baseline_score(answers_to_training[0]))
+    on_training = {
+        name: measurement_of(given, objective) for name, given in zip(names, answers_to_training, strict=True)
+    }
     if start is None:
-        start = best_prompt(systems, settings.margin).name if settings.target_system_prompt == BEST_PROMPT else PLAIN
-    reference = [Candidate(0, (), system_prompt=prompts[name]) for name in dict.fromkeys((PLAIN, start))]
-    on_training = measurer.answers(REFERENCE, 0, reference, every_sample=True)
-    objective = objective_of(settings, baseline_score(on_training[0]))
+        start = _first_lossless(starts, {s.name: s.validation for s in systems}, on_training, settings.margin)
     return Baselines(
         held_out=held_out,
         systems=systems,
         start=start,
-        plain=measurement_of(on_training[0], objective),
-        reference=measurement_of(on_training[-1], objective),
+        plain=on_training[PLAIN],
+        reference=on_training[start],
         evaluations=measurer.evaluations,
     )
+
+
+def _first_lossless(
+    names: Sequence[str],
+    held_out: Mapping[str, Measurement | None],
+    on_training: Mapping[str, Measurement],
+    margin: float,
+) -> str:
+    """The first of the prompts that loses nothing on both sets together, which is less likely by chance than on one."""
+
+    def pairs(name: str) -> Iterator[tuple[Measurement, Measurement]]:
+        for measured in (held_out, on_training):
+            plain, other = measured[PLAIN], measured[name]
+            if plain is not None and other is not None:
+                yield plain, other
+
+    return next((name for name in names if loses_nothing(list(pairs(name)), margin)), PLAIN)

@@ -21,7 +21,7 @@ from orchestrator.runs.finalists import PLAN as FINALISTS
 from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
-from orchestrator.runs.prompts import best_prompt
+from orchestrator.runs.prompts import lossless_prompts
 from orchestrator.runs.vectors import Vectors, validate_vectors
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
@@ -137,7 +137,7 @@ class Closing:
         if not self.measurer.examples.get("test"):
             return systems, 0
         uses = count_test_use(self.measurer.store, self.measurer.run_id, winner)
-        lossless = best_prompt(self.baselines.systems, self.settings.margin)
+        lossless, *_ = lossless_prompts(self.baselines.systems, self.settings.margin)
         also = {self.baselines.start, lossless.name}
         chosen = systems_to_test(systems, winner, also, every=self.settings.test_every_rival)
         tested = {system.name: system for system in measure_test(self.measurer, chosen, self.settings, self.generation)}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.report.systems import MeasuredSystem
+from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.settings.brevity import PLAIN
 from tasks.models import Constrained, Objective
@@ -22,7 +22,7 @@ from tasks.plan import Candidate, ExampleSet
 PLAN = "prompts"
 LEAST_ANSWERS = 5
 """Fewer say too little to stop a prompt."""
-LEAST_PROMPTS = 2
+LEAST_PROMPTS = 3
 """How many go on to the end: the shortest may turn out to lose too many right answers."""
 
 
@@ -103,13 +103,19 @@ def prompt_systems(
     )
 
 
-def best_prompt(systems: Sequence[MeasuredSystem], margin: float) -> MeasuredSystem:
-    """The one with the shortest answers, of those that answered all questions and lose no more than the margin.
+def lossless_prompts(systems: Sequence[MeasuredSystem], margin: float) -> list[MeasuredSystem]:
+    """Those that answered all questions and lose no more than the margin, the shortest answers first.
 
-    The plain prompt is always among these; of equals the first.
+    The plain prompt is always among these.
     """
     [plain] = [system for system in systems if system.kind == "plain"]
     assert plain.validation is not None
-    enough = plain.validation.right - margin * len(plain.validation.correct)
-    eligible = [s for s in systems if not s.is_stopped and s.validation and s.validation.right >= enough - 1e-9]
-    return min(eligible, key=lambda system: system.validation.mean_tokens if system.validation else 0.0)
+    measured = [(s, s.validation) for s in systems if not s.is_stopped and s.validation is not None]
+    eligible = [(s, given) for s, given in measured if loses_nothing([(plain.validation, given)], margin)]
+    return [system for system, _ in sorted(eligible, key=lambda one: one[1].mean_tokens)]
+
+
+def loses_nothing(pairs: Sequence[tuple[Measurement, Measurement]], margin: float) -> bool:
+    """Whether the second of each pair has, in sum, at most the share `margin` of right answers fewer than the first."""
+    lost = sum(plain.right - other.right for plain, other in pairs)
+    return lost <= margin * sum(len(plain.correct) for plain, _ in pairs) + 1e-9

@@ -84,7 +84,7 @@ def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_
 ) -> None:
     def lossy(candidate: Candidate, number: int) -> tuple[int, bool]:
         prompt = candidate.system_prompt or ""
-        return LENGTHS[prompt], not (prompt != "Answer." and candidate.examples == "training" and number < 5)
+        return LENGTHS[prompt], not (prompt != "Answer." and candidate.examples == "training" and number == 0)
 
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(lossy), settings, output)
@@ -172,6 +172,24 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)
     assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=12)
     assert read_baselines(output) == found and found.judge_changes == 1
+
+
+def test_a_prompt_that_lost_nothing_by_chance_is_not_the_start(prompts: Path, output: OutputFolder) -> None:
+    """ "Hurry." is as good on the validation set, and loses too much on both sets together."""
+
+    def lucky(candidate: Candidate, number: int) -> tuple[int, bool]:
+        tokens, is_correct = respond(candidate, number)
+        return tokens, is_correct or candidate.examples == "validation"
+
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(lucky, training=40, validation=20), settings, output)
+    assert found.start == "short"
+    assert (
+        ensure_baselines(
+            measurer(lucky, training=10, validation=40), settings_of(prompts), OutputFolder(output.path / "few")
+        ).start
+        == "shorter"
+    )
 
 
 def test_without_a_validation_set_the_training_set_chooses(prompts: Path, output: OutputFolder) -> None:
