@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from figures import table, write
-from simulated_target import serve
+from simulated_target import Simulation, serve
 
 from benchmarks.gpu import common
 from benchmarks.gpu.direct import requests_of
@@ -60,7 +60,7 @@ def main() -> int:
     seconds: dict[str, float] = {}
     with (
         tempfile.TemporaryDirectory() as name,
-        simulated_server(options.token_s, bound) as url,
+        simulated_server(Simulation(options.token_s, bound)) as url,
         common.open_valkey(Path(name)) as (redis_url, store),
     ):
         seconds["slots"] = on_worker(Path(name), redis_url, store, target_at(url, bound), options, options.slots)
@@ -81,11 +81,11 @@ def main() -> int:
 
 
 @contextmanager
-def simulated_server(token_s: float, rows: int) -> Iterator[str]:
+def simulated_server(simulation: Simulation) -> Iterator[str]:
     port = free_port()
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Event()
-    server = spawn.Process(target=serve, args=(port, token_s, rows, ready), daemon=True)
+    server = spawn.Process(target=serve, args=(simulation, port, "127.0.0.1", ready), daemon=True)
     server.start()
     try:
         if not ready.wait(START_S):

@@ -65,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         from whetstone_steering import request  # as the real server must be able to
 
         process = {"pid": os.getpid(), "labels": os.environ["WHETSTONE_LABELS"], "steering": request.__name__}
+        process["prefix_cache"] = os.environ["WHETSTONE_PREFIX_CACHE"]
         info = {**process, "model_path": arguments.model_path, "size": arguments.size, "version": VERSION}
         if self.path == "/become-unhealthy":
             self.server.unhealthy = True

@@ -13,10 +13,11 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,10 +148,21 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     return {
         "report": report,
+        "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
         "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
+
+
+def late_over_early(rates: Sequence[float]) -> float:
+    """The last generations' mean rate, relative to the first ones': a third of all each, without the very first.
+
+    A run's rate also depends on the runs beside it, so it says something where they are the same in both thirds.
+    """
+    later = rates[1:] or rates
+    third = max(1, len(later) // 3)
+    return statistics.fmean(later[-third:]) / statistics.fmean(later[:third])
 
 
 def report(options: argparse.Namespace, version: str, found: Mapping[str, dict[str, Any]]) -> None:
@@ -161,6 +173,10 @@ def report(options: argparse.Namespace, version: str, found: Mapping[str, dict[s
         rows += [row(rival["name"], first, rival["name"]) for rival in (*first["systems"][:1], *first["rivals"])]
     head = ["run", "system", "val tokens", "right", "test tokens", "right", "ratio", "95 %", "points", "95 %", "lost<3"]
     print(common.table(head, rows))
+    for name, one in found.items():
+        print(
+            f"{name}: {late_over_early(one['tokens_a_second']):.3f} of the first generations' tokens/s in the last ones"
+        )
     common.write(options.result, options, version, runs=dict(found))
 
 

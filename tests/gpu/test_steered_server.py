@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -114,6 +115,19 @@ def test_cluster_1_is_the_numbers_and_nothing_else(server: Server) -> None:
     assert not any(server.labels[token] == 1 for a in none for token in a.output_ids)
     only = server.answers([server.request(q, deltas(c1=1000.0), new=8) for q in range(16)])
     assert all(server.labels[token] == 1 for a in only for token in a.output_ids)
+
+
+@pytest.mark.parametrize("wanted", [None, deltas(c1=-1.0)])
+def test_the_prefix_cache_keeps_prompts_and_no_answers(server: Server, wanted: list[float] | None) -> None:
+    # Given an answer to a prompt
+    request = server.request(1, wanted, new=64)
+    [answer] = server.answers([request])
+    assert answer.completion_tokens > 16
+    # When the next prompt goes on from the answer
+    longer = dataclasses.replace(request, input_ids=(*request.input_ids, *answer.output_ids, 1, 1))
+    [again] = server.answers([longer])
+    # Then the cache had the prompt, or a part of it, and nothing of the answer
+    assert 0 < again.cached_tokens <= len(request.input_ids)
 
 
 DELTAS = [0.0] * (CLUSTERS - 1)  # one too few

@@ -25,6 +25,7 @@ from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.identity import differences
 from tasks.models import Target
 from tasks.secret import secret
+from workers import steering
 from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
@@ -255,6 +256,7 @@ class LocalTargetHost:
             **self._environment,
             **gpu,
             LABELS_VARIABLE: str(self.labels_folder()),
+            steering.PREFIX_CACHE_VARIABLE: self._environment.get(steering.PREFIX_CACHE_VARIABLE) or "prompts",
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
         }, locks
 

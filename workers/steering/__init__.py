@@ -6,3 +6,4 @@ Imports torch, numpy and SGLang only.  Inside a server the package is called `wh
 NAME = "whetstone_steering"
 VERSION = "0.1.0"
 PLUGIN = "whetstone_steering.plugin:register"
+PREFIX_CACHE_VARIABLE = "WHETSTONE_PREFIX_CACHE"  # in the environment of a server's processes, see `prefix_cache`

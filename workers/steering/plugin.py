@@ -19,6 +19,7 @@ import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from .batch import LabelTable, add_deltas, batch_steering, merge_batches
+from .prefix_cache import CACHES, free_answer, keeps_prompts_only
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
 
 _table = LabelTable()
@@ -35,6 +36,8 @@ def register() -> None:
     HookRegistry.register(f"{_BATCH}.adjusted_merge_batch", merge_batch, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.copy_for_forward", copy_batch, HookType.AFTER)
     HookRegistry.register("sglang.srt.layers.sampler.Sampler._preprocess_logits", steer, HookType.BEFORE)
+    for cache in CACHES if keeps_prompts_only() else ():
+        HookRegistry.register(f"{cache}.cache_finished_req", free_answer, HookType.AROUND)
 
 
 def validate_request(original: Callable[..., None], manager: Any, request: Any, input_ids: list[int]) -> None:

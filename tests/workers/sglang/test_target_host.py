@@ -49,6 +49,8 @@ def test_a_server_is_started_once_for_all_tasks(host: LocalTargetHost) -> None:
     server = server_reply(host, server_target(args="--size 3"))
     assert (server["model_path"], server["size"], server["labels"]) == ("some/model", 3, str(host.labels_folder()))
     assert server["steering"] == "whetstone_steering.request"
+    # And it keeps no answers in its prefix cache
+    assert server["prefix_cache"] == "prompts"
 
 
 def test_a_server_that_died_is_started_again(host: LocalTargetHost) -> None:

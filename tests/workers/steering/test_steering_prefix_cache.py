@@ -1,0 +1,36 @@
+"""What a server keeps in its prefix cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workers.steering import PREFIX_CACHE_VARIABLE
+from workers.steering.prefix_cache import free_answer, keeps_prompts_only
+
+
+class Cache:
+    """Notes how requests end, with the arguments of SGLang's caches."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, bool, int]] = []
+
+    def cache_finished_req(self, request: str, is_insert: bool = True, *, kv_len_to_handle: int) -> None:
+        self.ended.append((request, is_insert, kv_len_to_handle))
+
+
+@pytest.mark.parametrize("options", [{}, {"is_insert": True}, {"is_insert": False}])
+def test_an_answer_that_has_ended_is_not_inserted(options: dict[str, Any]) -> None:
+    cache = Cache()
+    free_answer(Cache.cache_finished_req, cache, "request", kv_len_to_handle=7, **options)
+    assert cache.ended == [("request", False, 7)]
+
+
+def test_only_a_server_of_a_farm_keeps_prompts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PREFIX_CACHE_VARIABLE, raising=False)
+    assert not keeps_prompts_only()
+    monkeypatch.setenv(PREFIX_CACHE_VARIABLE, "prompts")
+    assert keeps_prompts_only()
+    monkeypatch.setenv(PREFIX_CACHE_VARIABLE, "all")
+    assert not keeps_prompts_only()
