@@ -130,7 +130,7 @@ def cluster(job: Job) -> dict[str, Any]:
 
 
 def processor(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.arguments["name"], json.dumps(job.arguments["deltas"]).encode())
+    job.store.put_file(job.run, job.key, json.dumps(job.arguments["deltas"]).encode())
     return {"file": job.arguments["name"]}
 
 
@@ -141,12 +141,12 @@ def signal_text(job: Job, what: str, stage: str, node: str) -> str:
 
 
 def dial(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.arguments["name"], json.dumps(job.arguments["dial"]).encode())
+    job.store.put_file(job.run, job.key, json.dumps(job.arguments["dial"]).encode())
     return {"file": job.arguments["name"]}
 
 
 def plot(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.arguments["name"], b"a picture")
+    job.store.put_file(job.run, job.key, b"a picture")
     return {"file": job.arguments["name"]}
 
 

@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.optimisers.base import Best
@@ -83,11 +83,11 @@ class ArtifactRequests:
             self._requested = {name: key for name, key in self._requested.items() if key != failure.name}
         for request, result in results:
             name = result["file"]
-            if self._requested.get(name) != request.key:
-                continue  # a newer one is requested
-            del self._requested[name]
-            if data := self._store.file(self._run_id, name):
-                self._output.write(name, data)
+            if self._requested.get(name) == request.key:  # and no newer one
+                del self._requested[name]
+                if data := self._store.file(self._run_id, request.key):
+                    self._output.write(name, data)
+            self._store.forget_file(self._run_id, request.key)
 
     def wait(self, timeout_s: float) -> None:
         """Save until all that is requested is saved, `timeout_s` seconds at most."""
@@ -159,14 +159,24 @@ class Recorder:
         self._write_deltas("deltas_current.json", leader)
         assert best is not None, "a generation always evaluates an individual"
         self._write_deltas("deltas_best.json", best)
+        self._request_files(leader.deltas, best)
+        self.output.write("evolution_state.json", self.search.to_json(finished.state))
+
+    def request_again(self, best: Best) -> None:
+        """Have the files of the last recorded generation made: the session that recorded it may have ended before."""
+        population = self.history[-1]["population"]
+        leader = max(population, key=lambda one: cast(float, one["fitness"]))["node"]  # of equal ones the first
+        if deltas := self.individuals.deltas_of(leader):
+            self._request_files(deltas, best)
+
+    def _request_files(self, leader: tuple[float, ...], best: Best) -> None:
         for export in EXPORTS:
             if export.made_of == "leader":
-                self.artifacts.request_export(export, leader.deltas)
+                self.artifacts.request_export(export, leader)
             elif export.made_of == "best" and best != self._best:
                 self.artifacts.request_export(export, best.deltas)
         self._best = best
         self.artifacts.request_plots(self.history, self.tree.data(), self.baseline_tokens(), self._baseline_name())
-        self.output.write("evolution_state.json", self.search.to_json(finished.state))
 
     def record_final(self, final: Final) -> None:
         """Write the comparisons, and make the files of the best individual those of the winner."""

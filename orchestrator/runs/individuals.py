@@ -36,6 +36,16 @@ class IndividualsFile:
             kept = [line for line in complete.split(b"\n") if line and _generation(line) < generation]
             write_output(self._path, b"".join(line + b"\n" for line in kept))
 
+    def deltas_of(self, node: str) -> tuple[float, ...] | None:
+        """The deltas of an evaluation, in canonical order; None where the file has none of this name.
+
+        Raises: OSError, ValueError for a file that cannot be read.
+        """
+        text = self._path.read_text("utf-8") if self._path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines()]
+        found = [line["deltas"] for line in lines if line["node"] == node]
+        return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids) if found else None
+
     def append(self, generation: Generation) -> None:
         """Add the evaluations of a generation.  Raises: OutputNotWritable."""
         evaluations = (*generation.population, *generation.offspring)

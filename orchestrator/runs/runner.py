@@ -29,7 +29,7 @@ from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import Closing
-from orchestrator.runs.interruption import InProgress
+from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.patience import stop_reason, with_validation
@@ -253,6 +253,8 @@ class _Session:
         runner, total, state = self.runner, self.search.params.generations, self.state
         if state.generation:
             runner.view.notify(f"going on with generation {state.generation} of {total}")
+            if state.best is not None and self.recorder.history and read_in_progress(runner.output.path) is None:
+                self.recorder.request_again(state.best)
         started = time.monotonic()
         watch = self.reporter.progress.evaluated
         racing, rejudge = self._racing(), self._is_judged_anew(state)

@@ -56,7 +56,7 @@ def draw_job(job: Job) -> dict[str, Any]:
     name, data = job.arguments["name"], job.store.file(job.run, job.arguments["data"])
     if data is None:
         raise LookupError(f"run {job.run} has no file {job.arguments['data']}")
-    job.store.put_file(job.run, name, draw(name, json.loads(data)))
+    job.store.put_file(job.run, job.key, draw(name, json.loads(data)))
     return {"file": name}
 
 

@@ -174,7 +174,7 @@ def dial_job(job: Job) -> dict[str, Any]:
     dial = parse_json(Dial, json.dumps(job.arguments["dial"]))
     labels = unpack_labels(job.store.clusterings.labels(dial.clustering))
     text = render_dial(dial, labels, job.store.clusterings.descriptions(job.run))
-    job.store.put_file(job.run, job.arguments["name"], text.encode())
+    job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 
 

@@ -81,7 +81,7 @@ def generate(store: Store, run_id: str, deltas: Sequence[float]) -> str:
 def generate_job(job: Job) -> dict[str, Any]:
     """Write the processor to the store as the run's file of this name."""
     text = generate(job.store, job.run, job.arguments["deltas"])
-    job.store.put_file(job.run, job.arguments["name"], text.encode())
+    job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 
 

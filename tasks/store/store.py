@@ -317,10 +317,20 @@ class Store:
         return {name: text.decode() for name, text in found.items()}
 
     def put_file(self, run_id: str, name: str, data: bytes) -> None:
+        """Keep a file for the run: data of a job by its name, or what a job has made by the job's key."""
         self.redis.hset(run_key(run_id, keys.FILES), name, data)
 
     def file(self, run_id: str, name: str) -> bytes | None:
         return cast("bytes | None", self.redis.hget(run_key(run_id, keys.FILES), name))
+
+    def forget_file(self, run_id: str, key: str) -> None:
+        """Delete what a job has made, and its result: when it is requested again, it is made again."""
+        pipe = self.redis.pipeline()
+        pipe.hdel(run_key(run_id, keys.FILES), key)
+        pipe.unlink(result_key(key))
+        pipe.srem(run_key(run_id, keys.HELD), result_key(key))
+        pipe.srem(run_key(run_id, keys.SHARED), result_key(key))
+        pipe.execute()
 
     def add_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
         pipe = self.redis.pipeline()

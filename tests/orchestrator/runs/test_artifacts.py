@@ -29,10 +29,15 @@ def artifacts_of(driver: Driver, folder: Path, **limits: float) -> ArtifactReque
     return ArtifactRequests(Scheduler(driver.dispatcher(**limits)), OutputFolder(folder))
 
 
+def keys_of(driver: Driver) -> list[str]:
+    """The keys of the jobs that have been requested."""
+    fields = [f.decode() for f in driver.store.redis.hkeys(f"whetstone:run:{RUN.id}:plan:jobs")]
+    return [field for field in fields if field.startswith("file:")]
+
+
 def key_of(driver: Driver) -> str:
     """The key of the one job that has been requested."""
-    fields = [f.decode() for f in driver.store.redis.hkeys(f"whetstone:run:{RUN.id}:plan:jobs")]
-    [key] = [field for field in fields if field.startswith("file:")]
+    [key] = keys_of(driver)
     return key
 
 
@@ -41,10 +46,34 @@ def test_a_file_that_is_ready_is_written(alone: Driver, tmp_path: Path) -> None:
     artifacts.request_export(PROCESSOR, [0.5])
     artifacts.save_ready()
     assert list(tmp_path.iterdir()) == []
-    alone.store.put_file(RUN.id, NAME, b"made")
+    alone.store.put_file(RUN.id, key_of(alone), b"made")
     alone.store.put_shared(RUN.id, key_of(alone), {"file": NAME})
     artifacts.wait(10)
     assert (tmp_path / NAME).read_bytes() == b"made"
+
+
+def test_a_file_that_is_requested_again_has_its_own_content(alone: Driver, tmp_path: Path) -> None:
+    # Given a processor that was made and written, and then one of other deltas
+    artifacts, keys = artifacts_of(alone, tmp_path), []
+    for deltas in ([0.5], [0.75]):
+        artifacts.request_export(PROCESSOR, deltas)
+        artifacts.save_ready()
+        [key] = set(keys_of(alone)) - set(keys)
+        keys.append(key)
+        alone.store.put_file(RUN.id, key, json.dumps(deltas).encode())
+        alone.store.put_shared(RUN.id, key, {"file": NAME})
+        artifacts.wait(10)
+        assert (tmp_path / NAME).read_bytes() == json.dumps(deltas).encode()
+    # When the first is requested again
+    artifacts.request_export(PROCESSOR, [0.5])
+    artifacts.save_ready()
+    # Then it is made again, and the file of the other one is not taken for it
+    assert (tmp_path / NAME).read_bytes() == b"[0.75]"
+    alone.store.put_file(RUN.id, keys[0], b"[0.5]")
+    alone.store.put_shared(RUN.id, keys[0], {"file": NAME})
+    artifacts.wait(10)
+    assert (tmp_path / NAME).read_bytes() == b"[0.5]"
+    assert alone.store.redis.hlen(f"whetstone:run:{RUN.id}:files") == 0, "nothing is left of them in the store"
 
 
 def test_a_dial_is_sent_whole(alone: Driver, tmp_path: Path) -> None:
@@ -67,7 +96,7 @@ def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Pat
     older = key_of(alone)
     artifacts.request_export(PROCESSOR, [0.75])
     # When the first one is made, then it is not written
-    alone.store.put_file(RUN.id, NAME, b"old")
+    alone.store.put_file(RUN.id, older, b"old")
     alone.store.put_shared(RUN.id, older, {"file": NAME})
     artifacts.save_ready()
     assert list(tmp_path.iterdir()) == []

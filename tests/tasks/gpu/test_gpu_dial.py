@@ -138,6 +138,6 @@ def test_the_job_makes_the_file_of_a_recorded_dial(store: Store) -> None:
     store.clusterings.put(RUN.id, HASH, pack_labels(labels), json.dumps(PLAIN))
     store.put_metadata(RUN.id, "clustering", HASH)
     arguments = json.loads(json.dumps({"name": "processor_dial.py", "dial": dataclasses.asdict(DIAL)}))
-    # when the job runs, then the run's file is the dial's
+    # when the job runs, then the file that it has made is the dial's
     assert dial_job(Job(store, RUN.id, "file:k", arguments)) == {"file": "processor_dial.py"}
-    assert store.file(RUN.id, "processor_dial.py") == render_dial(DIAL, labels, PLAIN).encode()
+    assert store.file(RUN.id, "file:k") == render_dial(DIAL, labels, PLAIN).encode()
