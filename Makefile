@@ -82,8 +82,8 @@ flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://
 long: models     ## the tests of whole collections and clusterings on the farm
 	$(PYTEST) -m long --timeout 1800
 
-faults: models   ## the long tests: kill the command, or any part of its farm, at ten moments
-	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py --timeout 1800
+faults: models   ## the long tests: kill the command, or any part of its farm, at ten moments; each optimiser at six
+	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_optimisers.py --timeout 1800
 
 chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, half an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
