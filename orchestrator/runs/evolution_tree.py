@@ -48,11 +48,19 @@ class EvolutionTree:
         self.edges = list(edges)
 
     def restore(self, data: Mapping[str, Any], generation: int) -> None:
-        """Take over a saved tree without the nodes and edges of `generation` and later ones."""
+        """Take over a saved tree without the nodes and edges of `generation` and later ones.
+
+        The edges to its survivors ("next") are those of the generation before; edges from parents are its own.
+        """
         self.nodes = [n for n in data["nodes"] if n["generation"] < generation]
         survivors, _ = plan_names(generation)
-        kept = {n["id"] for n in self.nodes} | {f"{survivors}{i}" for i in range(len(data["nodes"]))}
-        self.edges = [e for e in data["edges"] if e["from"] in kept and e["to"] in kept]
+        kept = {n["id"] for n in self.nodes}
+        following = {f"{survivors}{i}" for i in range(len(data["nodes"]))}
+        self.edges = [
+            edge
+            for edge in data["edges"]
+            if edge["from"] in kept and (edge["to"] in kept or (edge["kind"] == "next" and edge["to"] in following))
+        ]
 
     def data(self) -> dict[str, Any]:
         return {"nodes": self.nodes, "edges": self.edges}
