@@ -6,7 +6,6 @@ The target is simulated (benchmarks/simulated_target.py), so a run takes seconds
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from run_folder import ROOT, RunFolder, finish, process_of, start, wait_until
+from run_folder import MOMENTS, ROOT, RunFolder, finish, process_of, start, wait_until
 
 SERVER = ROOT / "benchmarks" / "simulated_target.py"
 KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
@@ -56,8 +55,6 @@ SAME_FILES = (
     "system_prompt.txt",
 )
 OPTIMISERS = ("cma", "reflective", "hybrid", "nsga2", "lineage", "random")
-# With `make faults`, every optimiser is killed at every moment; otherwise one of them once.
-EVERY_MOMENT = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1")) > 1
 
 
 class KilledRun(RunFolder):
@@ -133,7 +130,7 @@ class KilledRun(RunFolder):
         return sum(call["status"] == 102 for call in calls)
 
 
-MOMENTS = (
+KILLS = (
     KilledRun.in_the_prompts,
     KilledRun.while_the_vocabulary_is_clustered,
     KilledRun.in_a_generation,
@@ -150,8 +147,8 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, name: str) -> N
         # Given a finished run
         finish_run(calm)
         # When another run of the same settings is killed, and started again
-        for moment in MOMENTS if EVERY_MOMENT else (KilledRun.between_a_generation_and_its_state,):
-            moment(killed, calm)
+        for kill in KILLS if MOMENTS > 1 else (KilledRun.between_a_generation_and_its_state,):
+            kill(killed, calm)
         finish_run(killed)
         # Then all that is written of the search is the same, and nothing was answered twice
         check_same(killed, calm)
