@@ -69,12 +69,15 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_cost(parser: argparse.ArgumentParser, calls: str) -> None:
+def add_cost(parser: argparse.ArgumentParser, calls: str, default: str = "unknown") -> None:
     """--price-prompt, --price-cached, --price-completion and --budget."""
     cost = parser.add_argument_group(f"cost, of {calls}")
     for kind in ("prompt", "cached", "completion"):
         cost.add_argument(
-            f"--price-{kind}", type=_dollars, metavar="USD", help=f"price of a million {kind} tokens (default: unknown)"
+            f"--price-{kind}",
+            type=_dollars,
+            metavar="USD",
+            help=f"price of a million {kind} tokens (default: {default})",
         )
     cost.add_argument("--budget", type=_dollars, metavar="USD",
                       help="stop before the calls cost more; needs the prices (0: no limit)")  # fmt: skip

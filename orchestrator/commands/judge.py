@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--endpoint", choices=("rules", "openai"), help="who judges in stage 2 (that of --config; without it, rules)"
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="the file to write, in place of standard output")
-    common.add_cost(parser, "the calls of stage 2, in place of that of --config")
+    common.add_cost(parser, "the calls of stage 2", default="that of --config, or of Kconfig without it")
     return parser
 
 

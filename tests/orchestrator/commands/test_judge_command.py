@@ -119,7 +119,8 @@ def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: 
     assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.3000")
     assert "BudgetSpent" in done.stderr and len(log.read_text().splitlines()) < len(rows)
     # and a budget without prices cannot be kept
-    refused = judge(tmp_path, rows, "--endpoint", "openai", "--budget", "2", **there)
+    config = ("--config", str(Path(__file__).parents[3] / "configs" / "embedded.config"))
+    refused = judge(tmp_path, rows, "--endpoint", "openai", *config, "--budget", "2", **there)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "--budget: needs --price-prompt, --price-cached and --price-completion" in refused.stderr
     # and without a key no rules take the place of the model
