@@ -33,7 +33,7 @@ SMALL = {
     "ELITISM_SIZE": "1",
     "SELECTION": "tournament",
     "TOURNAMENT_SIZE": "2",
-    "SEED": "8",
+    "SEED": "366",
 }
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
