@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.gpu import common
 from workers.embedded import control
 
-WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "zero", "OBJECTIVE": "constrained", "RACING": "off"}
+WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained", "RACING": "off"}
 MEANING = {**WASTE, "CLUSTERS_BY": "meaning"}
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cma": {**WASTE, "OPTIMISER": "cma"},
