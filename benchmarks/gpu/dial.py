@@ -144,7 +144,7 @@ def main() -> None:
     rows = [
         [
             "no steering" if one["dial"] is None else f"{one['dial']:g}",
-            "" if one["interpolated"] is None else f"{one['promised']:.1f}",
+            "" if one["interpolated"] is None else f"{one['interpolated']:.1f}",
             f"{one['mean_tokens']:.1f}",
             f"{one['right']} of {one['n']}",
         ]
