@@ -24,9 +24,9 @@ from tasks.plan import Candidate, Evaluations, ExampleSet
 
 FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
-EOT_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
+EOT_DELTAS = (1.0, 2.0, 4.0, 8.0)
 """Logits added to the tokens that end a turn."""
-FACTORS = (0.25, 0.5, 1.0, 2.0)
+FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
 

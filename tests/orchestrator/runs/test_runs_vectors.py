@@ -40,13 +40,13 @@ def output(tmp_path: Path) -> OutputFolder:
 
 def test_the_end_of_a_turn_is_raised_as_far_as_the_bound() -> None:
     families = Families.of(3, 1, (), 4.0)
-    assert families == Families(eot=((0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)))
+    assert families == Families(eot=((0, 1, 0), (0, 2, 0), (0, 4, 0)))
     assert len(Families.of(3, 1, (), 8.0).eot) == len(EOT_DELTAS)
 
 
 def test_the_log_odds_are_turned_around_and_kept_within_the_bound() -> None:
     families = Families.of(3, None, (1.0, -0.5, 0.0), 1.5)
-    assert families == Families(log_odds=((-0.25, 0.125, 0), (-0.5, 0.25, 0), (-1.0, 0.5, 0), (-1.5, 1.0, 0)))
+    assert families == Families(log_odds=((-0.5, 0.25, 0), (-1.0, 0.5, 0), (-1.5, 1.0, 0), (-1.5, 1.5, 0)))
 
 
 def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
@@ -66,7 +66,7 @@ def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: S
     # When the lines are searched
     found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2)
     # Then the shortest that is still right wins in each, and both together are better than either
-    assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 1.0), BOTH: (4.0, 0.5)}
+    assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 2.0), BOTH: (4.0, 0.5)}
     assert found.start == (4.0, 0.5)
     assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training"}
     assert found.evaluations == measurer.evaluations
@@ -99,4 +99,4 @@ def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store)
     systems = validate_vectors(measurer, found, "validation", OBJECTIVE, 3)
     assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", d) for n, d in found.best.items()]
     assert {s.system_prompt for s in systems} == {"Be concise."}
-    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (90,) * 6, (55,) * 6]
+    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (80,) * 6, (55,) * 6]
