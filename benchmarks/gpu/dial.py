@@ -84,7 +84,8 @@ def measure(
         )
         requests = requests_for(target, "", (), batch, dict.fromkeys(range(len(batch.ids)), ""))
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        limits = httpx.Limits(max_connections=options.concurrency)
+        # The server closes connections that are idle for some seconds, as they are while answers are graded.
+        limits = httpx.Limits(max_connections=options.concurrency, keepalive_expiry=1)
         with httpx.Client(
             base_url=url, headers=headers, timeout=target.request_timeout_s, trust_env=False, limits=limits
         ) as http:
