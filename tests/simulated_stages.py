@@ -52,11 +52,15 @@ def simulated_tokens(deltas: Sequence[float], example: str, system_prompt: str =
 
 
 def verdicts(stage: Stage) -> dict[str, Any]:
+    """Every answer is right; a judge that is called strict finds the last one wrong."""
     listed = []
-    for answer in stage.need("answer")["answers"]:
+    given = stage.need("answer")["answers"]
+    for number, answer in enumerate(given, 1):
+        is_correct = stage.run.judge.model != "strict" or number < len(given)
+        verdict = Verdict(is_correct, 1, 1.0, "text", f"by {stage.run.judge.model}")
         key = "verdict:" + context.content_hash(answer["key"], stage.run.judge.model)
-        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(Verdict(True, 1, 1.0, "text", "as it was told")))
-        listed.append({"key": key, "is_correct": True})
+        stage.store.put_shared(stage.run.id, key, dataclasses.asdict(verdict))
+        listed.append({"key": key, "is_correct": is_correct})
     return {"verdicts": listed, "judged": len(listed), "judge": stage.run.judge.model}
 
 

@@ -13,6 +13,21 @@ from tasks.openai.provider import NO_MODEL
 pytestmark = pytest.mark.long
 
 
+def assert_strict_judge_judged_both_sides(terminal: Terminal) -> None:
+    """The final comparison and everything that its winner was chosen from has verdicts of the strict judge alone."""
+    [comparison] = json.loads((terminal.output / "answers.json").read_text())
+    for side in ("before", "after"):
+        assert [(one["is_correct"], one["reasoning"]) for one in comparison[side]] == [
+            (True, "by strict"), (False, "by strict"),
+        ]  # fmt: skip
+    # 10 tokens at a scale of 50 count 5/6, one right answer of two 1/2, with weights of 0.4 and 0.6
+    assert (comparison["fitness_before"], comparison["fitness_after"]) == (pytest.approx(0.4 * 5 / 6 + 0.6 / 2),) * 2
+    baselines = json.loads((terminal.output / "baselines.json").read_text())
+    prompts = [system["validation"] for system in baselines["systems"] if system["validation"] is not None]
+    measured = [baselines["plain"], baselines["reference"], *prompts]
+    assert [one["correct"] for one in measured] == [[True, False]] * len(measured)
+
+
 def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: Terminal, driver: Driver) -> None:
     # Given a run that parked in generation 1, after the first child was judged
     driver.set_signal("fail", "reflect", "g1_child0_mut")
@@ -25,7 +40,8 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
     assert status == 0, said
     # Then the population of that generation, its children and the best individual so far are judged by the new one
     assert driver.began("judge", "g1_child0_pre") == 2
-    assert [driver.began("judge", f"g1_pop{index}") for index in range(4)] == [1, 1, 1, 1]
+    assert [driver.began("judge", f"g1_pop{index}") for index in range(3)] == [1, 1, 1]
+    assert driver.began("judge", "g1_again0") == 1
     before, after = history(terminal)
     assert (before["best"], before["best_ever"], after["best"], after["mean"], after["best_ever"]) == (
         0.5, 0.5, 0.25, 0.25, 0.25
@@ -40,8 +56,7 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
     # And the report names who answered: simulated stages call nobody, whatever models the settings ask for
     assert (report.count(NO_MODEL), "gpt-4o" in report) == (2, False)
     # And the final comparison has one judge
-    [comparison] = json.loads((terminal.output / "answers.json").read_text())
-    assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)
+    assert_strict_judge_judged_both_sides(terminal)
 
 
 def test_a_judge_that_changes_before_the_final_comparison_judges_both_sides_of_it(
@@ -53,8 +68,8 @@ def test_a_judge_that_changes_before_the_final_comparison_judges_both_sides_of_i
     driver.clear_signal("fail", "judge", "final1")
     status, said = terminal.run("retry", str(terminal.output), "--set", "JUDGE_MODEL=strict")
     assert (status, driver.ended("judge", "final0"), driver.ended("judge", "final1")) == (0, 2, 1), said
-    [comparison] = json.loads((terminal.output / "answers.json").read_text())
-    assert (comparison["fitness_before"], comparison["fitness_after"]) == (0.25, 0.25)
+    assert driver.ended("judge", "finalists0") == 2
+    assert_strict_judge_judged_both_sides(terminal)
 
 
 def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(terminal: Terminal, driver: Driver) -> None:
