@@ -193,7 +193,8 @@ def _limits(pair: Pairwise, margin: float) -> list[str]:
         sentences.append(f"To show a loss of {format_points(margin)}, about {needed:,} questions are needed.")
     visible = smallest_visible_loss(pair.change.count, pair.discordant)
     number = "1 question" if pair.change.count == 1 else f"{pair.change.count} questions"
-    sentences.append(f"With {number}, a loss under {format_points(visible)} may go unseen.")
+    if not pair.non_inferiority.is_shown:
+        sentences.append(f"With {number}, a true loss under {format_points(visible)} may go unseen.")
     return sentences
 
 

@@ -102,7 +102,13 @@ def test_too_few_questions_show_nothing_though_nothing_was_lost() -> None:
     conclusion = concluded(few[1], [], few[0])
     assert conclusion.outcome == "not_shown"
     assert conclusion.smallest_visible_loss > 0.3
-    assert "With 16 questions, a loss under 3" in conclusion.sentences[-1]
+    assert "With 16 questions, a true loss under 3" in conclusion.sentences[-1]
+
+
+def test_where_a_loss_is_excluded_nothing_is_said_of_losses_that_go_unseen() -> None:
+    conclusion = concluded(system("evolved 1", "evolved", 0.6))
+    assert conclusion.outcome == "win"
+    assert not any("unseen" in sentence for sentence in conclusion.sentences)
 
 
 def test_without_a_test_set_the_conclusion_says_that_the_choice_was_made_by_the_same_questions() -> None:
