@@ -27,7 +27,7 @@ Judge the answers in a file: one JSON object a line, with the fields question, g
 
 One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
 decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed or a call fails.
+malformed, a call fails or the budget is reached; what the calls until then have cost is printed.
 
 Who judges in stage 2 says --endpoint, or else the file of --config: the rules of the embedded endpoint, which cost
 nothing and are no language model, or a model at an OpenAI endpoint, which may cost money.  Without both it is the
@@ -185,19 +185,20 @@ def _by_all(rows: Iterator[AnswerRow], settings: Judge, endpoint: Endpoint, rule
     from tasks.openai.provider import is_priced, listed
 
     providers: set[str] = set()
+    budget = LocalBudget(endpoint)  # its prices are those of the endpoint that is opened
     try:
         judge_name = provider_at(settings.model, endpoint, rules=rules)
         _print_status(f"judge: {judge_name}; cost: {highest_cost(endpoint, rules=rules)}")
         with open_endpoint(endpoint, rules) as opened:
-            budget = LocalBudget(opened)
             yield from judge_rows(rows, settings, judge_asker(opened, settings, budget, providers.add))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
-    if providers:
-        _print_status(f"judged by {listed(providers)}")
-    used = budget.used
-    cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
-    _print_status(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, cost: {cost}")
+    finally:  # calls before a failure are paid too
+        if providers:
+            _print_status(f"judged by {listed(providers)}")
+        used = budget.used
+        cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
+        _print_status(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, cost: {cost}")
 
 
 def _with_progress(rows: Iterator[AnswerRow], total: int) -> Iterator[AnswerRow]:

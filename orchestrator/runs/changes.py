@@ -7,11 +7,12 @@ judge is another one, what the current generation has judged is judged again, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_json, write_output
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
@@ -49,6 +50,23 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
     is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
     if options and not is_recorded:
         _write(output, [*changes, SettingsChange(generation, options, other, not other)])
+
+
+@contextmanager
+def restored_if_refused(output: OutputFolder) -> Iterator[None]:
+    """A run that goes on and is refused for its new settings keeps the earlier ones.  Raises: OutputNotWritable."""
+    files = (output.config, output.path / FILE)
+    before = {path: path.read_bytes() if path.exists() else None for path in files}
+    try:
+        yield
+    except SettingsError:
+        if before[output.config] is not None:
+            for path, data in before.items():
+                if data is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    write_output(path, data)
+        raise
 
 
 def mark_applied(output: OutputFolder) -> None:

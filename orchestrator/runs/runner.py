@@ -27,7 +27,7 @@ from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change
+from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change, restored_if_refused
 from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
@@ -36,7 +36,7 @@ from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
-from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers
+from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
 from orchestrator.runs.status import StatusPublisher
 from orchestrator.runs.vectors import Families, Vectors, check_start_is_known, ensure_vectors, read_vectors
@@ -111,16 +111,22 @@ class Runner:
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
         run_id = self.output.run_id(KIND)
-        if self.output.config.exists():
-            record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
-        with writing(self.output.config):
-            write_config(self.settings, self.output.config)
+        with restored_if_refused(self.output):
+            if self.output.config.exists():
+                record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
+            with writing(self.output.config):
+                write_config(self.settings, self.output.config)
+            return self._session(run_id, search, state)
+
+    def _session(self, run_id: str, search: Search, state: SearchState) -> FinalReport:
         with logs.fields(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
             session = _Session(self, farm, run_id, search, state)
             session.begin()
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
-                session.prepare()
-                return session.finish(session.generations())
+                session.check()
+                with servers_kept(self.output, farm.store, run_id):
+                    session.measure()
+                    return session.finish(session.generations())
 
 
 @dataclasses.dataclass
@@ -132,8 +138,8 @@ class _Session:
     run_id: str
     search: Search
     state: SearchState  # at the start of the session
-    baselines: Baselines = dataclasses.field(init=False)  # from `prepare` on
-    vectors: Vectors = dataclasses.field(init=False)  # from `prepare` on
+    baselines: Baselines = dataclasses.field(init=False)  # from `measure` on
+    vectors: Vectors = dataclasses.field(init=False)  # from `measure` on
 
     def __post_init__(self) -> None:
         runner, settings, store = self.runner, self.runner.settings, self.farm.store
@@ -208,12 +214,8 @@ class _Session:
         self.reporter.recorded = evaluations_of(self.recorder.history)
         self.reporter.progress.update(self.recorder.history, judged_since(changes))
 
-    def prepare(self) -> None:
-        """All that precedes the first generation, as far as it has not been done.
-
-        The prompts are checked and measured, the vocabulary is clustered, the clusters are described, and the vectors
-        without search are measured.
-        """
+    def check(self) -> None:
+        """Check the prompts and the target server, before anything is answered."""
         settings, watch = self.runner.settings, self.reporter.report_setup
         too_long, notify = settings.too_long, self.runner.view.notify
         prompts = prompts_to_measure(settings, self.runner.output).values()
@@ -221,13 +223,21 @@ class _Session:
         target, output = self.farm.store.run(self.run_id).target, self.runner.output
         ensure_same_server(self.scheduler, settings, target, output)
         keep_questions(output, self.runner.examples)
+
+    def measure(self) -> None:
+        """All that precedes the first generation, as far as it has not been done.
+
+        The prompts are measured, the vocabulary is clustered, the clusters are described, and the vectors without
+        search are measured.
+        """
+        settings, watch, notify = self.runner.settings, self.reporter.report_setup, self.runner.view.notify
         self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
         self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
         store = self.farm.store
         store.put_run(self.baselines.run(store.run(self.run_id), settings))
         sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
         log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, sides))
-        clustering.describe_discovered(self.scheduler, settings, watch, self.runner.view.notify)
+        clustering.describe_discovered(self.scheduler, settings, watch, notify)
         if path := settings.cluster_descriptions_path:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
         measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)

@@ -7,16 +7,20 @@ server that is none of its own is refused: its old and new scores could not be c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import redis
+
 from orchestrator.dispatch.scheduler import Request, Scheduler
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
 from tasks.gpu.identity import differences
 from tasks.job import JobSpec
 from tasks.models import Example, Target
+from tasks.store.store import Store
 from tasks.validation import checked_json
 
 QUESTIONS, SERVERS = "questions.json", "servers.json"
@@ -36,7 +40,14 @@ def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes
 
 
 def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
-    """Whether the questions are those that the run in the folder began with.  Raises: SettingsError, OutputError."""
+    """Whether the questions are those that the run in the folder began with.
+
+    Raises: SettingsError; OutputError for a run that has measured something and whose files are missing or unreadable.
+    """
+    read_servers(output)
+    if output.baselines.exists() and (missing := [n for n in (QUESTIONS, SERVERS) if not (output.path / n).exists()]):
+        what = f"{output.path} has scores, but no {' and no '.join(missing)}"
+        raise OutputError(f"{what}: what they depend on is not known; {ANOTHER_RUN}")
     try:
         before = read_json(output.path / QUESTIONS, QuestionHashes)
     except FileNotFoundError:
@@ -84,6 +95,20 @@ def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target,
             ]
         )
     keep_servers(output, [now])
+
+
+@contextmanager
+def servers_kept(output: OutputFolder, store: Store, run_id: str) -> Iterator[None]:
+    """Around what the servers answer: where it ends early, those that have answered until then are kept too.
+
+    Otherwise a run that parks on a farm of two different servers could go on with only one of them.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(redis.RedisError, OutputNotWritable):  # it is reported by what ended the block
+            keep_servers(output, store.servers(run_id))
+        raise
 
 
 def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> None:

@@ -118,6 +118,8 @@ def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: 
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.3000")
     assert "BudgetSpent" in done.stderr and len(log.read_text().splitlines()) < len(rows)
+    # and what was paid until then is said
+    assert f"{len(log.read_text().splitlines())} calls, " in done.stderr and " of $0.30" in done.stderr
     # and a budget without prices cannot be kept
     config = ("--config", str(Path(__file__).parents[3] / "configs" / "embedded.config"))
     refused = judge(tmp_path, rows, "--endpoint", "openai", *config, "--budget", "2", **there)

@@ -10,6 +10,8 @@ from simulated_run import Driver
 from simulated_signals import signal_key
 from terminal import ROOT, SMALL, Terminal, ended
 
+from orchestrator.output import run_id_of
+
 pytestmark = pytest.mark.long
 
 
@@ -25,15 +27,23 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     driver.set_signal("fail", "reflect", "g1_child0_mut")
     status, said = ended(terminal.evolve(DATA_PATH=str(questions)))
     assert status == 3, said
+    # Who answered is kept also where no generation was finished since then
+    driver.store.add_server(run_id_of(terminal.output), {"version": "1.1"})
+    status, said = terminal.run("retry", str(terminal.output))
+    assert status == 3, said
+    kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json")}
+    assert json.loads(kept["servers.json"]) == [{"version": "1.0"}, {"version": "1.1"}]
     state = (terminal.output / "evolution_state.json").read_text()
     driver.clear_signal("fail", "reflect", "g1_child0_mut")
     judged = driver.began("judge", "g1_child1_pre")
     # When another server answers, then it is refused, both are named, and nothing is asked
     driver.store.redis.set(version, "2.0")
-    status, said = terminal.run("retry", str(terminal.output))
+    status, said = terminal.run("retry", str(terminal.output), "--set", "OPENAI_TIMEOUT_S=61")
     assert status == 1, said
+    assert kept == {name: (terminal.output / name).read_bytes() for name in kept}
+    assert not (terminal.output / "settings_changes.json").exists()
     assert "CONFIG_SGLANG_COMMAND: the target server differs from that of the run" in said
-    assert "version '1.0' is now '2.0'" in said
+    assert "version '1.1' is now '2.0'" in said
     # When a question has changed, then it is named before anything is started
     driver.store.redis.set(version, "1.0")
     first, *others = before.splitlines()
@@ -50,4 +60,4 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     questions.write_text(before)
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 0, said
-    assert json.loads((terminal.output / "servers.json").read_text()) == [{"version": "1.0"}]
+    assert json.loads((terminal.output / "servers.json").read_text()) == [{"version": "1.0"}, {"version": "1.1"}]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputFolder
-from orchestrator.runs.sameness import check_same_questions, keep_questions, keep_servers, read_servers
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.sameness import check_same_questions, keep_questions, keep_servers, read_servers, servers_kept
 from orchestrator.settings import SettingsError
 from tasks.models import Example
+from tasks.store.store import Store
 
 TRAINING = [Example(f"q{number}", "the pages", f"question {number}?", "so") for number in range(14)]
 EXAMPLES = {"training": TRAINING, "validation": [Example("v", "", "and now?", "yes")], "test": []}
@@ -58,3 +59,30 @@ def test_each_server_that_has_answered_is_kept_once(output: OutputFolder) -> Non
     keep_servers(output, [{"version": "1"}])
     keep_servers(output, [{"version": "1"}, {"version": "2"}])
     assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
+
+
+def test_servers_that_answered_before_a_run_stopped_are_kept(output: OutputFolder, store: Store) -> None:
+    keep_servers(output, [{"version": "1"}])
+    with pytest.raises(KeyboardInterrupt), servers_kept(output, store, "r"):
+        store.add_server("r", {"version": "2"})
+        raise KeyboardInterrupt
+    assert read_servers(output) == [{"version": "1"}, {"version": "2"}]
+
+
+def test_scores_of_unknown_questions_or_servers_are_refused(output: OutputFolder) -> None:
+    # Without scores a file may be missing
+    check_same_questions(output, EXAMPLES)
+    output.baselines.write_text("{}")
+    with pytest.raises(OutputError, match=r"has scores, but no servers\.json: "):
+        check_same_questions(output, EXAMPLES)
+    (output.path / "questions.json").unlink()
+    with pytest.raises(OutputError, match=r"no questions\.json and no servers\.json"):
+        check_same_questions(output, EXAMPLES)
+
+
+@pytest.mark.parametrize("name", ["questions.json", "servers.json"])
+@pytest.mark.parametrize("text", ["", "[1]", '{"training": 3}', "\xff"])
+def test_a_file_that_cannot_be_read_is_named(output: OutputFolder, name: str, text: str) -> None:
+    (output.path / name).write_text(text, "latin-1")
+    with pytest.raises(OutputError, match=name):
+        check_same_questions(output, EXAMPLES)
