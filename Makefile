@@ -25,12 +25,12 @@ export GOMP_SPINCOUNT ?= 2000
 .DEFAULT_GOAL := help
 .PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean
 
-help:            ## say what can be made
+help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
 
 # Plain pip finds a CPU build of torch where one is offered; uv and poetry look elsewhere.
 $(STAMP): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not here; say which with PYTHON=..." >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; name a Python 3.11 with PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embedded,flower,test,lint]'
 	touch $@
@@ -60,19 +60,22 @@ lint: $(STAMP)   ## check style and format
 types: $(STAMP)  ## check types
 	$(BIN)/mypy --strict orchestrator tasks workers
 
-check: lint types test ## all of it
+check: lint types test ## check style, format and types, and run the tests
 
 menuconfig:      ## edit .config in a menu (CONFIG=FILE); also guiconfig, olddefconfig, savedefconfig
 menuconfig guiconfig olddefconfig savedefconfig: $(STAMP)
 	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
 
-bench: models    ## run the benchmarks; results in benchmarks/results
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+# Without the modules that benchmarks import, the server that they start, and judge.py, which needs labelled answers.
+BENCHMARKS = $(filter-out %/judge.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
-# The embedded farm listens on a private socket; `orchestrator farm status` knows where.
+bench: models    ## run the benchmarks; results in benchmarks/results
+	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# The embedded farm listens on a private socket; `orchestrator farm status` prints its address.
 flower: $(STAMP) ## watch the farm that `orchestrator farm up` keeps, at http://127.0.0.1:5555
 	@url="$$($(BIN)/orchestrator farm status --json | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["redis_url"] or "")')"; \
-	    test -n "$$url" || { echo "make: no farm is up here; \`orchestrator farm up\` starts one" >&2; exit 1; }; \
+	    test -n "$$url" || { echo "make: no farm is running here; \`orchestrator farm up\` starts one" >&2; exit 1; }; \
 	    if [ -z "$$FLOWER_BASIC_AUTH$$FLOWER_BASIC_AUTH_FILE" ]; then \
 	        export FLOWER_BASIC_AUTH="whetstone:$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(12))')"; \
 	        echo "user name and password, until it ends: $$FLOWER_BASIC_AUTH"; \
@@ -88,7 +91,7 @@ faults: models   ## the long tests: kill the command, or any part of its farm, a
 chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, half an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
 
-# The old compose is a program of its own.
+# Compose before version 2 is a program of its own.
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 PROFILE ?= cpu
 

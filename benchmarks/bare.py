@@ -1,4 +1,4 @@
-"""The same tasks on the same queues with the same arguments and settings as the farm's, and nothing of ours."""
+"""The same tasks on the same queues with the same arguments and settings as the farm's, on Celery alone."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ under 200 MB.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -88,6 +89,7 @@ def kind_of(process: psutil.Process, folder: str) -> str | None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     seconds = help_seconds()
     print(table(["command", "median s"], [[name, f"{s:.3f}"] for name, s in seconds.items()]), "\n")
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,8 @@ start here:
   orchestrator evolve --config configs/gpu.config    your model on a GPU (see docs/settings.md)
 
 exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was started; 2 an error while running;
-3 the run is parked, and `orchestrator retry RUN` resumes it; 130 interrupted, and the same command resumes it."""
+3 the run is parked, and `orchestrator retry RUN` resumes it; 130 interrupted (Ctrl+C) and 143 terminated (SIGTERM):
+the same command resumes it."""
 
 COMMANDS = {
     "collect": "find the tokens that a model wastes",

@@ -152,7 +152,7 @@ class OutputFolder:
             self._lock = None
 
     def run_id(self, kind: str) -> str:
-        """The id of the run that lives here, made at its first start.
+        """The id of this folder's run, made at its first start.
 
         Raises: OutputError for a run of another kind.
         """
@@ -215,7 +215,7 @@ def _hold(lock: TextIO) -> None:
 
 
 def run_id_of(folder: Path) -> str:
-    """The id of the run that lives in a folder.  Raises: OutputError when none does."""
+    """The id of the run in a folder.  Raises: OutputError when the folder holds none."""
     return run_file(folder)["id"]
 
 

@@ -45,8 +45,8 @@ Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16,64}$")]
 def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Whether `function` can be called so, by its parameters and their annotations.
 
-    Raises: Refused, which names the first argument that is wrong; PydanticSchemaGenerationError for an annotation that
-    pydantic does not know.
+    Raises: MessageRefused, which names the first argument that is wrong; PydanticSchemaGenerationError for an
+    annotation that pydantic does not support.
     """
     signature, adapters = _compile(function)
     try:
@@ -58,7 +58,7 @@ def check_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: M
 
 
 def check_part(name: str, kind: TypeAdapter[Any], value: Any) -> None:
-    """Check one part of a message, called `name` in the error.  Raises: Refused."""
+    """Check one part of a message, called `name` in the error.  Raises: MessageRefused."""
     try:
         kind.validate_python(value)
     except ValidationError as error:

@@ -100,7 +100,7 @@ class Checkpoint:
     def append(self, line: Mapping[str, Any]) -> None:
         """Add one example; when this returns, a power cut does not take it away.
 
-        Raises: Unwritable; a line that was cut short is dropped by the next `load`.
+        Raises: OutputNotWritable; a line that was cut short is dropped by the next `load`.
         """
         with writing(self.path), self.path.open("ab") as file:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")

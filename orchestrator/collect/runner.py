@@ -42,7 +42,7 @@ from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
 
 log = logging.getLogger(__name__)
-KIND, PROGRESS_FILE = "collect", "progress.json"
+KIND_NAME, PROGRESS_FILE = "collect", "progress.json"
 JOB_LIMIT_S = 1800.0  # hard limit of one job
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
 PUBLISH_EVERY_S, DRAWING_S = 1.0, 60.0
@@ -85,7 +85,7 @@ class Collector:
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
-        run_id = self.output.run_id(KIND)
+        run_id = self.output.run_id(KIND_NAME)
         logs.set_fields({"run": run_id})
         with open_collect_farm(self.settings, self.options) as farm:
             session = _Session(self, farm, run_id, checkpoints)
@@ -121,7 +121,7 @@ class _Session:
         self.threshold = self.settings.phase0.correctness.threshold
         self.options = self.collector.options
         self.collection = make_collection(self.settings, self.options, self.run_id)
-        about = {"kind": KIND, "unit": "examples"}
+        about = {"kind": KIND_NAME, "unit": "examples"}
         priced = is_priced(self.collection.judge_endpoint) and is_priced(self.collection.reflector_endpoint)
         output, budget = self.collector.output, self.options.budget_usd
         self.publisher = StatusPublisher(self.run_id, self.farm.store, output, about, budget, priced)

@@ -18,9 +18,9 @@ pairs whose compressed answer the judge finds correct, and compare how often eac
 Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md)."""
 
 EPILOG = """\
-exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 the farm broke; 3 parked: tasks failed
-for good; 130 interrupted.  After 2, 3 and 130 `orchestrator retry FOLDER`, or the same command with --resume, goes
-on."""
+exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
+failed for good; 130 interrupted; 143 terminated.  Except after 0 and 1, `orchestrator retry FOLDER`, or the same
+command with --resume, resumes it."""
 
 NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 
@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     farm.add_argument("--context-tokens", type=_count, default=0, metavar="N",
                       help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
     farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
-                      help="with nothing left but failures, wait so long for a retry before parking (0)")  # fmt: skip
+                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
     common.add_cost(parser, "the calls to both endpoints")
     return parser
 

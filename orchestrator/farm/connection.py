@@ -133,7 +133,8 @@ def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iter
         with make_sender(redis_url) as app:
             yield FarmConnection(app, broker, store, rules, check)
     except (redis.ConnectionError, redis.TimeoutError, OperationalError) as error:
-        raise FarmUnavailable(f"the Redis or Valkey at {redacted(redis_url)} went away: {error}") from None
+        where = redacted(redis_url)
+        raise FarmUnavailable(f"the connection to the Redis or Valkey at {where} was lost: {error}") from None
 
 
 PING_S = 5.0

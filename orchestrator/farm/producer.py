@@ -97,7 +97,7 @@ def drop_taken(broker: redis.Redis, run_id: str) -> int:
 
 
 def _run_of(line: bytes, *, taken: bool = False) -> str | None:
-    """The run that a message of ours belongs to: the first of its task's arguments.  None for what is none of ours."""
+    """The run of a message: the first of its task's arguments.  None for a message that is not Whetstone's."""
     try:
         message = json.loads(line)[0] if taken else json.loads(line)
         body = message["body"]

@@ -69,7 +69,7 @@ def resolve_name(farm: FarmConnection, name: str) -> str:
 
 
 def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
-    """What the workers answer to a command of ours, by name; `count` is how many are expected."""
+    """The replies of the workers to a command, by worker name; `count` is how many are expected."""
     replies = farm.app.control.broadcast(command, reply=True, timeout=ANSWER_S, limit=count) or []
     return {name: answer for reply in replies for name, answer in reply.items() if isinstance(answer, Mapping)}
 

@@ -27,7 +27,7 @@ from orchestrator.flower_ext.views import as_json, make_row
 OURS = Path(__file__).parent / "pages"
 FLOWERS = Path(flower.__file__).parent / "templates"
 
-# page: (after this text of it, comes this file of ours)
+# Flower's page: (the text in it after which something is inserted, the file in `pages` that is inserted)
 ADDITIONS = {
     "navbar.html": ('<ul class="app-nav navbar-nav">', "tab.html"),
     "task.html": ('<div class="detail-actions">', "retry.html"),

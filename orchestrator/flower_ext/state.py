@@ -1,4 +1,4 @@
-"""The monitor's own state: what it knows of runs, refreshed beside Flower's loop, and the retries that it started.
+"""The monitor's state: the runs, refreshed in a thread beside Flower's loop, and the retries that it started.
 
 A retry is `orchestrator retry`, as a person types it, in a process of its own, at most one for a run.  The output
 folder's lock excludes a second driver, wherever it was started.  When the monitor ends, its retries are stopped as

@@ -150,7 +150,7 @@ def surely_beaten(partial: Partial, other: Partial, race: Race) -> bool:
 
 
 def projected(partial: Partial, reference: Partial) -> tuple[float, float]:
-    """Mean tokens and share of right answers on all questions, as far as can be told.
+    """Mean tokens and share of right answers on all questions, estimated from those that were answered.
 
     `reference` is a complete candidate.  Its mean tokens are multiplied by the ratio of the two on the questions that
     both have answered (W. G. Cochran's ratio estimator), and its share of right answers is moved by their difference.

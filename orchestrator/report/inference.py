@@ -212,7 +212,7 @@ def smallest_visible_loss(count: int, discordant: float) -> float:
     Raises: ValueError for no questions.
     """
     if count < 1:
-        raise ValueError("no questions show nothing")
+        raise ValueError("there are no questions to compare on")
     least = LEAST_QUESTIONS / count
     if least >= 1:
         return 1.0
@@ -280,7 +280,7 @@ def noise_floor(tokens: Sequence[Sequence[int]], correct: Sequence[Sequence[bool
 
 def _check_pairs(before: Sequence[object], after: Sequence[object]) -> None:
     if not before or len(before) != len(after):
-        raise ValueError(f"{len(before)} and {len(after)} answers are no pairs")
+        raise ValueError(f"{len(before)} and {len(after)} answers cannot be paired")
 
 
 def _bisect(function: Callable[[float], float], low: float, high: float) -> float:

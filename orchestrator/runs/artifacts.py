@@ -112,7 +112,7 @@ class ArtifactRequests:
 
 
 class Recorder:
-    """Writes what a generation came to; remembers the history and the tree."""
+    """Writes the results of each generation; keeps the history and the tree."""
 
     def __init__(
         self,

@@ -181,7 +181,7 @@ def open_endpoint(endpoint: Endpoint, rules: bool) -> Iterator[Endpoint]:
         try:
             address = f"http://127.0.0.1:{port}"
             process.wait_ready(lambda: is_healthy(address), READY_S)
-            os.environ[EMBEDDED_KEY_VARIABLE] = "embedded"  # it wants no secret, but the client wants some key
+            os.environ[EMBEDDED_KEY_VARIABLE] = "embedded"  # the endpoint checks no key, but the client requires one
             yield dataclasses.replace(endpoint, base_url=f"{address}/v1", api_key_env=EMBEDDED_KEY_VARIABLE)
         finally:
             os.environ.pop(EMBEDDED_KEY_VARIABLE, None)

@@ -45,7 +45,7 @@ def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
 
 
 def failed_of(folder: Path) -> list[Failure]:
-    """The failed tasks of a run, oldest first: as the farm knows them while it is up, else as the folder does.
+    """The failed tasks of a run, oldest first: from the farm while it is up, else from the folder.
 
     Raises: OutputError, SettingsError.
     """
@@ -53,7 +53,7 @@ def failed_of(folder: Path) -> list[Failure]:
     parked = read_parked_state(OutputFolder(folder))
     try:
         with reach_farm_of(folder) as farm:
-            # A store that has lost the run knows of no failures; the folder does.
+            # A store that has lost the run has no failures; the folder has them.
             if farm.store.has_run(run_id):
                 return failed_tasks(farm.store, run_id)
     except FarmUnavailable:

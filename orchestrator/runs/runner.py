@@ -52,7 +52,7 @@ from tasks.plan import Evaluations, Plan
 from tasks.store.keys import CLUSTERING, LIMIT
 
 log = logging.getLogger(__name__)
-KIND = "evolve"
+KIND_NAME = "evolve"
 FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
 
@@ -110,7 +110,7 @@ class Runner:
             self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
-        run_id = self.output.run_id(KIND)
+        run_id = self.output.run_id(KIND_NAME)
         with restored_if_refused(self.output):
             if self.output.config.exists():
                 record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
@@ -146,7 +146,7 @@ class _Session:
         limits = WaitLimits(settings.stage_timeout_s + NO_PROGRESS_S, settings.retry_wait_s)
         self.dispatcher = Dispatcher(self.farm, self.run_id, limits, runner.view.notify, runner.only)
         self.examples = runner.examples
-        about = {"kind": KIND, "unit": "generations", "total": self.search.params.generations}
+        about = {"kind": KIND_NAME, "unit": "generations", "total": self.search.params.generations}
         self.is_priced = is_priced(endpoint_of(settings))
         self.publisher = StatusPublisher(self.run_id, store, runner.output, about, settings.budget_usd, self.is_priced)
         is_comparable = not self._is_judged_anew(self.state)

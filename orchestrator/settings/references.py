@@ -151,7 +151,7 @@ _ITEM = re.compile(r"([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?", re.ASCII)
 def parse_indices(text: str) -> tuple[range, ...]:
     """The ranges that `text` names, in its order; none for an empty text and `ALL` for "all".
 
-    Raises: ValueError for another syntax, a range that runs backwards, or an index that is named twice.
+    Raises: ValueError for another syntax, a range that ends before its start, or an index that is named twice.
     """
     if text.strip() == "all":
         return ALL
@@ -194,7 +194,7 @@ def _parse_item(item: str) -> range:
         raise ValueError(f'{item!r} is neither an index nor a range; write "all" or something like "0-7,9,12"')
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise ValueError(f"the range {item!r} runs backwards")
+        raise ValueError(f"the end of the range {item!r} is before its start")
     return range(first, last + 1)
 
 

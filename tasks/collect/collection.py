@@ -129,7 +129,7 @@ class SampleJob:
 
 
 def sample_job(job: Job) -> SampleJob:
-    """Raises: Ignore when the store knows no such collection."""
+    """Raises: Ignore when the store has no such collection."""
     text = job.store.metadata(job.run, COLLECTION)
     if text is None:
         raise discard(f"no collection {job.run!r} in the store")

@@ -23,7 +23,7 @@ MARGIN_S = 30.0  # beyond the endpoint's timeout, after which a call without an 
 
 
 class Budget(Protocol):
-    """Asked before every attempt of a call, which it counts, and told the outcome afterwards."""
+    """`reserve` is called before every attempt of a call and counts it; the outcome is recorded afterwards."""
 
     def reserve(self, most: Usage) -> str:
         """Reserve the largest possible cost of a call; returns the id of the reservation.  Blocks while calls in flight

@@ -1,4 +1,4 @@
-"""The same question to the reflector for several candidates: it is told, so that the proposals differ."""
+"""The same question to the reflector for several candidates: the prompt says so, so that the proposals differ."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""All that the farm knows of its runs, in one Redis or Valkey."""
+"""All that the farm stores of its runs, in one Redis or Valkey."""

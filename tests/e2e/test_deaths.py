@@ -46,4 +46,4 @@ def test_a_killed_supervisor_stops_a_run_with_a_reason_and_the_same_command_fini
         subject.close()
     assert report.problems == []
     assert (report.sessions["stopped"], report.sessions["ended"]) == (1, 1)
-    assert any("ended" in reason or "went away" in reason for reason in report.reasons)
+    assert any("ended" in reason or "was lost" in reason for reason in report.reasons)

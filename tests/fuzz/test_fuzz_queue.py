@@ -116,7 +116,7 @@ def test_no_message_stops_the_worker_or_changes_the_store(
         (line(envelope("cpu.gather", [RUN, "g0_pop", 1], {"x": 1})), "unexpected keyword argument 'x'"),
         (
             line(envelope("cpu.gather", [*STAGE[:2], 1], {}, {"chain": [5]})),
-            "'chain' is a list of 1, and no task with arguments of its own",
+            "'chain' is a list of 1, which is not a task with all of its arguments",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def refuse_message(message: Any, reason: str) -> None:
 
 
 def check_message(message: Any, tasks: Mapping[str, Any]) -> None:
-    """Whether a worker with these tasks may take a message.  Raises: Refused, with what is wrong in one line."""
+    """Whether a worker with these tasks may take a message.  Raises: MessageRefused, with what is wrong in one line."""
     name = message.headers.get("task")
     if not isinstance(name, str) or name not in tasks or name.startswith("celery."):
         raise MessageRefused(f"this worker has no task {quote(name)}")
@@ -89,7 +89,7 @@ def check_message(message: Any, tasks: Mapping[str, Any]) -> None:
 
 
 def check_headers(headers: Mapping[str, Any]) -> None:
-    """Raises: Refused."""
+    """Raises: MessageRefused."""
     for name, kind in CHECKS.items():
         if name in headers or name in NEEDED:
             check_part(f"its {name}", kind, headers.get(name))
@@ -98,7 +98,7 @@ def check_headers(headers: Mapping[str, Any]) -> None:
 
 
 def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """The arguments of a message, and what is to be sent after it.  Raises: Refused."""
+    """The arguments of a message, and what is to be sent after it.  Raises: MessageRefused."""
     if message.content_type != "application/json":
         raise MessageRefused(f"its content is {quote(message.content_type)}, not JSON")
     try:
@@ -112,13 +112,13 @@ def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
 
 
 def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
-    """What is to be sent after a task: the rest of its chain, or the body of its chord, or none.  Raises: Refused."""
+    """Check what is sent after a task: the rest of its chain, or the body of its chord.  Raises: MessageRefused."""
     if value is None:
         return
     for signature in value if isinstance(value, list) and when != "chord" else [value]:
         sound = isinstance(signature, dict) and all(isinstance(signature.get(k), kind) for k, kind in SIGNATURE.items())
         if not sound or (when != "chord" and signature.get("immutable") is not True):
-            raise MessageRefused(f"its {quote(when)} is {quote(value)}, and no task with arguments of its own")
+            raise MessageRefused(f"its {quote(when)} is {quote(value)}, which is not a task with all of its arguments")
         if signature.get("immutable") is True and signature["task"] in tasks:
             check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
 

@@ -33,7 +33,7 @@ def main() -> None:
         broker, store = (
             connect(address, retries=0, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
         )
-        # It makes an application of its own when it is imported, and so wants a sound address.
+        # Importing it creates an application, which needs a valid address.
         from workers.app import create_app
 
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began: twice as many, unasked for

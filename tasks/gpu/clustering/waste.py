@@ -117,7 +117,7 @@ def _count(verbose: Sequence[Sequence[int]], short: Sequence[Sequence[int]], siz
     counts = [Counter(i for answer in side for i in answer) for side in (verbose, short)]
     for name, side in zip(("verbose", "short"), counts, strict=True):
         if not side:
-            raise ClusteringError(f"there are no tokens of {name} answers: waste cannot be told from need")
+            raise ClusteringError(f"there are no tokens of {name} answers, so wasted tokens cannot be found")
         if strange := sorted(i for i in side if not 0 <= i < size):
             raise ClusteringError(f"the token {strange[0]} is not in this vocabulary of {size} tokens")
     return TokenUsage(counts[0], counts[1], (counts[0].total(), counts[1].total()))

@@ -14,7 +14,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, key_names
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "collect.yaml"
-# Section 3 of the specification, written down here a second time.
+# All keys of the file, written down here a second time, so that a key cannot be dropped by mistake.
 KEYS = """
 seed device output_dir log_level
 target.model_id target.sglang.base_url target.sglang.timeout_s target.sglang.max_retries target.temperature

@@ -36,7 +36,7 @@ def test_the_interval_of_ten_thousand_answers_needs_little_memory() -> None:
 
 
 def test_nothing_has_no_interval() -> None:
-    with pytest.raises(ValueError, match="no mean"):
+    with pytest.raises(ValueError, match="mean of no values"):
         mean_interval([], 0)
-    with pytest.raises(ValueError, match="no share"):
+    with pytest.raises(ValueError, match="share of no questions"):
         share_interval(0, 0)

@@ -80,7 +80,7 @@ def test_relative_paths_start_at_the_working_directory(sound: Any, monkeypatch: 
         ("1,,2", "is neither an index nor a range"),
         ("-3", "is neither an index nor a range"),
         ("All", "is neither an index nor a range"),
-        ("9-2", "runs backwards"),
+        ("9-2", "is before its start"),
         ("1-5,3", "names 3 twice"),
         ("38-40", "names 40, but the data set has 40 lines"),
     ],
