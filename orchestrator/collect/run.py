@@ -69,10 +69,12 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     """
     # Imported here: a command that only shows a collection does not need them.
     from orchestrator.collect.build import choose_split, collect_announcement
+    from orchestrator.collect.checks import check_surroundings
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector
     from orchestrator.runs.drive import drive, log_to
 
+    check_surroundings(settings, options)
     parts = choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():

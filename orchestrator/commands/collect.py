@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.commands import common
-
-if TYPE_CHECKING:
-    from orchestrator.collect.settings import CollectSettings, FarmOptions
 
 DESCRIPTION = """\
 Find the tokens that a model wastes: sample verbose answers of the target, have the reflector compress them, keep the
@@ -75,35 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
             is_fresh=arguments.fresh,
             context_tokens=arguments.context_tokens,
         )
-        check_surroundings(settings, options)
         return start_collection(settings, options, resume=arguments.resume)
 
     return common.handle_errors(work)
-
-
-def check_surroundings(settings: CollectSettings, options: FarmOptions) -> None:
-    """What the file and the command line must keep together.  Raises: SettingsError."""
-    from orchestrator.collect.settings import EMBEDDED
-    from orchestrator.settings import SettingsError
-    from tasks.secret import secret
-
-    problems = []
-    if options.redis_url and options.farm != "external":
-        problems.append("--redis-url: goes with --farm external, and only with that")
-    if options.budget_usd and None in options.prices:
-        problems.append("--budget: needs --price-prompt, --price-cached and --price-completion")
-    correctness = settings.phase0.correctness
-    named = {"reflector.api_key_env": settings.reflector.api_key_env}
-    named["phase0.correctness.evaluator_api_key_env"] = correctness.evaluator_api_key_env
-    if settings.reflector.api_base == EMBEDDED:
-        if options.farm == "external":
-            problems.append('reflector.api_base: "embedded" needs --farm embedded')
-    elif options.farm == "embedded":
-        # Workers of an external farm have their own environment; these have ours.
-        problems += [f"{key}: neither {name} nor the file named by {name}_FILE holds a key"
-                     for key, name in named.items() if not secret(name)]  # fmt: skip
-    if problems:
-        raise SettingsError(problems)
 
 
 def _count(text: str) -> int:

@@ -1,0 +1,52 @@
+"""What is refused before a collection is started, also when it is resumed with other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.collect.checks import check_surroundings
+from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings
+from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.output import OutputFolder
+from orchestrator.settings import SettingsError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    options = FarmOptions("embedded", "", str(tmp_path / "farm"), 10, 100_000)
+    save_settings(OutputFolder(tmp_path), read_collect_settings(ROOT / "configs" / "collect.yaml"), options)
+    return tmp_path
+
+
+def refused(folder: Path, *changes: str) -> list[str]:
+    """When the collection is resumed with these changes; nothing of it is changed by that."""
+    before = (folder / SETTINGS_FILE).read_bytes()
+    with pytest.raises(SettingsError) as error:
+        KIND.resume(folder, changes, (), plain=True)
+    assert (folder / SETTINGS_FILE).read_bytes() == before and not (folder / "farm").exists()
+    return list(error.value.problems)
+
+
+def test_a_limit_that_leaves_no_room_for_a_prompt_is_refused(folder: Path) -> None:
+    """The longest replies have 256 and 512 tokens."""
+    assert refused(folder, "farm.context_tokens=256") == [
+        "--context-tokens: 256 leaves no room for a prompt: it must be more than reflector.max_new_tokens (256)",
+        "--context-tokens: 256 leaves no room for a prompt: "
+        "it must be more than phase0.correctness.evaluator_max_new_tokens (512)",
+    ]
+    [line] = refused(folder, "farm.tokens_per_minute=512")
+    assert line.startswith("--tokens-per-minute: 512 ") and "evaluator_max_new_tokens" in line
+    check_surroundings(*load_saved(folder, ["farm.tokens_per_minute=513", "farm.context_tokens=0"]))
+
+
+def test_an_endpoint_without_a_key_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "http://127.0.0.1:9/v1"
+    both = [f"reflector.api_base={address}", f"phase0.correctness.evaluator_api_base={address}"]
+    names = ["reflector.api_key_env=NO_SUCH_KEY", "phase0.correctness.evaluator_api_key_env=THAT_KEY"]
+    monkeypatch.setenv("THAT_KEY", "k")
+    [line] = refused(folder, *both, *names)
+    assert line == "reflector.api_key_env: neither NO_SUCH_KEY nor the file named by NO_SUCH_KEY_FILE holds a key"
