@@ -30,7 +30,7 @@ class OutputError(Exception):
 
 
 class OutputNotWritable(OutputError):
-    """The disk is full, read-only or gone.  What the folder holds is whole; a run goes on where it has space again."""
+    """The disk is full, read-only or not mounted.  Its files are complete; a run can be resumed afterwards."""
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """A job at work: its run, its arguments, and access to the results of earlier jobs."""
+    """A job in progress: its run, its arguments, and access to the results of earlier jobs."""
 
     store: Store
     run: str

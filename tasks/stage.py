@@ -31,7 +31,7 @@ from tasks.task import FailureLocation, RecordedTask, run_once
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage at work: its run, plan and candidate, and access to what the stages before it left."""
+    """A stage in progress: its run, plan and candidate, and access to the results of the stages before it."""
 
     store: Store
     run: Run

@@ -38,9 +38,9 @@ class Parked(Exception):
 
 @dataclass(frozen=True)
 class WaitLimits:
-    """Seconds.  `no_progress_s` without any task finishing, before the run parks.  `retry_wait_s` with nothing left
-    but failures, in which they may be retried, before the run parks.  `lost_message_timeout_s` without progress, before
-    messages that the broker no longer has are sent again.
+    """Seconds.  `no_progress_s` without any task finishing, before the run parks.  `retry_wait_s` with only
+    failures left, in which they may be retried, before the run parks.  `lost_message_timeout_s` without progress,
+    before messages that the broker no longer has are sent again.
     """
 
     no_progress_s: float
@@ -109,7 +109,7 @@ class Dispatcher:
         return [failure for failure in failures if failure not in selected] if selected else []
 
     def check(self) -> None:
-        """Raises: FarmUnavailable when the farm has gone; Parked when the run was cancelled."""
+        """Raises: FarmUnavailable when the farm has ended; Parked when the run was cancelled."""
         self.farm.check()
         self._monitor.look()
         if self.store.metadata(self.run_id, CANCELLED):

@@ -39,7 +39,7 @@ class FarmConnection:
     broker: redis.Redis
     store: Store
     rules: bool
-    check: Callable[[], None]  # raises FarmUnavailable when the farm has gone
+    check: Callable[[], None]  # raises FarmUnavailable when the farm has ended
 
     def queues(self) -> Mapping[str, int]:
         """Messages that wait, by queue; those being worked on are not among them."""

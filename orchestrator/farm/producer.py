@@ -84,7 +84,7 @@ def drop_waiting(broker: redis.Redis, run_id: str) -> int:
 
 
 def drop_taken(broker: redis.Redis, run_id: str) -> int:
-    """Forget messages that a worker took and never acknowledged: only for a run that no living worker has in hand.
+    """Delete messages that a worker took and never acknowledged: only for a run of which no worker executes a task.
 
     Returns how many there were.  Raises: redis.RedisError.
     """

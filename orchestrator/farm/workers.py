@@ -75,7 +75,7 @@ def broadcast(farm: FarmConnection, command: str, count: int) -> dict[str, Any]:
 
 
 def task_lines(report: Mapping[str, Any], now: float | None = None) -> list[str]:
-    """The tasks that a worker has in hand, in words."""
+    """The tasks that a worker is executing, in words."""
     now = time.time() if now is None else now
     return [f"{_what(task)}{_for(task['since'], now)}" for task in report.get("tasks") or []]
 

@@ -1,6 +1,6 @@
 """The kinds of runs.  Each is one module that holds a `RunKind` under the name `KIND`, and one line of `MODULES`.
 
-What a person does to a run from outside (list, look, retry, cancel, delete) needs no more than this.
+The commands that manage a run (`runs`, `status`, `failed`, `retry`, `cancel`) and Flower use only this.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ from tasks.failure import Failure
 from tasks.store.keys import CANCELLED
 from tasks.store.store import Store
 
-TIMEOUT_S = 60.0  # for the answers and calls in hand
+TIMEOUT_S = 60.0  # for the answers and calls in progress
 POLL_S = 0.25
 
 
 @contextmanager
 def reach_farm_of(folder: Path) -> Iterator[FarmConnection]:
-    """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has gone down.
+    """The farm of the run in an output folder, if it is up; `check` reports when an embedded one has ended.
 
     Raises: FarmUnavailable, OutputError, SettingsError.
     """
@@ -63,7 +63,7 @@ def failed_of(folder: Path) -> list[Failure]:
 
 @dataclass(frozen=True)
 class Cancellation:
-    """How many messages were dropped, whether the driver still runs, and what workers still have in hand."""
+    """How many messages were dropped, whether the driver still runs, and the tasks that workers still execute."""
 
     dropped: int
     locked: bool
@@ -75,7 +75,7 @@ def cancel(
 ) -> Cancellation:
     """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most.
 
-    A farm that belongs to the run's driver goes down with it, and then nothing is left to wait for.
+    A farm that the run's driver started ends with it, and then there is nothing to wait for.
     """
     dropped, deadline = 0, time.monotonic() + timeout_s
     try:
@@ -95,7 +95,7 @@ def cancel(
 
 
 def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
-    """What workers have in hand of a run, in words."""
+    """The tasks of a run that workers are executing, in words."""
     return [
         f"{line} ({report['worker']})"
         for report in workers.reports(farm)
@@ -107,7 +107,7 @@ def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
 def delete_run(app: Celery, broker: redis.Redis, store: Store, run_id: str) -> int:
     """Remove the run's messages, its records, the results that no other run has used, and what Celery keeps of it.
 
-    Only for a run that no worker has in hand.  Returns the number of keys removed.  Raises: redis.RedisError.
+    Only for a run of which no worker executes a task.  Returns the number of keys removed.  Raises: redis.RedisError.
     """
     drop_waiting(broker, run_id)
     drop_taken(broker, run_id)

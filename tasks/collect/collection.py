@@ -1,4 +1,4 @@
-"""A collection as its jobs see it: its settings, what determines each of its results, and one sample at work."""
+"""A collection as its jobs see it: its settings, what determines each of its results, and one sample in progress."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class SampleJob:
-    """One sample of one example at work.  `inputs` are the keys of the results that it starts from."""
+    """One sample of one example, in progress.  `inputs` are the keys of the results that it starts from."""
 
     job: Job
     collection: Collection

@@ -35,7 +35,7 @@ def ask_target(
 ) -> None:
     """Have all `requests` answered; `on_answer(key, answer)` is called in this thread as each answer arrives.
 
-    When the server goes away, the host starts it again and the requests without an answer are sent anew: at most
+    When the server ends, the host starts it again and the requests without an answer are sent anew: at most
     `max_retries` times, with a growing pause, or without a limit (None) until it has only failed for `NO_ANSWER_S`
     seconds.
 
@@ -94,4 +94,4 @@ def _client(url: str, target: Target, retry_s: float) -> TargetClient:
 
 
 def _log_retry(state: tenacity.RetryCallState) -> None:
-    log.warning("the target server went away: %s", state.outcome.exception() if state.outcome else "")
+    log.warning("the target server does not answer any more: %s", state.outcome.exception() if state.outcome else "")

@@ -67,7 +67,7 @@ class TaskEvents:
         self._tasks = Counter("whetstone_tasks", "Tasks by what became of them.", ("task", "state"), registry=registry)
         self._seconds = Histogram(
             "whetstone_task_seconds",
-            "Seconds that a worker had a task in hand, of those that succeeded.",
+            "Duration of successful tasks, in seconds.",
             ("task",),
             buckets=SECONDS,
             registry=registry,

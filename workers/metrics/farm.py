@@ -35,8 +35,8 @@ def add_workers(family: MetricBuilder, _broker: redis.Redis, store: Store) -> No
         labels = {"queue": queue}
         family.gauge("workers", "Workers with a recent heartbeat.", labels, len(here))
         slots, tasks = sum(r["slots"] for r in here), sum(len(r["tasks"]) for r in here)
-        family.gauge("worker_slots", "Tasks that these workers can have in hand.", labels, slots)
-        family.gauge("worker_tasks", "Tasks that these workers have in hand.", labels, tasks)
+        family.gauge("worker_slots", "Tasks that these workers can execute at once.", labels, slots)
+        family.gauge("worker_tasks", "Tasks that these workers are executing.", labels, tasks)
     for report in reports:
         if isinstance(target := report.get("target"), dict):
             _target(family, str(report["worker"]), target)

@@ -165,7 +165,7 @@ async def _answer(service: Service, http: HttpRequest, pending: list[PendingRequ
     disconnected = asyncio.create_task(_wait_for_disconnect(http))
     await asyncio.wait((answers, disconnected), return_when=asyncio.FIRST_COMPLETED)
     if not answers.done():
-        # The client has gone: free the rows for other requests.
+        # The client has disconnected: free the rows for other requests.
         for one in pending:
             one.abort.set()
         await answers
