@@ -98,3 +98,9 @@ def test_a_parked_run_goes_on_with_another_reflector_and_repeats_nothing(termina
     # But what would make it another run is refused
     status, said = terminal.run("retry", str(terminal.output), "--set", "SEED=7")
     assert (status, "CONFIG_SEED: 7 here, but 42 in the run" in said) == (1, True)
+    # When all of that has expired, and the run goes on for another generation, then what is needed is made again
+    driver.store.redis.delete(*shared)
+    status, said = terminal.run("retry", str(terminal.output), "--set", "NGEN=3")
+    assert (status, len(history(terminal))) == (0, 3), said
+    [clustering] = driver.store.redis.scan_iter(match="whetstone:clustering:*")
+    assert driver.store.redis.hexists(clustering, "labels")
