@@ -24,7 +24,6 @@ from orchestrator.commands import common
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
-from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, parse_document
 from orchestrator.signals import raise_on_sigterm
@@ -86,7 +85,6 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     check_output_path(Path(settings.phase0.output_path))
     save_settings(output, settings, options)
     (output.path / PROGRESS_FILE).unlink(missing_ok=True)
-    clear_parked_state(output)
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
     raise_on_sigterm()
 

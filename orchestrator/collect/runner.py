@@ -30,7 +30,7 @@ from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedd
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lengths import find_long_prompts
-from orchestrator.runs.status import StatusPublisher
+from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from tasks import logs
 from tasks.code_version import code_version
@@ -150,6 +150,7 @@ class _Session:
         store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
         store.put_examples(self.run_id, {EXAMPLES: self.train})
         self.publisher.restore([])
+        clear_parked_state(self.collector.output)  # not earlier: a start that is refused leaves the run parked
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""

@@ -13,7 +13,6 @@ from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.interruption import read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
-from orchestrator.runs.status import clear_parked_state
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.signals import raise_on_sigterm
 from tasks.plan import Evaluations
@@ -44,7 +43,6 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     check_resumable(output, settings)
     check_same_questions(output, examples)
     output.open()
-    clear_parked_state(output)
     log_to(output.log, settings.log_level)
     raise_on_sigterm()
     view = open_view(sys.stdout, force="plain" if plain else None)

@@ -38,7 +38,7 @@ from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
-from orchestrator.runs.status import StatusPublisher
+from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.runs.vectors import Families, Vectors, check_start_is_known, ensure_vectors, read_vectors
 from orchestrator.settings import Settings, load_settings, make_run, write_config
 from orchestrator.settings.references import BEST_VECTOR
@@ -210,6 +210,7 @@ class _Session:
         store.put_examples(self.run_id, self.runner.examples)
         self.recorder.resume(state.generation)
         self.publisher.restore(self.recorder.history)
+        clear_parked_state(self.runner.output)  # not earlier: a start that is refused leaves the run parked
         self.reporter.progress.generation = state.generation
         self.reporter.recorded = evaluations_of(self.recorder.history)
         self.reporter.progress.update(self.recorder.history, judged_since(changes))
