@@ -72,6 +72,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector
     from orchestrator.runs.drive import drive, log_to
+    from orchestrator.runs.refusal import restored_if_refused
 
     check_surroundings(settings, options)
     parts = choose_split(settings)
@@ -83,15 +84,17 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     check_kind(output.path, "collect")
     output.open()
     check_output_path(Path(settings.phase0.output_path))
-    save_settings(output, settings, options)
-    (output.path / PROGRESS_FILE).unlink(missing_ok=True)
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
     raise_on_sigterm()
 
     print(collect_announcement(settings, options), file=sys.stderr, flush=True)
 
     def work() -> None:
-        print(Collector(settings, options, parts, output, resume, tuple(only)).run())
+        with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
+            save_settings(output, settings, options)
+            output.remove(PROGRESS_FILE)
+            path = Collector(settings, options, parts, output, resume, tuple(only)).run()
+        print(path)
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"

@@ -58,13 +58,11 @@ def open_collect_farm(
 
 
 def load_checkpoints(folder: Path, *, resume: bool) -> tuple[Checkpoint, Checkpoint]:
-    """The two checkpoints, with what they hold or, for a new start, empty.  Raises: OutputError."""
+    """The two checkpoints, with what they hold or, for a new start, without it.  Raises: OutputError."""
     verbose, pairs = Checkpoint(folder / VERBOSE), Checkpoint(folder / PAIRS)
-    for checkpoint in (verbose, pairs):
-        if resume:
-            checkpoint.load()
-        elif aside := checkpoint.rotate():
-            log.info("an earlier checkpoint is now %s", aside)
+    if resume:
+        verbose.load()
+        pairs.load()
     return verbose, pairs
 
 
@@ -155,6 +153,8 @@ class _Session:
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""
         self._check_prompts()
+        if not self.collector.is_resumed:
+            self._set_checkpoints_aside()
         self._identify_server()
         jobs = Pipeline(
             self.collection, self.train, self.threshold, self.scheduler, *self.checkpoints, JOB_LIMIT_S, self._watch
@@ -172,6 +172,12 @@ class _Session:
         self._draw(selection)
         created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return make_document(self.settings, self.collector.parts, gathered, ids, selection, created)
+
+    def _set_checkpoints_aside(self) -> None:
+        """Those of an earlier start, once this one cannot be refused any more."""
+        for checkpoint in self.checkpoints:
+            if aside := checkpoint.rotate():
+                log.info("an earlier checkpoint is now %s", aside)
 
     def _identify_server(self) -> None:
         """Learn which server answers, because all keys cover it, and take up the checkpoints.  Raises: Parked."""

@@ -31,6 +31,10 @@ class FarmUnavailable(Exception):
     """No farm can be used; the reason is one line, or the last lines of a log."""
 
 
+class FarmLost(FarmUnavailable):
+    """A farm that was reached can be used no longer."""
+
+
 @dataclass(frozen=True)
 class FarmConnection:
     """A farm that runs: how to send to it, its store, and whether rules answer in place of a language model."""
@@ -39,7 +43,7 @@ class FarmConnection:
     broker: redis.Redis
     store: Store
     rules: bool
-    check: Callable[[], None]  # raises FarmUnavailable when the farm has ended
+    check: Callable[[], None]  # raises FarmLost when the farm has ended
 
     def queues(self) -> Mapping[str, int]:
         """Messages that wait, by queue; those being worked on are not among them."""
@@ -83,7 +87,7 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
 
     def check() -> None:
         if not farm.alive:
-            raise FarmUnavailable(farm.failure() or f"the embedded farm in {spec.folder} has ended")
+            raise FarmLost(farm.failure() or f"the embedded farm in {spec.folder} has ended")
 
     with farm:
         if (farm.endpoint_url is not None) != spec.embedded_endpoint:
@@ -123,7 +127,7 @@ def farm_spec(settings: Settings) -> FarmSpec:
 
 @contextmanager
 def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[FarmConnection]:
-    """The farm at this address.  Raises: FarmUnavailable, also when it goes away meanwhile."""
+    """The farm at this address.  Raises: FarmUnavailable; FarmLost when it goes away meanwhile."""
     try:
         broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
         store.redis.ping()
@@ -134,7 +138,7 @@ def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iter
             yield FarmConnection(app, broker, store, rules, check)
     except (redis.ConnectionError, redis.TimeoutError, OperationalError) as error:
         where = redacted(redis_url)
-        raise FarmUnavailable(f"the connection to the Redis or Valkey at {where} was lost: {error}") from None
+        raise FarmLost(f"the connection to the Redis or Valkey at {where} was lost: {error}") from None
 
 
 PING_S = 5.0

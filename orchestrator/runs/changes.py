@@ -7,17 +7,16 @@ judge is another one, what the current generation has judged is judged again, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.output import OutputFolder, read_json, write_output
+from orchestrator.output import OutputFolder, read_json
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
 
-FILE = "settings_changes.json"
+CHANGES_FILE = "settings_changes.json"
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class SettingsChange:
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
     """Oldest first.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / FILE, list[SettingsChange])
+        return read_json(output.path / CHANGES_FILE, list[SettingsChange])
     except FileNotFoundError:
         return []
 
@@ -50,23 +49,6 @@ def record_change(output: OutputFolder, before: Settings, after: Settings, gener
     is_recorded = bool(changes) and (changes[-1].generation, dict(changes[-1].options)) == (generation, options)
     if options and not is_recorded:
         _write(output, [*changes, SettingsChange(generation, options, other, not other)])
-
-
-@contextmanager
-def restored_if_refused(output: OutputFolder) -> Iterator[None]:
-    """A run that goes on and is refused for its new settings keeps the earlier ones.  Raises: OutputNotWritable."""
-    files = (output.config, output.path / FILE)
-    before = {path: path.read_bytes() if path.exists() else None for path in files}
-    try:
-        yield
-    except SettingsError:
-        if before[output.config] is not None:
-            for path, data in before.items():
-                if data is None:
-                    path.unlink(missing_ok=True)
-                else:
-                    write_output(path, data)
-        raise
 
 
 def mark_applied(output: OutputFolder) -> None:
@@ -97,7 +79,7 @@ def judged_since(changes: list[SettingsChange]) -> int:
 
 
 def _write(output: OutputFolder, changes: list[SettingsChange]) -> None:
-    output.write_json(FILE, [dataclasses.asdict(change) for change in changes])
+    output.write_json(CHANGES_FILE, [dataclasses.asdict(change) for change in changes])
 
 
 def check_resumable(output: OutputFolder, settings: Settings) -> None:

@@ -27,7 +27,7 @@ from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import judged_since, mark_applied, read_changes, record_change, restored_if_refused
+from orchestrator.runs.changes import CHANGES_FILE, judged_since, mark_applied, read_changes, record_change
 from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
@@ -35,6 +35,7 @@ from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
+from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept
 from orchestrator.runs.search import FinishedGeneration, Search, make_search
@@ -111,7 +112,7 @@ class Runner:
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
         run_id = self.output.run_id(KIND_NAME)
-        with restored_if_refused(self.output):
+        with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
             if self.output.config.exists():
                 record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
             with writing(self.output.config):

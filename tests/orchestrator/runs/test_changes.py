@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.changes import (
-    FILE,
+    CHANGES_FILE,
     SettingsChange,
     judge_identity,
     judged_since,
@@ -16,9 +16,8 @@ from orchestrator.runs.changes import (
     options_of,
     read_changes,
     record_change,
-    restored_if_refused,
 )
-from orchestrator.settings import Settings, SettingsError, load_settings, write_config
+from orchestrator.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,34 +51,9 @@ def test_a_change_is_recorded_once_with_its_generation(output: OutputFolder) -> 
     assert options_of(read_changes(output), 4) == {}
 
 
-def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(output: OutputFolder) -> None:
-    before, after = settings(), settings("REFLECTOR_MODEL=other")
-
-    def go_on(error: type[Exception]) -> None:
-        with pytest.raises(error), restored_if_refused(output):
-            record_change(output, before, after, 3)
-            write_config(after, output.config)
-            raise error(["no"])
-
-    # a new run has none yet
-    go_on(SettingsError)
-    assert load_settings(output.config).reflector_model == "other"
-    write_config(before, output.config)
-    (output.path / FILE).unlink()
-    go_on(SettingsError)
-    assert load_settings(output.config) == before and not (output.path / FILE).exists()
-    # what ends it later leaves the new ones
-    go_on(KeyError)
-    assert load_settings(output.config) == after and len(read_changes(output)) == 1
-    record_change(output, after, before, 4)
-    write_config(before, output.config)
-    go_on(SettingsError)
-    assert load_settings(output.config) == before and len(read_changes(output)) == 2
-
-
 def test_equal_settings_leave_no_file(output: OutputFolder) -> None:
     record_change(output, settings(), settings(), 3)
-    assert not (output.path / FILE).exists() and read_changes(output) == []
+    assert not (output.path / CHANGES_FILE).exists() and read_changes(output) == []
 
 
 @pytest.mark.parametrize(
@@ -110,6 +84,6 @@ def test_a_judge_that_changed_is_pending_until_its_predecessor_s_verdicts_are_go
 
 
 def test_a_file_that_is_of_no_use_is_named(output: OutputFolder) -> None:
-    (output.path / FILE).write_text('[{"generation": "x"}]')
-    with pytest.raises(OutputError, match=FILE):
+    (output.path / CHANGES_FILE).write_text('[{"generation": "x"}]')
+    with pytest.raises(OutputError, match=CHANGES_FILE):
         read_changes(output)

@@ -1,0 +1,35 @@
+"""A run that goes on and is refused keeps the settings that it has, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.farm.connection import FarmLost, FarmUnavailable
+from orchestrator.output import write_output
+from orchestrator.settings import SettingsError
+from tasks.secret import SecretError
+
+
+@contextmanager
+def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
+    """Around the start of a run: when it is refused, these files are again what they were.
+
+    It is refused for its settings, or because its farm cannot be reached.  A farm that is lost later leaves the new
+    settings.  Without an earlier file `settings` the run is a new one, and keeps what was written.
+    Raises: OutputNotWritable.
+    """
+    before = {path: path.read_bytes() if path.exists() else None for path in (settings, *others)}
+    try:
+        yield
+    except FarmLost:
+        raise
+    except (SettingsError, SecretError, FarmUnavailable):
+        if before[settings] is not None:
+            for path, data in before.items():
+                if data is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    write_output(path, data)
+        raise
