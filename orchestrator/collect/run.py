@@ -118,6 +118,8 @@ def check_output_path(path: Path) -> None:
 class CollectKind:
     """A collection, by its output folder."""
 
+    files: Sequence[str] = (PROGRESS_FILE,)
+
     def progress(self, folder: Path) -> RunProgress:
         try:
             values = read_json(folder / PROGRESS_FILE, ProgressFile)

@@ -10,13 +10,10 @@ from pathlib import Path
 
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import OutputError, run_id_of
-from orchestrator.runs.status import RunStatus, find_runs, is_locked, run_status
+from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.status import PARKED_FILE, USAGE, RunStatus, find_runs, is_locked, run_status
 from tasks.failure import Failure
 from tasks.store.store import Store
-
-_FILES = (  # from which a status is read
-    "config", "history.jsonl", "answers.json", "progress.json", "parked.json", "usage.json"
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,4 +77,5 @@ def _signature(folder: Path) -> tuple[object, ...]:
         except OSError:
             return None
 
-    return (is_locked(folder), *(changed(name) for name in _FILES))
+    _, kind = kind_of(folder)
+    return (is_locked(folder), *(changed(name) for name in ("run.json", PARKED_FILE, USAGE, *kind.files)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
-from orchestrator.runs.interruption import read_in_progress
+from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.signals import raise_on_sigterm
@@ -62,6 +62,8 @@ COUNTS = ("computed", "cached", "carried")  # evaluations
 
 class EvolveKind:
     """An evolution, by its output folder."""
+
+    files: Sequence[str] = ("config", "history.jsonl", "answers.json", IN_PROGRESS)
 
     def progress(self, folder: Path) -> RunProgress:
         output = OutputFolder(folder)

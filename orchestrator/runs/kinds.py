@@ -40,7 +40,12 @@ class RunProgress:
 
 
 class RunKind(Protocol):
-    """What differs between the kinds of runs, for managing a run by its output folder."""
+    """What differs between the kinds of runs, for managing a run by its output folder.
+
+    `files` are the names of those from which `progress` is read.
+    """
+
+    files: Sequence[str]
 
     def progress(self, folder: Path) -> RunProgress:
         """Raises: OutputError for a file that cannot be used."""

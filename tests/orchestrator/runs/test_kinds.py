@@ -63,7 +63,7 @@ def start(kind: str, folder: Path) -> None:
         start_evolution(load_settings(EVOLVE, [f"OUTPUT_DIR={folder}"]), fresh=False, plain=True)
         return
     settings = dataclasses.replace(read_collect_settings(COLLECT), output_dir=str(folder))
-    start_collection(settings, FarmOptions("embedded", "", "farm", 1, 1), resume=False)
+    start_collection(settings, FarmOptions("embedded", "", "farm", 1, 1000), resume=False)
 
 
 def test_an_unknown_kind_is_refused_by_name(tmp_path: Path) -> None:
