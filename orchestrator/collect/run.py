@@ -132,6 +132,10 @@ class CollectKind:
         retained = figures.get("retained_pairs")
         return () if retained is None else (("retained", f"{retained:,.0f} pairs of the judged examples"),)
 
+    def summary(self, figures: Figures) -> str:
+        retained = figures.get("retained_pairs")
+        return "" if retained is None else f"{retained:,.0f} pairs retained"
+
     def farm_address(self, folder: Path) -> str:
         _, options = load_saved(folder)
         if options.farm == "external":

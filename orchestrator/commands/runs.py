@@ -72,10 +72,9 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def table(runs: Sequence[RunStatus]) -> str:
-    rows = [("RUN", "KIND", "STATE", "DONE", "BEST EVER", "TOKENS", "COST", "FOLDER")]
+    rows = [("RUN", "KIND", "STATE", "DONE", "FIGURES", "TOKENS", "COST", "FOLDER")]
     for status in runs:
-        best = status.figures.get("best_fitness")
-        fitness, tokens = "-" if best is None else f"{best:.4f}", f"{status.target_tokens:,}"
+        figures, tokens = status.summary or "-", f"{status.target_tokens:,}"
         cost = format_money(status.cost_usd)
-        rows.append((status.run, status.kind, status.state, status.progress, fitness, tokens, cost, status.folder))
+        rows.append((status.run, status.kind, status.state, status.progress, figures, tokens, cost, status.folder))
     return "\n".join(format_table(rows))

@@ -55,8 +55,7 @@ class RunRow:
     state: str
     badge: str
     progress: str
-    best: str
-    correct: str
+    figures: str
     calls: str
     tokens: str
     cost: str
@@ -68,15 +67,13 @@ class RunRow:
 
 def make_row(view: RunView, monitor: Monitor) -> RunRow:
     status = view.status
-    figures = status.figures if status else {}
     return RunRow(
         run=view.run,
         kind=status.kind if status else "",
         state=view.state,
         badge=BADGES.get(view.state, "text-bg-secondary"),
         progress=status.progress if status else "",
-        best=_number(figures.get("best_fitness"), ".4f"),
-        correct=_number(figures.get("correctness"), ".1%"),
+        figures=status.summary if status else "",
         calls=f"{view.calls:,}",
         tokens=f"{view.tokens:,}",
         cost=_cost(view),
@@ -114,7 +111,3 @@ def _cost(view: RunView) -> str:
     if view.cost_usd is None:
         return "unknown"
     return f"${view.cost_usd:,.4f}" + (f" of ${budget:,.2f}" if budget else "")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)

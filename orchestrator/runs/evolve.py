@@ -101,6 +101,11 @@ class EvolveKind:
             ("correct", f"{figures['correctness']:.1%} of the training set"),
         )
 
+    def summary(self, figures: Figures) -> str:
+        best, correct = figures["best_fitness"], figures["correctness"]
+        words = [] if best is None else [f"best ever {best:.4f}"]
+        return ", ".join(words if correct is None else [*words, f"{correct:.1%} correct"])
+
     def farm_address(self, folder: Path) -> str:
         return address_of(_settings(folder))
 

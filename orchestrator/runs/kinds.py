@@ -53,6 +53,9 @@ class RunKind(Protocol):
     def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
         """The figures as `orchestrator status` shows them: what, and its value in words."""
 
+    def summary(self, figures: Figures) -> str:
+        """The most important figures in a few words, as a table of runs shows them; "" where there is none yet."""
+
     def farm_address(self, folder: Path) -> str:
         """Where the farm of the run answers.
 

@@ -125,7 +125,8 @@ class ProgressReporter:
             self.output.write(f"reflector_prompts/{name}", text)
             self._written.add(name)
         self.artifacts.save_ready()
-        self.publisher.publish({"done": self.progress.generation, **asdict(self.progress)}, usage=usage)
+        figures = asdict(self.progress)
+        self.publisher.publish({"done": figures.pop("generation"), **figures}, usage=usage)
         self._flushed = time.monotonic()
 
     def _snapshot(

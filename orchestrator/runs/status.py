@@ -65,7 +65,8 @@ def read_usage(output: OutputFolder) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """`done` of `total` (None: unknown) of what `unit` names; `figures` are numbers of this kind of run, by name.
+    """`done` of `total` (None: unknown) of what `unit` names; `figures` are numbers of this kind of run, by name, and
+    `summary` the most important of them in words.
 
     Tokens, calls and cost are those used so far, also by what is not done.  `budget_usd` 0 is none.
     """
@@ -78,6 +79,7 @@ class RunStatus:
     done: int
     total: int | None
     figures: Mapping[str, float | None]
+    summary: str
     target_tokens: int
     calls: int
     cost_usd: float | None  # None: the prices are not known
@@ -111,6 +113,7 @@ def run_status(folder: Path) -> RunStatus:
         done=progress.done,
         total=progress.total,
         figures=dict(progress.figures),
+        summary=kind.summary(progress.figures),
         target_tokens=int(used.get("target", 0)),
         calls=int(used.get("requests", 0)),
         cost_usd=used.get("cost_usd") if used else 0.0,
@@ -143,6 +146,7 @@ def is_locked(folder: Path) -> bool:
 
 WRITE_EVERY_S = 5.0  # a file that is synced to disk
 TOKEN_COUNTS = ("target", "prompt", "cached", "completion")
+COUNTS = ("done", "total")
 COSTS = ("unconfirmed_usd", "budget_usd")  # beside the counters of the store
 
 Progress = Mapping[str, float | int | None]
@@ -180,9 +184,15 @@ class StatusPublisher:
         self.store.add_usage(self.run_id, counts)
 
     def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:
-        """`usage` is what the caller has just read of the store's counters, if it has."""
+        """`progress` has what is "done", perhaps the "total", and figures of the kind of run, by name.
+
+        `usage` is what the caller has just read of the store's counters, if it has.
+        """
         self.progress = dict(progress)
-        status = {**self.about, "state": state, "is_priced": self.is_priced, "budget_usd": self.budget_usd, **progress}
+        counts = {name: progress[name] for name in COUNTS if name in progress}
+        figures = {name: value for name, value in progress.items() if name not in COUNTS}
+        status = {**self.about, "state": state, "is_priced": self.is_priced, "budget_usd": self.budget_usd, **counts}
+        status["figures"] = figures
         self.store.put_metadata(self.run_id, STATUS, json.dumps({**status, "updated": round(time.time(), 3)}))
         if state != "running" or time.monotonic() - self._written_at > WRITE_EVERY_S:
             self._write(self.store.usage(self.run_id) if usage is None else usage)

@@ -1,4 +1,4 @@
-"""The metrics of runs: state, progress, fitness, cost and tokens."""
+"""The metrics of runs: state, progress, figures, cost and tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from workers.metrics.builder import MetricBuilder
 
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
-FITNESS = ("best", "mean", "best_ever")
 
 
 def add_runs(family: MetricBuilder, _broker: redis.Redis, store: Store) -> None:
@@ -38,10 +37,10 @@ def _progress(family: MetricBuilder, store: Store, run: str, status: Mapping[str
     family.gauge("run_failed_tasks", about, labels, len(store.failures(run)))
     about = "Seconds since 1970 when the run's driver last published its status."
     family.gauge("run_updated_timestamp_seconds", about, labels, status.get("updated", 0.0))
-    for of in FITNESS:
-        if (value := status.get(of)) is not None:
-            about = "Fitness of the population (best, mean) and of all individuals so far (best_ever)."
-            family.gauge("run_fitness", about, {**labels, "of": of}, value)
+    about = "Figures of the run's kind. evolve: fitness of the population (best, mean) and of all so far (best_ever)."
+    for name, value in status.get("figures", {}).items():
+        if value is not None:
+            family.gauge("run_figure", about, {**labels, "figure": name}, value)
 
 
 def _usage(family: MetricBuilder, store: Store, run: str, status: Mapping[str, Any]) -> None:

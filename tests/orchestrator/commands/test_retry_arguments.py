@@ -36,7 +36,8 @@ def test_a_retry_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 def status(cost_usd: float | None, total: int) -> RunStatus:
     return RunStatus(
         run="r", kind="evolve", folder="f", state="stopped", unit="generations", done=1, total=total, figures={},
-        target_tokens=5, calls=2, cost_usd=cost_usd, unconfirmed_usd=0.0, budget_usd=0.0, reason="", failures=(),
+        summary="7 steps", target_tokens=5, calls=2, cost_usd=cost_usd, unconfirmed_usd=0.0, budget_usd=0.0,
+        reason="", failures=(),
     )  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def test_the_cost_in_the_list_of_runs_is_worded_as_in_the_status_of_one() -> Non
     lines = table([status(cost, total=2) for cost in (0.0, None, 0.0123, 12.5)]).splitlines()
     for line, cost in zip(lines[1:], ("free", "unknown", "$0.0123", "$12.50"), strict=True):
         assert f" {cost} " in line
+    assert " FIGURES " in lines[0] and " 7 steps " in lines[1], "the kind of run says what its figures are"
 
 
 def test_one_generation_is_singular() -> None:

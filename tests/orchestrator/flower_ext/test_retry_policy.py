@@ -24,7 +24,7 @@ FAILED = Failure("demo", "g2_child", "3", "g2_child3_mut", "reflect", "CallError
 
 def view(state: Literal["running", "stopped", "parked", "finished"] = "parked", *failed: Failure) -> RunView:
     status = RunStatus(
-        "demo", "evolve", "outputs/demo", state, "generations", 2, 8, {}, 1000, 40, 0.5, 0.0, 0.0, "", ()
+        "demo", "evolve", "outputs/demo", state, "generations", 2, 8, {}, "", 1000, 40, 0.5, 0.0, 0.0, "", ()
     )
     return RunView("demo", status, 40, 1000, 0.5, failed)
 

@@ -28,6 +28,9 @@ class CountKind:
     def figure_lines(self, figures: Figures) -> tuple[tuple[str, str], ...]:
         return ()
 
+    def summary(self, figures: Figures) -> str:
+        return ""
+
     def farm_address(self, folder: Path) -> str:
         raise NotImplementedError
 

@@ -14,7 +14,8 @@ from orchestrator.runs.status import StatusPublisher, read_usage
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
-STATE = {"generation": 1, "best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
+FIGURES = {"best": 0.5, "mean": 0.25, "best_ever": 0.5, "baseline": None}
+PROGRESS = {"done": 1, **FIGURES}
 
 
 def publisher(store: Store, folder: Path) -> StatusPublisher:
@@ -38,13 +39,15 @@ def test_how_a_run_ended_is_told_however_it_does(
     store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
     try:
         with here.publish_final_state():
-            here.publish(STATE)
+            here.publish(PROGRESS)
             assert told(store)["state"] == "running"
             if raised is not None:
                 raise raised
     except (Parked, KeyboardInterrupt, ValueError) as error:
         assert error is raised
-    assert {**STATE, "state": state, "kind": "evolve", "total": 4, "budget_usd": 5.0}.items() <= told(store).items()
+    found = told(store)
+    assert (found["kind"], found["state"], found["done"], found["total"]) == ("evolve", state, 1, 4)
+    assert (found["figures"], found["budget_usd"]) == (FIGURES, 5.0)
     assert read_usage(OutputFolder(tmp_path)) == {
         "requests": 3, "cost_usd": 0.5, "unconfirmed_usd": 0.25, "budget_usd": 5.0,
     }  # fmt: skip

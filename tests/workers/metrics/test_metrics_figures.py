@@ -41,11 +41,10 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
         "unit": "generations",
         "done": 3,
         "total": 8,
-        "best": 0.5,
-        "mean": 0.25,
         "budget_usd": 5.0,
+        "figures": {"best": 0.5, "mean": 0.25, "best_ever": 0.75, "baseline": None},
     }
-    store.put_metadata(run.id, STATUS, json.dumps({**progress, "best_ever": 0.75, "updated": 1000.0}))
+    store.put_metadata(run.id, STATUS, json.dumps({**progress, "updated": 1000.0}))
     budget = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
@@ -91,7 +90,7 @@ def test_a_run_its_money_and_its_tokens(farm: FarmCollector) -> None:
     assert states == {"running": 1, "finished": 0, "parked": 0, "stopped": 0}
     assert [found[name, "demo-1", "generations"] for name in ("run_done", "run_planned")] == [3, 8]
     assert found["run_failed_tasks", "demo-1"] == 0
-    assert [found["run_fitness", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
+    assert [found["run_figure", "demo-1", of] for of in ("best", "mean", "best_ever")] == [0.5, 0.25, 0.75]
     assert found["cost_usd_total", "demo-1"] == pytest.approx(0.8 + 0.2 * 0.5 + 1.0)
     assert found["cost_unconfirmed_usd", "demo-1"] == pytest.approx(0.2)
     assert found["cost_in_flight_usd", "demo-1"] == pytest.approx(0.1)
