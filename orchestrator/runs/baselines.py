@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from orchestrator.output import OutputFolder, read_json, write_output
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.runs.changes import read_changes
+from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import PromptRace, loses_nothing, lossless_prompts, measure_prompts, prompt_systems
 from orchestrator.settings import Settings
@@ -118,7 +118,7 @@ def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolde
 
     Raises: Parked, OutputError, SettingsError.
     """
-    judge_changes = sum(change.is_other_judge for change in read_changes(output))
+    judge_changes = count_judge_changes(output)
     known = read_baselines(output)
     if known is not None and known.judge_changes == judge_changes:
         return known

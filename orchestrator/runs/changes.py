@@ -73,6 +73,11 @@ def options_of(changes: list[SettingsChange], generation: int) -> dict[str, str]
     }
 
 
+def count_judge_changes(output: OutputFolder) -> int:
+    """How often the run's judge has been changed.  Raises: OutputError for a file that cannot be used."""
+    return sum(change.is_other_judge for change in read_changes(output))
+
+
 def judged_since(changes: list[SettingsChange]) -> int:
     """The first generation that the current judge judged."""
     return max((change.generation for change in changes if change.is_other_judge), default=0)

@@ -18,10 +18,9 @@ from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
-from orchestrator.optimisers.base import SearchState, StateError
+from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.planning import generation_plans
 from orchestrator.output import OutputError, OutputFolder, writing
-from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.report.summary import FinalReport
 from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
@@ -38,16 +37,15 @@ from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept
-from orchestrator.runs.search import FinishedGeneration, Search, make_search
+from orchestrator.runs.search import FinishedGeneration, Search, load_search, make_search
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.runs.vectors import Families, Vectors, check_start_is_known, ensure_vectors, read_vectors
+from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
 from orchestrator.settings import Settings, load_settings, make_run, write_config
 from orchestrator.settings.references import BEST_VECTOR
-from orchestrator.settings.run import by_rules, endpoint_of, is_racing
+from orchestrator.settings.run import endpoint_of, is_racing
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.failure import Failure
-from tasks.judging.grader import needs_model, title_of
 from tasks.openai.provider import is_priced
 from tasks.plan import Evaluations, Plan
 from tasks.store.keys import CLUSTERING, LIMIT
@@ -56,41 +54,6 @@ log = logging.getLogger(__name__)
 KIND_NAME = "evolve"
 FINISHING_S = 60.0
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a stage, which is reported as that stage's failure
-
-
-def evolve_announcement(settings: Settings) -> str:
-    """Who reflects and judges, and what it may cost at most."""
-    endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
-    return announce(
-        provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
-        provider_at(settings.judge_model, endpoint, rules=rules, external=external)
-        if needs_model(settings.judge)
-        else title_of(settings.judge),
-        highest_cost(endpoint, rules=rules),
-    )
-
-
-def load_state(output: OutputFolder, search: Search) -> SearchState:
-    """The saved state, or the state at the start.  Raises: OutputError for a state that cannot be used."""
-    if not output.state.exists():
-        return search.init()
-    try:
-        state = search.from_json(output.state.read_text())
-    except (StateError, UnicodeDecodeError) as error:
-        raise OutputError(f"{output.state}: {error}") from None
-    # Where nothing has been evaluated, what the search starts from may have become known since it was written.
-    return search.init() if state.generation == 0 and state.best is None else state
-
-
-def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, SearchState]:
-    """The search and its state.  Raises: OutputError for files that cannot be used."""
-    known = read_vectors(output)
-    starts_at_best = settings.initial_deltas_path == BEST_VECTOR
-    search = make_search(settings, known.start if known is not None and starts_at_best else ())
-    state = load_state(output, search)
-    if starts_at_best and state.best is not None:
-        check_start_is_known(output)
-    return search, state
 
 
 @dataclasses.dataclass
@@ -106,7 +69,7 @@ class Runner:
 
     def run(self) -> FinalReport:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
-        self.view.notify(evolve_announcement(self.settings))
+        self.view.notify(setup.evolve_announcement(self.settings))
         for line in setup.repeated_questions(self.examples):
             self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started

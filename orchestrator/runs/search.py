@@ -10,12 +10,15 @@ from itertools import starmap
 from typing import Any
 
 from orchestrator.optimisers import make_optimiser
-from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, search
+from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, StateError, search
 from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.planning import again_name
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.racing import Racing
+from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
+from orchestrator.settings.references import BEST_VECTOR
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
 
 Watch = Callable[[Generation, float | None], None]
@@ -151,3 +154,28 @@ def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:
     optimiser = make_optimiser(settings.optimiser)
     fields = {field.name for field in dataclasses.fields(optimiser.params_type)}
     return Search(optimiser, optimiser.params_type(**{name: values[name] for name in fields}))
+
+
+def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, SearchState]:
+    """The search of the run in a folder, and its saved state, or that at the start.
+
+    Raises: OutputError for files that cannot be used.
+    """
+    starts_at_best = settings.initial_deltas_path == BEST_VECTOR
+    known = read_vectors(output) if starts_at_best else None
+    search = make_search(settings, known.start if known is not None else ())
+    state = _load_state(output, search)
+    if starts_at_best and known is None and state.best is not None:
+        raise OutputError(f"{output.path / VECTORS_FILE} is missing: it says what the search started from")
+    return search, state
+
+
+def _load_state(output: OutputFolder, search: Search) -> SearchState:
+    if not output.state.exists():
+        return search.init()
+    try:
+        state = search.from_json(output.state.read_text())
+    except (StateError, UnicodeDecodeError) as error:
+        raise OutputError(f"{output.state}: {error}") from None
+    # Where nothing has been evaluated, what the search starts from may have become known since it was written.
+    return search.init() if state.generation == 0 and state.best is None else state

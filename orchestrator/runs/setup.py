@@ -1,4 +1,4 @@
-"""What a run needs before its first generation: its questions, and how long the reflector's prompts may be."""
+"""What a run needs and says before its first generation: its questions, who reflects and judges, the longest prompt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import Settings, SettingsError, select_indices
+from orchestrator.settings.run import by_rules, endpoint_of
 from tasks.dataset import DatasetError
 from tasks.judging.exact_number import final_number
-from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
+from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES, needs_model, title_of
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.models import Example
 from tasks.openai.fitting import prompt_estimate
@@ -147,3 +149,15 @@ def repeated_questions(examples: Mapping[str, Sequence[Example]]) -> list[str]:
             lines.append(f"{count} {questions} of the {which} set {verb} in the {other} set as well, under another id")
         earlier |= {text: which for text in texts if text not in earlier}
     return lines
+
+
+def evolve_announcement(settings: Settings) -> str:
+    """Who reflects and judges, and what it may cost at most."""
+    endpoint, rules, external = endpoint_of(settings), by_rules(settings), settings.farm == "external"
+    return announce(
+        provider_at(settings.reflector_model, endpoint, rules=rules, external=external),
+        provider_at(settings.judge_model, endpoint, rules=rules, external=external)
+        if needs_model(settings.judge)
+        else title_of(settings.judge),
+        highest_cost(endpoint, rules=rules),
+    )

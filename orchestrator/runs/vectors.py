@@ -15,14 +15,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.output import OutputError, OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_json
 from orchestrator.report.systems import MeasuredSystem
-from orchestrator.runs.changes import read_changes
+from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
-FILE = "vectors.json"
+VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
 EOT_DELTAS = (1.0, 2.0, 4.0, 8.0)
 """Logits added to the tokens that end a turn."""
@@ -72,7 +72,7 @@ class Vectors:
 def read_vectors(output: OutputFolder) -> Vectors | None:
     """None before they were measured.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / FILE, Vectors)
+        return read_json(output.path / VECTORS_FILE, Vectors)
     except FileNotFoundError:
         return None
 
@@ -83,7 +83,7 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     What the search starts from stays, since a second judge must not make it another search.
     Raises: Parked, OutputError.
     """
-    judge_changes = sum(change.is_other_judge for change in read_changes(output))
+    judge_changes = count_judge_changes(output)
     known = read_vectors(output)
     if known is not None and known.judge_changes == judge_changes:
         return known
@@ -91,14 +91,8 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     if known is not None:
         found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
-    output.write_json(FILE, dataclasses.asdict(found))
+    output.write_json(VECTORS_FILE, dataclasses.asdict(found))
     return found
-
-
-def check_start_is_known(output: OutputFolder) -> None:
-    """Whether a search that has started from the best vector can go on.  Raises: OutputError."""
-    if read_vectors(output) is None:
-        raise OutputError(f"{output.path / FILE} is missing: it says what the search started from")
 
 
 def measure_lines(measurer: Measurer, families: Families, clusters: int) -> Vectors:

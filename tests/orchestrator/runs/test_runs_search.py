@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from orchestrator.optimisers import OPTIMISERS
+from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.hybrid import HybridParams
 from orchestrator.optimisers.reflective import ReflectiveParams
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolution_tree import EvolutionTree
-from orchestrator.runs.search import FinishedGeneration, make_search
+from orchestrator.runs.search import FinishedGeneration, load_search, make_search
+from orchestrator.runs.vectors import Vectors
 from orchestrator.settings import load_settings
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
@@ -159,3 +162,25 @@ def test_what_the_state_has_scores_of_is_evaluated_again_for_another_judge(name:
 
 def half(score: Score) -> Score:
     return dataclasses.replace(score, fitness=score.fitness / 2)
+
+
+def test_a_search_that_lost_its_start_is_refused(tmp_path: Path) -> None:
+    # Given a run that starts from the best vector without search, and has evaluated something
+    settings = load_settings(ROOT / "configs" / "cma.config", ["INITIAL_DELTAS_PATH=best"])
+    output, search = OutputFolder(tmp_path), make_search(settings)
+    evaluated = dataclasses.replace(search.init(), generation=1, best=Best(search.params.initial_deltas, "", 0.5))
+    output.write("evolution_state.json", search.to_json(evaluated))
+    # When what it started from is gone, then it does not go on
+    with pytest.raises(OutputError, match=r"vectors\.json is missing"):
+        load_search(settings, output)
+
+
+def test_a_state_before_the_first_evaluation_starts_where_the_vectors_say(tmp_path: Path) -> None:
+    settings = load_settings(ROOT / "configs" / "cma.config", ["INITIAL_DELTAS_PATH=best"])
+    output, zeros = OutputFolder(tmp_path), make_search(settings)
+    output.write("evolution_state.json", zeros.to_json(zeros.init()))
+    start = tuple(float(cluster) for cluster in range(len(zeros.params.cluster_ids)))
+    output.write_json("vectors.json", dataclasses.asdict(Vectors({}, start)))
+    search, state = load_search(settings, output)
+    assert search.params.initial_deltas == start
+    assert state == make_search(settings, start).init() != zeros.init()

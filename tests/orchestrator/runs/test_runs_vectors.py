@@ -9,14 +9,13 @@ import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputFolder
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
     EOT_DELTAS,
     LOG_ODDS,
     Families,
-    check_start_is_known,
     ensure_vectors,
     measure_lines,
     validate_vectors,
@@ -85,11 +84,6 @@ def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: Outpu
     again = SimulatedMeasurer(respond, store, training=4)
     assert ensure_vectors(again, families, 2, output) == first
     assert again.asked == []
-
-
-def test_a_search_that_lost_its_start_is_refused(output: OutputFolder) -> None:
-    with pytest.raises(OutputError, match=r"vectors\.json is missing"):
-        check_start_is_known(output)
 
 
 def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:

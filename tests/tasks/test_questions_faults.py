@@ -1,0 +1,167 @@
+"""Every fault of a file of questions, by its line and column."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from question_files import EXPECTED, ROWS, faults, write_arrow_folder, write_jsonl, write_parquet
+
+from tasks.dataset import DatasetError
+from tasks.questions import Columns, read_questions
+from tasks.tables import format_of
+
+
+def test_all_faults_are_said_at_once_by_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    good = json.dumps(ROWS[0])
+    lines = [
+        good,
+        '{"id": "c", "question": " ", "answer": null}',
+        "{",
+        '{"id": "d", "question": ["x"], "answer": true, "context": {"a": 1}, "split": ["x"]}',
+        "",
+        good,
+        '["a list"]',
+        '{"id": "e", "answer": "1"}',
+        '{"id": "f", "question": "How many?", "answer": NaN}',
+    ]
+    path.write_text("\n".join(lines), "utf-8")
+
+    said = faults(path).splitlines()[1:]
+
+    assert [line.strip() for line in said] == [
+        "line 2: column question is empty",
+        "line 2: column answer is null",
+        "line 3: invalid JSON at column 2: Expecting property name enclosed in double quotes",
+        "line 4: column question is not text",
+        "line 4: column answer is not text",
+        "line 4: column context is not text",
+        "line 4: column split is not text",
+        "line 6: column 'id': 'a' is already in line 1",
+        "line 7: not a JSON object",
+        "line 8: column question is missing",
+        "line 9: column answer is not text",
+    ]
+
+
+def test_many_faults_are_counted_and_the_first_listed(tmp_path: Path) -> None:
+    said = faults(write_jsonl(tmp_path / "q.jsonl", [{"question": "?"}] * 200))
+    assert "200 faults" in said
+    assert said.splitlines()[-1].strip() == "and 150 more"
+    assert len(said.splitlines()) == 52
+
+
+def test_faults_of_a_csv_have_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text('id,question,answer\na,"How\nmuch?",5\nb,Who?\nc,Who?,x,y\nd,,1\n', "utf-8")
+    said = faults(path)
+    assert "line 4: the row ends before column 'answer'" in said
+    assert "line 5: 1 more cells than the header has" in said
+    assert "line 6: column question is empty" in said
+    assert "line 3" not in said
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no column 'question' and no column 'answer'; it has []"),
+        (b"id,question\na,b\n", "no column 'answer'; it has ['id', 'question']"),
+        (b"question,answer\n", "no rows"),
+        (b"question,answer\n\xff,1\n", "invalid UTF-8"),
+        (b'question,answer\n"a,1\n', "line 2: unexpected end of data"),
+    ],
+)
+def test_a_csv_that_is_none_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "q.csv"
+    path.write_bytes(content)
+    assert says in faults(path)
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "q.csv"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    assert "cannot be read: No such file" in faults(tmp_path / name)
+
+
+def test_files_of_pyarrow_that_are_damaged_are_named(tmp_path: Path) -> None:
+    parquet = write_parquet(tmp_path / "q.parquet", ROWS)
+    parquet.write_bytes(parquet.read_bytes()[:-20])
+    assert "no Parquet file that can be read" in faults(parquet)
+    folder = write_arrow_folder(tmp_path / "saved", ROWS)
+    (folder / "data-00000-of-00001.arrow").write_bytes(b"nothing")
+    with pytest.raises(DatasetError, match="no Arrow file"):
+        read_questions(folder)
+    (folder / "state.json").write_text('{"_data_files": 3}')
+    with pytest.raises(DatasetError, match="no list"):
+        read_questions(folder)
+    (folder / "state.json").write_text("{")
+    with pytest.raises(DatasetError, match="not as `save_to_disk`"):
+        read_questions(folder)
+
+
+def test_a_parquet_file_names_rows_and_columns(tmp_path: Path) -> None:
+    said = faults(write_parquet(tmp_path / "q.parquet", [{**ROWS[0], "question": None}, {**ROWS[1], "answer": ""}]))
+    assert "row 1: column question is null" in said
+    assert "row 2: column answer is empty" in said
+    assert "no column 'question'" in faults(write_parquet(tmp_path / "other.parquet", [{"q": 1, "answer": "x"}]))
+
+
+def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "q.parquet").write_bytes(b"PAR1")
+    assert "pip install 'whetstone[data]'" in faults(tmp_path / "q.parquet")
+
+
+def test_pyarrow_is_imported_only_for_its_own_files(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", ROWS)
+    script = (
+        "import sys; from tasks.questions import read_questions; "
+        f"read_questions({str(path)!r}); print('pyarrow' in sys.modules, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(("name", "says"), [("q.xlsx", r"\.xlsx is not known"), ("questions", "without a suffix")])
+def test_an_unknown_format_is_refused(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(DatasetError, match=says):
+        format_of(tmp_path / name)
+
+
+def test_a_folder_that_datasets_did_not_write_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no saved data set"):
+        format_of(tmp_path)
+
+
+def test_a_format_may_be_given_where_the_name_says_nothing(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "questions.txt", ROWS)
+    assert read_questions(path, file_format="jsonl") == EXPECTED
+    assert "no format" in faults(path, file_format="xml")
+
+
+@pytest.mark.parametrize("change", [{"question": ""}, {"answer": ""}, {"answer": "question"}, {"id": "split"}])
+def test_columns_without_a_question_or_with_one_name_twice_are_refused(change: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="five different names"):
+        Columns(**change)
+
+
+NAMES = st.sampled_from(["id", "question", "answer", "context", "split", "x"])
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.text(max_size=3))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.dictionaries(NAMES, VALUES), max_size=4))
+def test_whatever_a_row_holds_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    path = write_jsonl(tmp_path_factory.mktemp("rows") / "q.jsonl", rows)
+    try:
+        questions = read_questions(path)
+    except DatasetError:
+        return
+    assert len(questions) == len(rows) > 0
+    assert all(q.example.question.strip() and q.example.gold.strip() for q in questions)
