@@ -19,8 +19,8 @@ from typing import Any
 import yaml
 from typing_extensions import TypedDict
 
+from orchestrator import exit_status
 from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
-from orchestrator.commands import common
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
@@ -100,7 +100,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
         return drive(output, work, again="the same command with --resume", raise_budget=budget)
     except DocumentError as error:
-        return common.fail(common.BROKEN, f"the output does not fit its schema: {error}")
+        return exit_status.fail(exit_status.BROKEN, f"the output does not fit its schema: {error}")
 
 
 def check_output_path(path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import shutil
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = "Show the answers of a finished run side by side: before (the plain model) and after (the winner)."
@@ -39,7 +40,7 @@ def _show(arguments: argparse.Namespace) -> int:
     comparisons = read_json(output.answers, tuple[Comparison, ...])
     if arguments.json:
         common.print_json([dataclasses.asdict(comparison) for comparison in comparisons])
-        return common.DONE
+        return exit_status.DONE
     width = arguments.width or shutil.get_terminal_size().columns
     try:
         tables = [answers_table(comparison, width, only=arguments.only) for comparison in comparisons]
@@ -47,4 +48,4 @@ def _show(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{output.answers} cannot be read: {error}") from None
     for table in tables:
         print(table)
-    return common.DONE
+    return exit_status.DONE

@@ -6,6 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -45,13 +46,15 @@ def stop(folder: Path) -> int:
     except FarmUnavailable as error:
         if was_locked:
             raise
-        return common.fail(common.WRONG, f"{folder} is not running, and its farm is down: {error}")
+        return exit_status.fail(exit_status.WRONG, f"{folder} is not running, and its farm is down: {error}")
     if done.locked or done.active:
         more = [f"  {line}" for line in done.active]
-        return common.fail(common.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more)
+        return exit_status.fail(
+            exit_status.BROKEN, f"{folder} is cancelled, but not everything has stopped yet:", *more
+        )
     if run_status(folder).state == "stopped" and read_parked_state(output) is None:
         write_parked_state(output, ParkedState(CANCELLED_REASON))
     messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
     print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
     print(f"go on with: orchestrator retry {folder}")
-    return common.DONE
+    return exit_status.DONE

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.signals import Terminated, raise_on_sigterm
 
@@ -60,17 +61,17 @@ def _cluster(settings: Settings, *, as_json: bool) -> int:
     try:
         folder, descriptions = cluster_only(settings, view)
     except Parked as parked:
-        return common.fail(common.BROKEN, parked.reason)
+        return exit_status.fail(exit_status.BROKEN, parked.reason)
     except KeyboardInterrupt:
-        return common.fail(common.INTERRUPTED, "interrupted; no incomplete clustering is left")
+        return exit_status.fail(exit_status.INTERRUPTED, "interrupted; no incomplete clustering is left")
     except Terminated:
-        return common.fail(common.TERMINATED, "terminated; no incomplete clustering is left")
+        return exit_status.fail(exit_status.TERMINATED, "terminated; no incomplete clustering is left")
     finally:
         view.close()
     if as_json:
         common.print_json(descriptions)
-        return common.DONE
+        return exit_status.DONE
     for cluster in descriptions:
         print(f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}")
     print(f"in {folder}")
-    return common.DONE
+    return exit_status.DONE

@@ -1,4 +1,4 @@
-"""Shared by the commands: options, exit statuses, JSON output, and errors as one clear line.
+"""Shared by the commands: options, JSON output, and errors as one clear line.
 
 Imports only what `--help` needs; the rest is imported when a command runs.
 """
@@ -9,18 +9,17 @@ import argparse
 import errno
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from orchestrator import exit_status
 from tasks.escape import escape_control
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 class EscapingParser(argparse.ArgumentParser):
@@ -114,13 +113,6 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     return load_settings(arguments.config, overrides)
 
 
-def fail(status: int, *lines: str) -> int:
-    """Print lines to standard error and return the status."""
-    for line in lines:
-        print(f"orchestrator: {escape_control(line, keep_lines=True)}", file=sys.stderr)
-    return status
-
-
 def handle_errors(work: Callable[[], int]) -> int:
     """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback."""
     from orchestrator.farm.connection import FarmUnavailable
@@ -131,13 +123,16 @@ def handle_errors(work: Callable[[], int]) -> int:
     try:
         return work()
     except SettingsError as error:
-        return fail(WRONG, *error.problems)
+        return exit_status.fail(exit_status.WRONG, *error.problems)
     except (OutputError, SecretError) as error:
-        return fail(WRONG, str(error))
+        return exit_status.fail(exit_status.WRONG, str(error))
     except FarmUnavailable as error:
-        return fail(BROKEN, str(error))
+        return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        return fail(BROKEN, f"{where}{error.strerror}; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}")
+        return exit_status.fail(
+            exit_status.BROKEN,
+            f"{where}{error.strerror}; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}",
+        )

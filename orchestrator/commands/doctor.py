@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine(arguments: argparse.Namespace) -> int:
     found = list(findings(arguments.config))
-    status = common.DONE if all(finding.ok for finding in found) else common.WRONG
+    status = exit_status.DONE if all(finding.ok for finding in found) else exit_status.WRONG
     if arguments.json:
         common.print_json([dataclasses.asdict(finding) for finding in found])
         return status

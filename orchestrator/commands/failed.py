@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
         print(json.dumps(listed, indent=2, ensure_ascii=False))
-        return common.DONE
+        return exit_status.DONE
     if not any(failed.values()):
         print(f"nothing has failed in {arguments.run or 'the runs under outputs'}")
     for folder, failures in failed.items():
@@ -62,7 +63,7 @@ def _show(arguments: argparse.Namespace) -> int:
             print("\n".join(lines_of(failure, folder)))
         if failures:
             print(f"  retry    orchestrator retry {folder}")
-    return common.DONE
+    return exit_status.DONE
 
 
 def lines_of(failure: Failure, folder: Path) -> Iterator[str]:

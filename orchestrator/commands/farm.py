@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ def control_farm(arguments: argparse.Namespace) -> int:
             return _up(settings)
         if arguments.action == "down":
             print("the farm is down" if control.down(settings.farm_dir) else f"no farm is up in {settings.farm_dir}")
-            return common.DONE
+            return exit_status.DONE
     except control.FarmError as error:
-        return common.fail(common.BROKEN, str(error))
+        return exit_status.fail(exit_status.BROKEN, str(error))
     return _status(settings, as_json=arguments.json)
 
 
@@ -55,7 +56,7 @@ def _up(settings: Settings) -> int:
     print(f"  store and broker   {farm.redis_url}")
     print(f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}")
     print("  stop it with       orchestrator farm down (with the same --config)")
-    return common.DONE
+    return exit_status.DONE
 
 
 def _status(settings: Settings, *, as_json: bool) -> int:
@@ -64,7 +65,7 @@ def _status(settings: Settings, *, as_json: bool) -> int:
     found = control.status(settings.farm_dir.resolve())
     if as_json:
         common.print_json(dataclasses.asdict(found))
-        return common.DONE if found.up else common.BROKEN
+        return exit_status.DONE if found.up else exit_status.BROKEN
     if not found.up:
         print(f"no farm is up in {settings.farm_dir}")
     else:
@@ -73,4 +74,4 @@ def _status(settings: Settings, *, as_json: bool) -> int:
     for process in found.processes:
         state = "runs" if process.alive else "ended"
         print(f"  {process.name:<12} {process.pid:>8}  {state:<6} {process.rss / 2**20:8.0f} MiB")
-    return common.DONE if found.up else common.BROKEN
+    return exit_status.DONE if found.up else exit_status.BROKEN

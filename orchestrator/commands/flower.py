@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
 
@@ -42,22 +43,22 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         allowed = credentials(environment)
         if not environment.get(ENVIRONMENT_VARIABLE):
-            return common.fail(
-                common.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
+            return exit_status.fail(
+                exit_status.WRONG, f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey to watch"
             )
         url = redis_url_of(environment)
         store_url(url)
     except NoAccess as error:
-        return common.fail(common.WRONG, str(error))
+        return exit_status.fail(exit_status.WRONG, str(error))
     except ValueError as error:
-        return common.fail(common.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
+        return exit_status.fail(exit_status.WRONG, f"{ENVIRONMENT_VARIABLE}: {error}")
     others = {name: value for name, value in environment.items() if not name.startswith(VARIABLE)}
     try:
         from orchestrator.flower_ext.server import ServerConfig, serve
     except ModuleNotFoundError as error:
-        return common.fail(common.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
+        return exit_status.fail(exit_status.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
     try:
         serve(ServerConfig(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
     except OSError as error:
-        return common.fail(common.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
-    return common.DONE
+        return exit_status.fail(exit_status.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
+    return exit_status.DONE

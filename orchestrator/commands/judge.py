@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.signals import Terminated, raise_on_sigterm
 
@@ -104,15 +105,15 @@ def _judge(arguments: argparse.Namespace) -> int:
                 found = _by_all(rows, settings, endpoint, rules)
             summary = _write(found, out)
     except DatasetError as error:
-        return common.fail(common.WRONG, str(error))
+        return exit_status.fail(exit_status.WRONG, str(error))
     except KeyboardInterrupt:
-        return common.fail(common.INTERRUPTED, "interrupted; nothing was written")
+        return exit_status.fail(exit_status.INTERRUPTED, "interrupted; nothing was written")
     except Terminated:
-        return common.fail(common.TERMINATED, "terminated; nothing was written")
+        return exit_status.fail(exit_status.TERMINATED, "terminated; nothing was written")
     except _Failed as error:
-        return common.fail(common.BROKEN, f"{error}; nothing was written")
+        return exit_status.fail(exit_status.BROKEN, f"{error}; nothing was written")
     _print_status(summary)
-    return common.DONE
+    return exit_status.DONE
 
 
 def _with_cost(endpoint: Endpoint, arguments: argparse.Namespace) -> Endpoint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -38,9 +39,9 @@ def pause_or_resume(arguments: argparse.Namespace, action: str) -> int:
         try:
             states = getattr(workers, action)(farm, arguments.name)
         except workers.NoSuchWorker as error:
-            return common.fail(common.WRONG, str(error))
+            return exit_status.fail(exit_status.WRONG, str(error))
     for worker, state in states.items():
         print(f"{worker}: {state}")
     if not states:
         print(f"no such worker is running; the next one that starts will be {action}d")
-    return common.DONE
+    return exit_status.DONE

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -58,7 +59,7 @@ def retry(arguments: argparse.Namespace) -> int:
         if arguments.tasks:
             select_failures(failed_of(arguments.run), arguments.tasks)
     except NoSuchTask as error:
-        return common.fail(common.WRONG, str(error))
+        return exit_status.fail(exit_status.WRONG, str(error))
     return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)
 
 
@@ -74,4 +75,4 @@ def retry_running(folder: Path, names: Sequence[str]) -> int:
         print(f"sent again: {failure.stage} of {failure.node} (task {failure.task})")
     if not sent:
         print(f"nothing has failed in {folder}; the run is running")
-    return common.DONE
+    return exit_status.DONE

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.report.formatting import format_money
 from orchestrator.report.layout import format_table
@@ -49,15 +50,15 @@ def delete(folder: Path) -> int:
 
     run_id, (_, kind) = run_id_of(folder), kind_of(folder)
     if is_locked(folder):
-        return common.fail(common.WRONG, f"{folder} is running; stop it first: orchestrator cancel {folder}")
+        return exit_status.fail(exit_status.WRONG, f"{folder} is running; stop it first: orchestrator cancel {folder}")
     with kind.open_farm(folder, lambda line: None) as farm:
         if active := cancel(farm, folder, run_id, time.sleep).active:
-            return common.fail(
-                common.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
+            return exit_status.fail(
+                exit_status.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
             )
         keys = delete_run(farm.app, farm.broker, farm.store, run_id)
     print(f"deleted {folder} from its farm: {keys} keys; the folder stays")
-    return common.DONE
+    return exit_status.DONE
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -68,7 +69,7 @@ def _show(arguments: argparse.Namespace) -> int:
         print(f"no runs under {arguments.folder}; `make evolve` makes one")
     else:
         print(table(runs))
-    return common.DONE
+    return exit_status.DONE
 
 
 def table(runs: Sequence[RunStatus]) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.report.formatting import format_cost
 from orchestrator.runs.kinds import kind_of
@@ -30,7 +31,7 @@ def _show(arguments: argparse.Namespace) -> int:
     status = run_status(arguments.run)
     if arguments.json:
         print(json.dumps(dataclasses.asdict(status), indent=2))
-        return common.DONE
+        return exit_status.DONE
     print(f"{status.run}: {status.state}, {status.progress} done")
     _, kind = kind_of(arguments.run)
     lines = [
@@ -44,4 +45,4 @@ def _show(arguments: argparse.Namespace) -> int:
     ]
     for what, text in lines:
         print(f"  {what:<10} {text}")
-    return common.DONE
+    return exit_status.DONE

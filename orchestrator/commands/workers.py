@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -44,12 +45,12 @@ def _show(arguments: argparse.Namespace) -> int:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
     if arguments.json:
         common.print_json({"workers": found, "paused": paused, "queues": queues})
-        return common.DONE
+        return exit_status.DONE
     print("\n".join(lines(found)) if found else "no worker is available; start one with `python -m workers QUEUE`")
     for name, since in sorted(paused.items()):
         print(f"paused: {name}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     print("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
-    return common.DONE
+    return exit_status.DONE
 
 
 def lines(found: list[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.commands import common
+from orchestrator import exit_status
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state
@@ -34,22 +34,22 @@ def drive(
         work()
     except KeyboardInterrupt:
         close()
-        return common.fail(common.INTERRUPTED, f"interrupted; {again} goes on, or: {retry}")
+        return exit_status.fail(exit_status.INTERRUPTED, f"interrupted; {again} goes on, or: {retry}")
     except Terminated:
         close()
-        return common.fail(common.TERMINATED, f"terminated; {again} goes on, or: {retry}")
+        return exit_status.fail(exit_status.TERMINATED, f"terminated; {again} goes on, or: {retry}")
     except Parked as parked:
         close()
         write_parked_state(output, ParkedState(parked.reason, parked.failures))
-        return common.fail(common.PARKED, *parked_lines(parked, retry, raise_budget))
+        return exit_status.fail(exit_status.PARKED, *parked_lines(parked, retry, raise_budget))
     except OutputNotWritable as error:
         close()
         # The reason cannot be written into the folder: `status` shows the run as stopped.
-        return common.fail(common.PARKED, f"parked: {error}", f"make room, then go on with: {retry}")
+        return exit_status.fail(exit_status.PARKED, f"parked: {error}", f"make room, then go on with: {retry}")
     finally:
         close()
         output.close()
-    return common.DONE
+    return exit_status.DONE
 
 
 def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:

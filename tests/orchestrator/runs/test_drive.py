@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands import common
+from orchestrator import exit_status
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.drive import drive
@@ -32,7 +32,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
     output, closed = OutputFolder(tmp_path), []
     output.open()
-    assert drive(output, lambda: None, close=lambda: closed.append(True)) == common.DONE
+    assert drive(output, lambda: None, close=lambda: closed.append(True)) == exit_status.DONE
     assert closed
     OutputFolder(tmp_path).open()  # nothing holds it any more
 
@@ -40,9 +40,9 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (KeyboardInterrupt(), common.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
-        (Terminated(), common.TERMINATED, "terminated; the same command goes on, or: orchestrator retry"),
-        (OutputNotWritable("the disk is full"), common.PARKED, "parked: the disk is full"),
+        (KeyboardInterrupt(), exit_status.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
+        (Terminated(), exit_status.TERMINATED, "terminated; the same command goes on, or: orchestrator retry"),
+        (OutputNotWritable("the disk is full"), exit_status.PARKED, "parked: the disk is full"),
     ],
 )
 def test_a_run_that_is_stopped_says_how_to_go_on(
@@ -57,7 +57,7 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parked = Parked("judge of node0 failed: CallError: 500 (and 2 more)", FAILURES)
-    assert drive(OutputFolder(tmp_path), raising(parked)) == common.PARKED
+    assert drive(OutputFolder(tmp_path), raising(parked)) == exit_status.PARKED
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "orchestrator: parked: judge of node0 failed: CallError: 500 (and 2 more)",

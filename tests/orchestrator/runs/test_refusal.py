@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.commands import common
+from orchestrator import exit_status
 from orchestrator.farm.connection import FarmLost, FarmUnavailable
 from orchestrator.output import OutputFolder
 from orchestrator.runs.changes import CHANGES_FILE
@@ -102,5 +102,5 @@ def refused(*arguments: str) -> str:
     """What `orchestrator` prints where no farm can be reached."""
     command = [sys.executable, "-m", "orchestrator", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == common.BROKEN, done.stdout + done.stderr
+    assert done.returncode == exit_status.BROKEN, done.stdout + done.stderr
     return done.stderr
