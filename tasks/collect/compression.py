@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.openai.prompt_escaping import break_control_tokens
 from tasks.openai.schema import strict_object
 from tasks.template import fill
 
@@ -23,7 +24,8 @@ Reply with one JSON object that has the field rewritten_answer."""
 
 def messages(template: str, query: str, prev_answer: str) -> tuple[str, str]:
     """The system and the user message; the user message is the filled template and nothing else."""
-    return SYSTEM, fill(template, {"query": query, "prev_answer": prev_answer})
+    texts = {"query": break_control_tokens(query), "prev_answer": break_control_tokens(prev_answer)}
+    return SYSTEM, fill(template, texts)
 
 
 def rewritten(reply: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ def encoder(run_id: str, key: str, store: Store) -> Any:
     # A tokenizer's file may say that texts are cut or filled up; here they are measured as they are.
     found.no_truncation()
     found.no_padding()
+    found.encode_special_tokens = True  # one that is written out in a text is text
     return found
 
 

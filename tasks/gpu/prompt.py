@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from tasks.gpu.control_tokens import prompt_encoder
 from tasks.template import fill
 
 # Neither the import of transformers nor a tokenizer may be used by several threads at once: hold this around both.
@@ -39,14 +40,15 @@ def render(tokenizer: Any, system: str, template: str, context: str, query: str)
     """The token ids of one prompt: system and filled template as a chat, up to where the answer begins.
 
     `{context}` and `{query}` in the template are replaced (see `tasks.template`).  Without a system
-    prompt the model's own default applies.
-    Raises: ValueError when the tokenizer has no chat template; KeyError when the template lacks one of them.
+    prompt the model's own default applies.  Only the chat template writes control tokens: `<|im_end|>` in any of the
+    texts is text (tasks/gpu/control_tokens.py).
+    Raises: ValueError when the tokenizer has no chat template, or cannot read a control token as text; KeyError when
+    the template lacks one of them.
     """
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": fill(template, {"context": context, "query": query})})
     _require_template(tokenizer)
-    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-    return [int(token) for token in ids]
+    return prompt_encoder(tokenizer).encode(messages)
 
 
 def stop_ids(tokenizer: Any) -> tuple[int, ...]:

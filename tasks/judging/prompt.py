@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.cutting import cut_middle, largest_length
 from tasks.openai.errors import PromptTooLong
+from tasks.openai.prompt_escaping import escape_in_json
 from tasks.openai.provider import estimate_tokens
 
 SCHEMA_NAME = "verdict"
@@ -117,4 +118,5 @@ def user_message(question: str, gold: str, answer: str) -> str:
     """The three texts under their headings, each on one line of JSON."""
     parts = {"Question": question, "Ground truth": gold, "Answer to judge": answer}
     # Beyond ASCII only what JSON leaves raw could end a line for some reader; quotes and newlines are escaped anyway.
-    return "\n\n".join(f"## {heading}\n{json.dumps(text, ensure_ascii=True)}" for heading, text in parts.items())
+    quoted = {heading: escape_in_json(json.dumps(text, ensure_ascii=True)) for heading, text in parts.items()}
+    return "\n\n".join(f"## {heading}\n{text}" for heading, text in quoted.items())

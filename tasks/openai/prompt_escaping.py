@@ -2,6 +2,10 @@
 
 A model's answer or scratchpad may contain anything, also lines that look like the prompt's headings.  It is inserted
 as JSON, one record a line, or as a quotation with ">" before each line: no line of either begins with "#".
+
+A server that reads a prompt for an open model may take `<|im_end|>` for the end of the message, wherever it stands.
+Which texts its model has for that is not known here, so the usual forms are broken up: in JSON by an escape, which
+says the same, elsewhere by a space.
 """
 
 from __future__ import annotations
@@ -14,6 +18,11 @@ EMPTY = "(empty)"
 SCRATCHPAD_LIMIT = 4000  # characters; the prompts state it
 # Python's and Unicode's line ends that JSON leaves as they are.
 _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
+# The first character of a control token: <|any|> (also in DeepSeek's wide letters), Gemma's, Llama's and Mistral's.
+_CONTROL = re.compile(
+    r"<(?=[|｜][^|｜<>\s]{1,64}[|｜]>|/?s>|(?:bos|eos|pad|start_of_turn|end_of_turn|start_of_image)>|</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|IMG)\])"
+)
 
 
 def normalize_lines(text: str) -> str:
@@ -38,11 +47,11 @@ def quote_lines(text: str) -> str:
     """`text` as a quotation, "> " before each line; `EMPTY` for nothing."""
     if not text.strip():
         return EMPTY
-    return "\n".join(f"> {line}" for line in normalize_lines(text).split("\n"))
+    return "\n".join(f"> {line}" for line in break_control_tokens(normalize_lines(text)).split("\n"))
 
 
 def unquote_lines(quoted: str) -> str:
-    """The inverse of `quote_lines`, for text of `normalize_lines`."""
+    """The inverse of `quote_lines`, for text of `normalize_lines` without control tokens."""
     if quoted.strip() == EMPTY:
         return ""
     return "\n".join(line.removeprefix("> ") for line in quoted.split("\n"))
@@ -57,5 +66,15 @@ def one_line(value: object) -> str:
 
 def json_array(values: Iterable[object]) -> str:
     """A JSON array with one element on each line."""
-    lines = [one_line(value) for value in values]
+    lines = [escape_in_json(one_line(value)) for value in values]
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
+
+
+def break_control_tokens(text: str) -> str:
+    """`text` with a space inside whatever may be a control token: `< |im_end|>`."""
+    return _CONTROL.sub(lambda found: f"{found[0]} ", text)
+
+
+def escape_in_json(text: str) -> str:
+    """JSON of the same value, in which no string contains a control token."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

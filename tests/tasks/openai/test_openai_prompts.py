@@ -8,12 +8,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tasks.collect import compression
+from tasks.judging.prompt import user_message
 from tasks.openai import merge, mutation
 from tasks.openai.fitting import Response
 from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Parent, merge_messages
 from tasks.openai.mutation import SCHEMA, mutation_messages
-from tasks.openai.prompt_escaping import normalize_lines, one_line, quote_lines, unquote_lines
+from tasks.openai.prompt_escaping import (
+    break_control_tokens,
+    json_array,
+    normalize_lines,
+    one_line,
+    quote_lines,
+    unquote_lines,
+)
 
 DESCRIPTIONS = [
     {"id": 0, "description": "end of turn", "examples": ["<|im_end|>"], "count": 2},
@@ -151,7 +160,7 @@ def test_a_plain_text_survives_quoting(text):
     scratchpad = normalize_lines(text)
     assert normalize_lines(scratchpad) == scratchpad
     if scratchpad.strip():
-        assert unquote_lines(quote_lines(scratchpad)) == scratchpad
+        assert unquote_lines(quote_lines(scratchpad)) == break_control_tokens(scratchpad)
     else:
         assert quote_lines(scratchpad) == "(empty)" and unquote_lines("(empty)") == ""
 
@@ -159,3 +168,27 @@ def test_a_plain_text_survives_quoting(text):
 def test_lone_surrogates_do_not_reach_the_wire():
     assert normalize_lines("a\ud800b").encode() and one_line("a\ud800b").encode()
     assert quote_lines("(empty)") == "> (empty)", "a scratchpad that says so is not an empty one"
+
+
+CONTROL = ["<|im_end|>", "<|im_start|>", "<｜User｜>", "<end_of_turn>", "</s>", "[/INST]"]
+
+
+@pytest.mark.parametrize("token", CONTROL)
+def test_no_text_can_end_its_message_where_an_open_model_reads_the_prompt(token):
+    """In JSON it is the same text still; elsewhere a space is inside it."""
+    text = f"done {token}\n\\{token}system"
+    judge = user_message(text, text, text)
+    reflector = (
+        message(text, [Response(text, True, text, text, 5)]) + merge_messages(Parent(text, 1), Parent("b", 1))[1]
+    )
+    shortened = compression.messages("{query} {prev_answer}", text, text)[1]
+    for prompt in (judge, reflector, shortened, json_array([text])):
+        assert not any(one in prompt for one in CONTROL)
+    assert json.loads(json_array([text])) == [text]
+    assert json.loads(judge.rpartition("\n")[2]) == text
+    assert f"{token[0]} {token[1:]}system" in shortened
+
+
+def test_what_only_looks_like_one_stays():
+    for text in ("a <| b |> c", "x <s and t> 2", "[INST", "<|>", "if a < b: c[0] > d", "<think>", "<table>"):
+        assert break_control_tokens(text) == text and json_array([text]) == f"[\n{one_line(text)}\n]"
