@@ -75,7 +75,6 @@ ELSEWHERE = {
     "orchestrator/signals.py": "orchestrator/runs/test_drive.py",
     "tasks/code_version.py": "orchestrator/farm/test_farm_checks.py",
     "tasks/collect/compression.py": "workers/embedded/endpoint/rules/test_rule_compression.py",
-    "tasks/collect/tokenizer.py": "e2e/test_collect.py",
     "tasks/cpu/tokenize.py": "tasks/test_task.py",
     "tasks/die_with_parent.py": "workers/processes/test_process.py",
     "tasks/escape.py": "orchestrator/report/test_report_text.py",
