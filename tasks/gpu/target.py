@@ -16,8 +16,11 @@ import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 from typing_extensions import TypedDict
 
-from tasks.gpu.connections import CONNECTIONS, SERVER_STATS
 from tasks.gpu.request_queue import REQUESTS, Turn
+from tasks.gpu.server_stats import SERVER_STATS
+from tasks.http.bounded import OK, HttpFailed, HttpReply, ReplyLimits, ReplyTooLarge, exchange
+from tasks.http.connections import CONNECTIONS, http_url
+from tasks.limits import reply_bytes
 from tasks.validation import InvalidData, parse_json
 
 # The class that adds deltas[labels] inside the server, pickled by reference: protocol 4, GLOBAL, two names, STOP.
@@ -44,6 +47,7 @@ class GenerateReply(TypedDict):
 
 
 PROCESSOR = json.dumps({"callable": _CLASS.hex()})
+JSON = {"Content-Type": "application/json"}
 
 
 class TargetRefused(RuntimeError):
@@ -171,18 +175,19 @@ class TargetClient:
             raise
 
     async def _post(self, http: aiohttp.ClientSession, request: GenerateRequest, rid: str) -> Generated:
-        url, timeout = f"{self.base_url}/generate", aiohttp.ClientTimeout(total=self.timeout_s)
-        body = request_body(request, rid)
+        limits = ReplyLimits(self.timeout_s, reply_bytes(request.max_new_tokens))
+        body, url = json.dumps(request_body(request, rid)).encode(), http_url(self.base_url, "/generate")
         try:
-            async with http.post(url, json=body, timeout=timeout, allow_redirects=False) as response:
-                status, text = response.status, (await response.read()).decode("utf-8", "replace")
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise TargetDown(f"{self.base_url}: {type(error).__name__} {error}".rstrip()) from error
-        if status >= 500:
-            raise TargetDown(f"{self.base_url}: HTTP {status}: {_message(text)}")
-        if status != 200:
-            raise TargetRefused(f"{self.base_url}: HTTP {status}: {_message(text)}")
-        return to_generated(parse_generate_reply(self.base_url, text), request.stop_token_ids)
+            reply = await exchange(http, "POST", url, limits, headers=JSON, content=body)
+        except ReplyTooLarge as error:
+            raise TargetRefused(f"{self.base_url}: {error}") from error
+        except HttpFailed as error:
+            raise TargetDown(f"{self.base_url}: {error}") from error
+        if reply.status >= 500:
+            raise TargetDown(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
+        if reply.status != OK:
+            raise TargetRefused(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
+        return to_generated(parse_generate_reply(self.base_url, reply.text), request.stop_token_ids)
 
 
 def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -238,9 +243,11 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generat
     )
 
 
-def _message(text: str) -> str:
-    """The error message of a reply: SGLang's {"error": {"message"}}, or else the text itself."""
+def _message(reply: HttpReply) -> str:
+    """The error message of a reply: SGLang's {"error": {"message"}}, or else where it redirects, or the text itself."""
+    if location := reply.redirect():
+        return f"redirects to {location}, which is not followed"
     try:
-        return str(json.loads(text)["error"]["message"])[:500]
+        return str(json.loads(reply.body)["error"]["message"])[:500]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return text[:500]
+        return reply.text[:500]

@@ -20,9 +20,9 @@ from typing import Any
 import tenacity
 
 from tasks.exports import PROCESSOR_FILE
-from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.identity import differences
+from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
 from tasks.secret import secret
 from workers import steering

@@ -17,8 +17,8 @@ from typing import Any
 
 from tasks.exports import PROCESSOR_FILE
 from tasks.files import write_atomic
-from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
 from workers import steering
 from workers.processes.pid_records import PidRecords

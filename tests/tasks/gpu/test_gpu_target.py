@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_server import hostile_server
 from scripted_server import GOOD, reply_of, request_of, server
 
 from tasks.gpu.target import (
@@ -59,6 +61,33 @@ def test_a_refusal_is_never_tried_again(status: int) -> None:
 def test_a_server_of_another_kind_is_refused() -> None:
     with server(lambda *_: (200, {"choices": []})) as (url, _), pytest.raises(TargetRefused, match="as /generate does"):
         _ask(url, [request_of()])
+
+
+@pytest.mark.parametrize("reply", ["zip", "endless", "announced"])
+def test_a_reply_larger_than_its_tokens_can_be_is_refused_at_once(reply: str) -> None:
+    with hostile_server() as hostile:
+        with pytest.raises(TargetRefused, match="more than 1,049,600 bytes"):
+            _ask(f"{hostile.url}/{reply}", [request_of()])
+        assert len(hostile.asked) == 1
+
+
+def test_a_reply_that_trickles_ends_at_the_timeout_and_is_tried_again() -> None:
+    with hostile_server() as hostile:
+        with pytest.raises(TargetDown, match=r"no whole reply within 0\.4 s"):
+            TargetClient(f"{hostile.url}/trickle", 0.4, 4, retry_s=0.5).generate_many([request_of()], lambda *_: None)
+        assert len(hostile.asked) == 2
+
+
+def test_a_redirect_is_refused_and_the_prompt_is_not_sent_on() -> None:
+    with hostile_server() as hostile:
+        with pytest.raises(TargetRefused, match=f"redirects to {hostile.url}/elsewhere, which is not followed"):
+            _ask(f"{hostile.url}/redirect", [request_of()])
+        assert hostile.asked == ["/redirect/generate"]
+
+
+def test_a_server_at_a_unix_socket_answers_alike(tmp_path: Path) -> None:
+    with hostile_server(tmp_path / "target.sock") as hostile:
+        assert _ask(hostile.url, [request_of()])[0].output_ids == (5,)
 
 
 def test_answers_before_an_error_have_been_handed_over() -> None:

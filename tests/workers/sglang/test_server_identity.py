@@ -10,9 +10,9 @@ import pytest
 from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
 from server_target import server_target
 
-from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.identity import differences
+from tasks.gpu.server_stats import SERVER_STATS
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
 from workers.sglang.identity import CHANGES_RESULTS, SAMPLE_BYTES, weights_fingerprint

@@ -14,8 +14,8 @@ import pytest
 from farm_bench import Bench, until
 from server_target import TINY_SERVER, server_reply, server_target
 
-from tasks.gpu.connections import SERVER_STATS
 from tasks.gpu.host import TargetUnavailable
+from tasks.gpu.server_stats import SERVER_STATS
 from workers.sglang.host import KILLED_TRIES, LocalTargetHost
 
 

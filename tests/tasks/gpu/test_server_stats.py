@@ -1,6 +1,6 @@
 """The counts of a process on its target servers."""
 
-from tasks.gpu.connections import ServerStats
+from tasks.gpu.server_stats import ServerStats
 
 
 def test_a_request_is_in_flight_from_its_beginning_to_its_end() -> None:

@@ -1,0 +1,1 @@
+"""HTTP as a client: connections, proxies, and requests whose replies are bounded."""

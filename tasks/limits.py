@@ -1,0 +1,20 @@
+"""The limits of what comes from outside: one table, with units.
+
+A limit is checked where the data enter, and what is beyond it is refused with a message that names the limit.  They are
+far above what a run needs, and far below what would exhaust a process.  docs/limits.md lists them.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+
+# Replies over HTTP, bytes of the body.
+REPLY_BYTES = 1 * MIB
+"""A reply without the tokens that a model wrote: a report, a list of models, an error."""
+REPLY_BYTES_PER_TOKEN = 256
+"""Of a generated token in JSON: its text, escaped, and its id.  Most have 5 to 20."""
+
+
+def reply_bytes(tokens: int) -> int:
+    """The most bytes of a reply with so many generated tokens."""
+    return REPLY_BYTES + REPLY_BYTES_PER_TOKEN * tokens
