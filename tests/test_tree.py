@@ -79,7 +79,6 @@ ELSEWHERE = {
     "tasks/die_with_parent.py": "workers/processes/test_process.py",
     "tasks/escape.py": "orchestrator/report/test_report_text.py",
     "tasks/exports.py": "orchestrator/runs/test_artifacts.py",
-    "tasks/store/keys.py": "orchestrator/dispatch/test_dispatcher.py",
     "tasks/store/ledger.py": "tasks/openai/test_openai_budget.py",
     "tasks/store/registry.py": "orchestrator/dispatch/test_worker_availability.py",
     "workers/embedded/endpoint/app.py": "workers/embedded/endpoint/test_endpoint_server.py",

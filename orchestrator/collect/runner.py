@@ -40,6 +40,8 @@ from tasks.context import content_hash
 from tasks.job import JobSpec
 from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
+from tasks.store.results import KEPT_S
+from tasks.store.retention import DAY_S
 
 log = logging.getLogger(__name__)
 KIND_NAME, PROGRESS_FILE = "collect", "progress.json"
@@ -143,6 +145,7 @@ class _Session:
         store = self.farm.store
         if self.settings.reflector.api_base == EMBEDDED and not self.farm.rules:
             raise FarmUnavailable('the farm has no embedded endpoint, and reflector.api_base is "embedded"')
+        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
         store.set_requirements(self.run_id, code_version(), self.collection.target.model)
         store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
         store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))

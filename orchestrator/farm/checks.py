@@ -87,10 +87,12 @@ def check_persistence(info: dict[str, Any]) -> Iterator[Finding]:
     policy, used = info.get("maxmemory_policy", "noeviction"), int(info["used_memory"])
     limit = int(info.get("maxmemory", 0))
     said = f"{used / 1e6:.0f} MB used of {f'{limit / 1e6:.0f} MB' if limit else 'no limit'}, {policy}"
-    if policy not in ("noeviction", "volatile-lru"):
-        yield failed_check("memory", said, "CONFIG SET maxmemory-policy volatile-lru: keys of a run must not vanish")
-    elif policy == "noeviction" and limit and used > 0.9 * limit:  # else it evicts results that can be computed again
-        yield failed_check("memory", said, "raise maxmemory, or `orchestrator runs --delete` what is over")
+    if policy != "noeviction":  # locks, leases and counters expire too, and would be evicted like results
+        yield failed_check("memory", said, "CONFIG SET maxmemory-policy noeviction: locks and leases must not vanish")
+    elif not limit:
+        yield failed_check("memory", said, "CONFIG SET maxmemory: without a limit it takes the memory of the workers")
+    elif used > 0.9 * limit:
+        yield failed_check("memory", said, "`orchestrator gc` shows what can be removed; or raise maxmemory")
     else:
         yield passed_check("memory", said)
 

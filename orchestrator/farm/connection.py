@@ -117,6 +117,7 @@ def farm_spec(settings: Settings) -> FarmSpec:
         openai_workers=settings.openai_workers,
         openai_threads=settings.openai_threads,
         cpu_workers=settings.cpu_workers,
+        store_mb=settings.store_mb,
         faults=settings.embedded_faults,
         dtype=settings.embedded_dtype,
         log_level=settings.log_level,

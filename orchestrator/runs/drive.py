@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from orchestrator import exit_status
@@ -13,6 +14,8 @@ from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.signals import Terminated
 from tasks import logs
+
+LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 
 
 def drive(
@@ -63,9 +66,12 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:
-    """All that is logged goes to the run's log, and to `also`.  Raises: SettingsError for an unknown format."""
+    """All that is logged goes to the run's log, of `LOG_BYTES` at most and `OLD_LOGS` older parts, and to `also`.
+
+    Raises: SettingsError for an unknown format."""
     logging.raiseExceptions = False  # a full disk is reported once, by the run, and not for each line of the log
     try:
-        logs.set_up([logging.FileHandler(path, encoding="utf-8"), *also], level)
+        own = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=OLD_LOGS, encoding="utf-8")
+        logs.set_up([own, *also], level)
     except ValueError as error:  # of a format in the environment
         raise SettingsError([str(error)]) from None

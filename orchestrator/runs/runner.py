@@ -163,6 +163,7 @@ class _Session:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store, state = self.runner.settings, self.farm.store, self.state
         run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
+        store.retention.apply_rule(self.run_id, settings.cache_days)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
         store.put_run(run if known is None else known.run(run, settings))
         changes = read_changes(self.runner.output)
@@ -290,8 +291,8 @@ class _Session:
         closing = Closing(self.measurer, settings, self.baselines, output, state.generation)
         final = closing.conclude(state.best, params.initial_deltas, self.vectors, judged_since(read_changes(output)))
         self.recorder.record_final(final)
-        self._release()
         self.artifacts.wait(FINISHING_S)
+        self._release()  # what is written later is held again
         self.farm.store.release_clusterings(self.run_id, settings.cache_days * 24 * 3600)
         self.reporter.flush()
         self.in_progress.clear()

@@ -59,6 +59,7 @@ class Settings:
     openai_workers: Annotated[int, int_range(1, 64, "processes")]
     openai_threads: Annotated[int, int_range(1, 256, "threads a process")]
     cpu_workers: Annotated[int, int_range(1, 256, "processes")]
+    store_mb: Annotated[int, int_range(64, 1048576, "MB")]
     embedded_endpoint: Literal["rules", "openai"]
     embedded_faults: Annotated[str, optional(faults)]
     embedded_dtype: Literal["auto", "float32", "bfloat16"]
@@ -237,6 +238,7 @@ RESUMABLE = (
     "OPENAI_WORKERS",
     "OPENAI_THREADS",
     "CPU_WORKERS",
+    "STORE_MB",
     "EMBEDDED_ENDPOINT",
     "EMBEDDED_FAULTS",
     "STAGE_TIMEOUT_S",

@@ -34,6 +34,7 @@ FILES = "files"  # hash: file name -> bytes that a worker made for the output fo
 NOTIFICATIONS = "notifications"  # list: a result or failure was recorded
 SHARED = "shared"  # set: keys of shared results that the run has read or written
 HELD = "held"  # set: those of them that may not expire yet (tasks/store/results.py)
+LEASE = "lease"  # there while a process drives the run
 HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a run needs until its end
 
 # Fields of a run's metadata.
@@ -54,6 +55,7 @@ OUTDATED = "outdated"  # attempts up to this one record nothing more
 ATTEMPT = "attempt"  # the number of the latest attempt at it
 
 RUNS = PREFIX + "runs"
+TEST_USES = "test_uses"
 WORKERS = PREFIX + "workers"
 PAUSED = PREFIX + "paused"
 
@@ -82,7 +84,7 @@ def clustering_key(clustering: str) -> str:
 
 def test_uses_key(questions: str) -> str:
     """Set: the ids of the runs that have asked a test set, by the content hash of its questions."""
-    return f"{PREFIX}test_uses:{questions}"
+    return f"{PREFIX}{TEST_USES}:{questions}"
 
 
 def lock_key(name: str) -> str:

@@ -1,8 +1,8 @@
 """Results that runs share, each under the hash of all that determines it, and how long they are kept.
 
-A result that a run has read or written is held for it until the run calls `release`: it cannot expire meanwhile, and a
-server that evicts only keys with a time to live (maxmemory-policy volatile-lru) cannot evict it.  A result that no run
-holds expires some days after its last use.  A run that needs it again computes it again.
+A result that a run has read or written is held for it until the run calls `release`: it cannot expire meanwhile, and
+it is not removed to make room (tasks/store/retention.py).  A result that no run holds expires some days after its last
+use.  A run that needs it again computes it again.
 
 Each script sees the results and the sets of the runs at one moment, so a result cannot be released by one run in the
 instant in which another run takes it.

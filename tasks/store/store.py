@@ -19,6 +19,7 @@ from tasks.store.clusterings import Clusterings
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
 from tasks.store.results import KEPT_S, SharedResults
+from tasks.store.retention import Retention
 from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
@@ -293,8 +294,16 @@ class Store:
         self._results.put(run_id, key, value, usage or {})
 
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
-        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds."""
+        """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.
+
+        Where the server is nearly full, those that expire first are removed at once.
+        """
         self._results.release(run_id, self._other_runs(run_id), kept_s)
+        self.retention.make_room()
+
+    @cached_property
+    def retention(self) -> Retention:
+        return Retention(self.redis)
 
     def _other_runs(self, run_id: str) -> list[str]:
         return [other for other in self.run_ids() if other != run_id]

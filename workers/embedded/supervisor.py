@@ -29,6 +29,7 @@ from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
 from workers.health import worker_answers
+from workers.processes.log_files import LogRotation
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, RestartPolicy, free_port, is_healthy
 from workers.queues import worker_command
@@ -51,9 +52,16 @@ class Supervisor:
         self.valkey: ChildProcess | None = None
         self.endpoint: ChildProcess | None = None
         self.workers: list[ChildProcess] = []
+        self.rotation = LogRotation(self.logs)
+
+    def logs(self) -> list[Path]:
+        """The logs of the farm's processes; the gpu worker rotates those of its target server."""
+        children = [child.command.log for child in self.children()]
+        return [self.files.logs / "supervisor.log", self.files.endpoint_calls, *children]
 
     def run(self) -> None:
         """Run until `stopping` is set. Raises: ProcessFailed when a child does not start or keeps dying; OSError."""
+        self.rotation.start()
         try:
             addresses = self.start()
             self.write_state(addresses)
@@ -63,6 +71,7 @@ class Supervisor:
                     policy.check(time.monotonic())
         finally:
             self.take_down()
+            self.rotation.stop()
 
     def children(self) -> list[ChildProcess]:
         return [child for child in (self.valkey, self.endpoint, *self.workers) if child is not None]
@@ -71,7 +80,7 @@ class Supervisor:
         """Start everything and wait until all of it is ready."""
         limit = self.spec.ready_timeout_s
         path = valkey.socket_path(self.files.folder)
-        self.valkey = valkey.valkey_process(self.files.folder, path, self.records)
+        self.valkey = valkey.valkey_process(self.files.folder, path, self.records, self.spec.store_mb)
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
         addresses = Addresses(valkey.redis_url(path), None)

@@ -19,6 +19,7 @@ from workers.processes.process import ChildProcess, Command
 
 LONGEST_SOCKET_PATH = 106  # bytes
 READY_S = 30.0
+DEFAULT_MEMORY_MB = 2048
 
 
 def socket_path(folder: Path) -> Path:
@@ -46,8 +47,13 @@ def redis_url(socket: Path) -> str:
     return f"unix://{socket}?db=0"
 
 
-def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> ChildProcess:
+def valkey_process(
+    folder: Path, socket: Path, records: PidRecords | None, memory_mb: int = DEFAULT_MEMORY_MB
+) -> ChildProcess:
     """The server, not yet started. Its data is in `folder`/valkey and survives a SIGKILL of the server.
+
+    With `memory_mb` MB of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
+    too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
 
     Raises: OSError when the socket's folder belongs to another user.
     """
@@ -60,7 +66,7 @@ def valkey_process(folder: Path, socket: Path, records: PidRecords | None) -> Ch
     argv = [
         *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
         *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
-        *("--maxmemory-policy", "volatile-lru", "--daemonize", "no"),
+        *("--maxmemory", f"{memory_mb}mb", "--maxmemory-policy", "noeviction", "--daemonize", "no"),
     ]
     return ChildProcess(Command("valkey", tuple(argv), folder / "logs" / "valkey.log", dict(os.environ)), records)
 

@@ -63,6 +63,8 @@ class LocalTargetHost:
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
         self._folder = folder.absolute()
         self._name = name
+        self._log = self._folder / "logs" / ("target.log" if name == "gpu" else f"target-{name}.log")
+        self._requests_log = self._folder / "logs" / "target_requests.jsonl"
         self._environment = environment
         self._records = PidRecords(self._folder / f"target-{name}.json")
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="target-starter")
@@ -78,6 +80,10 @@ class LocalTargetHost:
         self._external = ExternalServers()
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
         self._folder.mkdir(parents=True, exist_ok=True)
+
+    def logs(self) -> list[Path]:
+        """The files that its target server writes: its log, and the requests that the embedded one has answered."""
+        return [self._log, self._requests_log]
 
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
@@ -182,9 +188,8 @@ class LocalTargetHost:
                 logger.warning("the target server was not started early: %s", error)
 
     def _spec(self, target: Target) -> ServerSpec:
-        requests_log = self._folder / "logs" / "target_requests.jsonl"
         model = self.model_folder(target)
-        return make_spec(target, model, self.labels_folder(), self._dtype(target), requests_log)
+        return make_spec(target, model, self.labels_folder(), self._dtype(target), self._requests_log)
 
     def _own_identity(self, target: Target) -> Mapping[str, Any]:
         """As reported at the last start; a server is started when there was none yet."""
@@ -221,8 +226,7 @@ class LocalTargetHost:
 
     def _ready_server(self, spec: ServerSpec, target: Target) -> TargetServer:
         """A server that has started.  One that is killed while it starts is started again, `KILLED_TRIES` in all."""
-        log = self._folder / "logs" / ("target.log" if self._name == "gpu" else f"target-{self._name}.log")
-        paths = ServerPaths(log, self._records, self._folder / f"key-{self._name}.yaml")
+        paths = ServerPaths(self._log, self._records, self._folder / f"key-{self._name}.yaml")
         tries = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ServerKilled),
             stop=tenacity.stop_after_attempt(KILLED_TRIES),

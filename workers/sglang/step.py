@@ -13,6 +13,7 @@ from tasks.gpu import host as installed
 from workers.celery_ext import heartbeat
 from workers.embedded import models
 from workers.embedded.farm import FARM_VARIABLE
+from workers.processes.log_files import LogRotation
 from workers.sglang.host import LocalTargetHost
 
 OPEN_FILES = 65_536  # a connection for each request in flight
@@ -25,6 +26,7 @@ class TargetHostStep(bootsteps.StartStopStep):
 
     def __init__(self, worker: Any, **options: Any) -> None:
         self.host: LocalTargetHost | None = None
+        self.rotation: LogRotation | None = None
         super().__init__(worker, **options)
 
     def start(self, worker: Any) -> None:
@@ -34,6 +36,8 @@ class TargetHostStep(bootsteps.StartStopStep):
         name = worker.hostname if farm is None else worker.hostname.partition("@")[0]
         self.host = LocalTargetHost(folder, name, dict(os.environ))
         self.host.clear_leftovers()
+        self.rotation = LogRotation(self.host.logs)
+        self.rotation.start()
         installed.install(self.host)
         heartbeat.register_field("target", self.host.describe)
 
@@ -43,6 +47,9 @@ class TargetHostStep(bootsteps.StartStopStep):
         if self.host is not None:
             self.host.close()
             self.host = None
+        if self.rotation is not None:
+            self.rotation.stop()
+            self.rotation = None
 
     def terminate(self, worker: Any) -> None:
         self.stop(worker)

@@ -7,10 +7,12 @@ from itertools import count
 import pytest
 import redis
 
+from tasks.store.keys import result_key
 from tasks.store.results import KEPT_S
 from tasks.store.store import Store
 
 ANSWER = "whetstone:answer:a"
+KEY, OTHER = "answer:" + "a" * 64, "answer:" + "b" * 64
 KEPT_FOR_EVER, GONE = -1, -2  # Redis' times to live
 
 
@@ -77,25 +79,26 @@ def test_a_clustering_is_held_until_its_run_ends_and_expires_then(store: Store) 
 
 @pytest.fixture
 def full(store: Store) -> redis.Redis:
-    """A server without room for more: it may evict what has a time to live."""
+    """A server with little room left."""
     used = int(store.redis.info("memory")["used_memory"])
-    store.redis.config_set("maxmemory-policy", "volatile-lru")
     store.redis.config_set("maxmemory", used + 2_000_000)
     yield store.redis
     store.redis.config_set("maxmemory", 0)
 
 
-def test_a_full_server_evicts_what_no_run_holds_and_nothing_else(store: Store, full: redis.Redis) -> None:
-    # Given a result that a run holds, and one that no run holds
-    store.put_shared("first", "answer:a", {"text": "so"})
+def test_from_a_full_server_is_removed_what_no_run_holds_and_nothing_else(store: Store, full: redis.Redis) -> None:
+    # Given a result that a run holds, one that no run holds, and a lock, which expires too
+    store.redis.set("whetstone:lock:a", "1", ex=60)
+    store.put_shared("first", KEY, {"text": "so"})
     store.release_shared("first")
-    store.put_shared("second", "answer:b", {"text": "so"})
+    store.put_shared("second", OTHER, {"text": "so"})
     # When other results fill the memory
     for number in count():
-        store.put_shared("third", f"answer:{number}", {"text": "x" * 100_000})
+        store.put_shared("third", f"answer:{number:064}", {"text": "x" * 100_000})
         store.release_shared("third")
-        if ttl(store) == GONE:
+        if not store.redis.exists(result_key(KEY)):
             break
     # Then a run does not find the first any more, and computes it again; the other is there
-    assert store.shared("fourth", ["answer:a"]) == {}
-    assert store.shared("second", ["answer:b"]) == {"answer:b": {"text": "so"}}
+    assert store.shared("fourth", [KEY]) == {}
+    assert store.shared("second", [OTHER]) == {OTHER: {"text": "so"}}
+    assert store.redis.exists("whetstone:lock:a")

@@ -1,0 +1,63 @@
+"""Logs of other processes stay below a limit, and their writers continue."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workers.processes.log_files import LogRotation, old_logs, rotate_logs
+
+WRITER = """
+import sys
+for line in sys.stdin:
+    print(line, end="", flush=True)
+"""
+
+
+def test_a_writer_continues_in_the_emptied_log(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    with log.open("ab") as file:
+        writer = subprocess.Popen([sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=file, text=True)
+    assert writer.stdin is not None
+
+    def write(text: str) -> None:
+        size = log.stat().st_size
+        writer.stdin.write(text + "\n")
+        writer.stdin.flush()
+        while log.stat().st_size == size:
+            time.sleep(0.01)
+
+    for number in range(6):
+        write(f"{number} " + "x" * 2000)
+        rotate_logs([log], limit=1000, kept=3)
+    write("the end")
+    writer.stdin.close()
+    writer.wait()
+
+    assert log.read_text() == "the end\n"
+    parts = old_logs(log)
+    assert [part.name for part in parts] == ["worker.log.1", "worker.log.2", "worker.log.3"]
+    assert [part.read_text()[0] for part in parts] == ["5", "4", "3"]
+    assert all(stat.S_IMODE(part.stat().st_mode) == 0o600 for part in parts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["worker.log", *(part.name for part in parts)]
+
+
+def test_a_small_or_missing_log_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "small.log").write_text("a line\n")
+    rotate_logs([tmp_path / "small.log", tmp_path / "missing.log"], limit=1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.log"]
+
+
+def test_logs_are_rotated_until_the_rotation_is_stopped(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("x" * 2000)
+    rotation = LogRotation(lambda: [log], limit=1000, every_s=0.01)
+    rotation.start()
+    while not old_logs(log):
+        time.sleep(0.01)
+    rotation.stop()
+    log.write_text("y" * 2000)
+    assert log.stat().st_size == 2000 and len(old_logs(log)) == 1
