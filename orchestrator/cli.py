@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 
+from orchestrator import exit_status
 from orchestrator.commands.common import EscapingParser
+from orchestrator.signals import Terminated
+from orchestrator.streams import READER_GONE, output_failure, protect_streams
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without becoming wrong.
@@ -23,8 +25,9 @@ start here:
   orchestrator evolve --config configs/gpu.config    your model on a GPU (see docs/settings.md)
 
 exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was started; 2 an error while running;
-3 the run is parked, and `orchestrator retry RUN` resumes it; 130 interrupted (Ctrl+C) and 143 terminated (SIGTERM):
-the same command resumes it."""
+3 the run is parked, and `orchestrator retry RUN` resumes it; 129 the terminal hung up, 130 interrupted (Ctrl+C) and
+143 terminated (SIGTERM): the same command resumes it; 141 a list whose reader has ended, as in `orchestrator runs |
+head`.  A run goes on when nobody reads what it prints."""
 
 COMMANDS = {
     "collect": "find the tokens that a model wastes",
@@ -45,6 +48,9 @@ COMMANDS = {
     "flower": "monitor a farm in a browser, and retry failed tasks",
 }
 
+# What these print is what they are for.  All others do their work also where nothing can be printed.
+LISTINGS = ("failed", "runs", "status", "judge", "answers", "workers", "doctor")
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The top-level parser, with the names of the commands only."""
@@ -63,18 +69,31 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its status.  Wrong arguments are status 1, like wrong settings."""
+    protect_streams()
+    name = ""
     try:
         parsed = make_parser().parse_args(argv)
-        command = importlib.import_module(f"orchestrator.commands.{parsed.command}")
+        name = parsed.command
+        command = importlib.import_module(f"orchestrator.commands.{name}")
         arguments = command.make_parser().parse_args(parsed.arguments)
-    except SystemExit as stop:  # argparse exits with 2 for wrong arguments; here 2 is an error while running
-        sys.exit(1 if stop.code == 2 else stop.code)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may have bytes that are not UTF-8
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
         status = command.run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output closed it, for example `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 0
-    sys.exit(status)
+    except SystemExit as stop:  # argparse exits with 2 for wrong arguments; here 2 is an error while running
+        status = exit_status.WRONG if stop.code == 2 else stop.code
+    except KeyboardInterrupt:
+        status = exit_status.fail(exit_status.INTERRUPTED, "interrupted")
+    except Terminated as ended:
+        status = exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}")
+    sys.exit(_after_output(status, is_result=name in LISTINGS or not name))
+
+
+def _after_output(status: int, *, is_result: bool) -> int:
+    """The status of a command that may have lost its standard output; `is_result`: the output is what it was for."""
+    failure = output_failure()
+    if failure is None:
+        return status
+    if failure.errno in READER_GONE:  # for example `head`, which has read enough
+        return exit_status.OUTPUT_CLOSED if is_result and status == exit_status.DONE else status
+    if not is_result and failure.errno == errno.EBADF:  # closed on purpose
+        return status
+    exit_status.fail(status, f"standard output cannot be written: {failure.strerror}")
+    return exit_status.BROKEN if is_result and status == exit_status.DONE else status

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from tasks.escape import escape_control
 
-DONE, WRONG, BROKEN, PARKED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
-"""Finished; wrong settings or arguments; an error while running; parked; ended by SIGINT and by SIGTERM."""
+DONE, WRONG, BROKEN, PARKED = 0, 1, 2, 3
+"""Finished; wrong settings or arguments, and nothing was started; an error while running; parked."""
+BY_SIGNAL = 128
+"""Added to the number of the signal that ended a command."""
+INTERRUPTED, OUTPUT_CLOSED, TERMINATED = (BY_SIGNAL + n for n in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM))
 
 
 def fail(status: int, *lines: str) -> int:

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, and no interruption while a farm is stopped."""
+"""Signals as exceptions, and no interruption while a farm is stopped."""
 
 from __future__ import annotations
 
@@ -7,19 +7,39 @@ from types import FrameType
 
 
 class Terminated(BaseException):
-    """SIGTERM; handled like Ctrl+C."""
+    """SIGTERM, or SIGHUP where the terminal has gone; handled like Ctrl+C."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__("the terminal hung up" if number == signal.SIGHUP else "terminated")
+        self.number = number
 
 
-def raise_on_sigterm() -> None:
-    """From now on SIGTERM raises `Terminated` in the main thread."""
+def raise_on_signals() -> None:
+    """From now on signals raise in the main thread: Ctrl+C KeyboardInterrupt, SIGTERM and SIGHUP `Terminated`.
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise Terminated
+    SIGINT and SIGHUP that are ignored, as in a background job and by `nohup`, stay ignored.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    signal.signal(signal.SIGTERM, handle)
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated(number)
 
 
 def ignore_signals() -> None:
-    """From now on neither Ctrl+C nor SIGTERM interrupts this process, so that a farm is stopped completely."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """From now on neither Ctrl+C nor a termination interrupts this process, so that a farm is stopped completely."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def end_on_interrupt() -> None:
+    """From now on Ctrl+C ends this process without a word: nothing has been started that would have to be stopped.
+
+    While modules are imported an exception could be replaced by another one.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

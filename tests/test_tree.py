@@ -59,7 +59,6 @@ ELSEWHERE = {
     "orchestrator/commands/resume.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/commands/status.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/workers.py": "orchestrator/commands/test_farm_commands.py",
-    "orchestrator/exit_status.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/farm/workers.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/flower_ext/server.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/flower_ext/state.py": "orchestrator/flower_ext/test_monitor_http.py",

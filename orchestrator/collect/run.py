@@ -26,7 +26,7 @@ from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, parse_document
-from orchestrator.signals import raise_on_sigterm
+from orchestrator.signals import raise_on_signals
 
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 RESUMABLE = (
@@ -85,7 +85,7 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     output.open()
     check_output_path(Path(settings.phase0.output_path))
     log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
-    raise_on_sigterm()
+    raise_on_signals()
 
     print(collect_announcement(settings, options), file=sys.stderr, flush=True)
 

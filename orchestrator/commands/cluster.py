@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
-from orchestrator.signals import Terminated, raise_on_sigterm
+from orchestrator.signals import Terminated, raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -56,7 +56,7 @@ def _cluster(settings: Settings, *, as_json: bool) -> int:
     from orchestrator.report.view import open_view
     from orchestrator.runs.clustering import cluster_only
 
-    raise_on_sigterm()
+    raise_on_signals()
     view = open_view(sys.stderr)
     try:
         folder, descriptions = cluster_only(settings, view)
@@ -64,8 +64,8 @@ def _cluster(settings: Settings, *, as_json: bool) -> int:
         return exit_status.fail(exit_status.BROKEN, parked.reason)
     except KeyboardInterrupt:
         return exit_status.fail(exit_status.INTERRUPTED, "interrupted; no incomplete clustering is left")
-    except Terminated:
-        return exit_status.fail(exit_status.TERMINATED, "terminated; no incomplete clustering is left")
+    except Terminated as ended:
+        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; no incomplete clustering is left")
     finally:
         view.close()
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -36,6 +37,7 @@ def control_farm(arguments: argparse.Namespace) -> int:
     from orchestrator.farm.embedded import control
 
     settings = common.settings_from_arguments(arguments)
+    raise_on_signals()
     try:
         if arguments.action == "up":
             return _up(settings)

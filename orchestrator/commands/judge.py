@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from orchestrator import exit_status
 from orchestrator.commands import common
-from orchestrator.signals import Terminated, raise_on_sigterm
+from orchestrator.signals import Terminated, raise_on_signals
 
 if TYPE_CHECKING:
     from tasks.judging.grader import Grader
@@ -92,7 +92,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     grader = _load_grader(settings)
     if grader is not None and arguments.stage is not None:
         raise SettingsError([f"--stage: only the judge 'three_stages' has stages, and it is {settings.name!r}"])
-    raise_on_sigterm()
+    raise_on_signals()
     try:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
             total = count_answer_rows(path)
@@ -108,8 +108,8 @@ def _judge(arguments: argparse.Namespace) -> int:
         return exit_status.fail(exit_status.WRONG, str(error))
     except KeyboardInterrupt:
         return exit_status.fail(exit_status.INTERRUPTED, "interrupted; nothing was written")
-    except Terminated:
-        return exit_status.fail(exit_status.TERMINATED, "terminated; nothing was written")
+    except Terminated as ended:
+        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; nothing was written")
     except _Failed as error:
         return exit_status.fail(exit_status.BROKEN, f"{error}; nothing was written")
     _print_status(summary)

@@ -38,9 +38,9 @@ def drive(
     except KeyboardInterrupt:
         close()
         return exit_status.fail(exit_status.INTERRUPTED, f"interrupted; {again} goes on, or: {retry}")
-    except Terminated:
+    except Terminated as ended:
         close()
-        return exit_status.fail(exit_status.TERMINATED, f"terminated; {again} goes on, or: {retry}")
+        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; {again} goes on, or: {retry}")
     except Parked as parked:
         close()
         write_parked_state(output, ParkedState(parked.reason, parked.failures))

@@ -14,7 +14,7 @@ from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import Settings, SettingsError, load_settings
-from orchestrator.signals import raise_on_sigterm
+from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
 
@@ -44,7 +44,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     check_same_questions(output, examples)
     output.open()
     log_to(output.log, settings.log_level)
-    raise_on_sigterm()
+    raise_on_signals()
     view = open_view(sys.stdout, force="plain" if plain else None)
 
     def work() -> None:

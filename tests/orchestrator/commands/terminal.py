@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-m", "orchestrator"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 SMALL = {
     "FARM": "external", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0", "MUTPB": "1", "ELITISM_SIZE": "1",
     "DATA_PATH": "configs/data/sample.jsonl", "TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "",
@@ -28,8 +30,7 @@ class Terminal:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *arguments],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            [*COMMAND, *arguments], cwd=ROOT, env=ENVIRONMENT,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.processes.append(process)
@@ -40,11 +41,27 @@ class Terminal:
         said, _ = process.communicate(timeout=120)
         return process.returncode, said
 
+    def shell(self, script: str, *command: str) -> tuple[int, str]:
+        """Run a script whose arguments are a command; returns its status, and all that is printed."""
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", *command], cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    def execute(self, *command: str) -> NoReturn:
+        """Become this command."""
+        os.chdir(ROOT)
+        os.execve(command[0], command, ENVIRONMENT)
+
     def evolve(self, **options: str) -> subprocess.Popen[str]:
+        return self.start(*self.evolve_command(**options)[3:])
+
+    def evolve_command(self, **options: str) -> list[str]:
         chosen = {**SMALL, "REDIS_URL": self.url, **options}
         sets = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
         config = str(ROOT / "configs" / "embedded.config")
-        return self.start("evolve", "--config", config, "--output", str(self.output), *sets)
+        return [*COMMAND, "evolve", "--config", config, "--output", str(self.output), *sets]
 
     def failed(self) -> list[dict[str, Any]]:
         status, said = self.run("failed", str(self.output), "--json")
