@@ -44,6 +44,7 @@ COMMANDS = {
     "pause": "have a queue or a worker take no more tasks",
     "resume": "have a paused queue or worker take tasks again",
     "doctor": "check everything that a run needs, with a hint for each problem",
+    "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",
     "flower": "monitor a farm in a browser, and retry failed tasks",
 }

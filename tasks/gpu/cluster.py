@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -47,10 +48,12 @@ def unpack_labels(packed: bytes) -> NDArray[np.integer]:
 
 
 def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
-    """Write `<clustering>.npy` into the server's folder, unless it exists.  Raises: InvalidData."""
+    """Write `<clustering>.npy` into the server's folder; of one that exists, record the use.  Raises: InvalidData."""
     check_value(Hash, clustering, "the clustering")  # it becomes a file name
     path = folder / f"{clustering}.npy"
-    if not path.exists():
+    try:
+        os.utime(path)  # `orchestrator gc` removes those that nothing has used for long
+    except FileNotFoundError:
         write_atomic(path, zlib.decompress(packed))  # several tasks of one worker may do so at the same time
     return path
 

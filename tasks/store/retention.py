@@ -10,6 +10,7 @@ expire too, and an eviction would take them like any result.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -222,6 +223,11 @@ class Retention:
                 self.remove_finished(run, before)
         self.expire_unheld(int(days * DAY_S))
         self.make_room()
+
+    def compact(self) -> None:
+        """Have the server write its append-only file anew, without what was removed."""
+        with contextlib.suppress(redis.ResponseError):  # it has none, or writes it already
+            self._redis.bgrewriteaof()
 
     def _sizes(self, found: Sequence[bytes]) -> list[int]:
         pipe = self._redis.pipeline(transaction=False)

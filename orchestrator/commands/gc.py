@@ -1,0 +1,207 @@
+"""`orchestrator gc`: show what a farm no longer needs, and remove it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator import exit_status
+from orchestrator.commands import common
+
+if TYPE_CHECKING:
+    from orchestrator.farm.cleanup import CleanupRule, Unneeded
+    from orchestrator.farm.connection import FarmConnection
+    from tasks.store.retention import StoredRun
+
+DESCRIPTION = """\
+Show what a farm no longer needs, and how much it is; with --remove, remove it.
+
+  finished runs    the records of runs that finished more than --days days ago; their output folders stay
+  results          answers, verdicts, clusterings and others that no run holds, last used more than --days days ago;
+                   with --store-mb more of them, those first that expire first, until the store uses no more than that
+  files            of an embedded farm: rotated logs, and labels of clusterings, older than --days days
+
+What a running, parked or stopped run needs is never removed, also when it begins while this command is at work.  Runs
+apply the same rule, with CONFIG_CACHE_DAYS, whenever they begin.  `--run ID` removes a run that will never be resumed
+and whose output folder is gone; `orchestrator runs --delete RUN` removes one that has its folder."""
+
+EPILOG = """\
+examples:
+  orchestrator gc                              what would be removed; nothing is changed
+  orchestrator gc --days 7 --remove            what is older than a week
+  orchestrator gc --store-mb 500 --remove      until the store uses at most 500 MB
+  orchestrator gc --run demo-1a2b3c4d --remove"""
+
+DEFAULT_DAYS = 30
+MEGABYTE = 2**20
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("gc", DESCRIPTION, EPILOG)
+    common.add_farm(parser)
+    parser.add_argument("--days", type=_days, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
+    parser.add_argument("--store-mb", type=_days, metavar="N", help="the most memory of the store (default: no limit)")
+    parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
+                        help="also this run, whatever its state; may be repeated")  # fmt: skip
+    parser.add_argument("--remove", action="store_true", help="remove it; without this option nothing is changed")
+    common.add_json(parser)
+    return parser
+
+
+def _days(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1,000,000")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.handle_errors(lambda: collect_garbage(arguments))
+
+
+def collect_garbage(arguments: argparse.Namespace) -> int:
+    from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
+
+    with _farm_of(arguments.config) as (farm, folder, kept_days):
+        days = kept_days if arguments.days is None else arguments.days
+        most = None if arguments.store_mb is None else int(arguments.store_mb * MEGABYTE)
+        rule = CleanupRule(days, kept_days, most)
+        retention = farm.store.retention
+        found = find_unneeded(retention, folder, rule)
+        if problem := _why_not(farm, arguments.runs, found):
+            return exit_status.fail(exit_status.WRONG, problem)
+        removed = None
+        if arguments.remove:
+            for run_id in arguments.runs:
+                _delete(farm, run_id)
+            removed = dataclasses.asdict(remove_unneeded(retention, found, rule))
+            removed["runs"] += len(arguments.runs)
+    if arguments.json:
+        common.print_json({**_as_json(found, rule), "removed": removed})
+    else:
+        print("\n".join(_lines(found, rule, arguments.runs)))
+        print(_conclusion(removed))
+    return exit_status.DONE
+
+
+@contextmanager
+def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None, float]]:
+    """The farm, the folder of an embedded one, and CONFIG_CACHE_DAYS.
+
+    An embedded farm that is down is started for the time of the command: its data are in its Valkey.
+    Raises: FarmUnavailable, SettingsError, SecretError.
+    """
+    from orchestrator.farm.connection import (
+        DEFAULT_CONFIG,
+        FarmUnavailable,
+        embedded_address,
+        external_address,
+        open_farm,
+        reach,
+    )
+    from orchestrator.settings import load_settings
+    from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
+
+    if config is None and os.environ.get(ENVIRONMENT_VARIABLE):
+        with reach(redis_url_of(os.environ)) as farm:
+            yield farm, None, DEFAULT_DAYS
+        return
+    settings = load_settings(config or DEFAULT_CONFIG)
+    if settings.farm == "external":
+        with reach(external_address(settings.redis_url)) as farm:
+            yield farm, None, settings.cache_days
+        return
+    folder = settings.farm_dir.resolve()
+    if not (folder / "valkey").exists():
+        raise FarmUnavailable(f"no farm has stored anything in {settings.farm_dir}")
+    try:
+        address = embedded_address(folder)
+    except FarmUnavailable:
+        with open_farm(settings, lambda line: None) as farm:
+            yield farm, folder, settings.cache_days
+        return
+    with reach(address) as farm:
+        yield farm, folder, settings.cache_days
+
+
+def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:
+    """Why one of these runs cannot be removed, or ""."""
+    from orchestrator.runs.lifecycle import active_tasks
+
+    known = {run.run for run in (*found.runs, *found.other_runs)}
+    for run_id in runs:
+        if run_id not in known:
+            return f"--run {run_id}: the store has no such run"
+        if farm.store.retention.is_leased(run_id):
+            return f"--run {run_id}: it is running; stop it first"
+        if active := active_tasks(farm, run_id):
+            return f"--run {run_id}: workers still have tasks of it: {active[0]}"
+    return ""
+
+
+def _delete(farm: FarmConnection, run_id: str) -> None:
+    from orchestrator.runs.lifecycle import delete_run
+    from tasks.store.keys import CANCELLED
+
+    farm.store.put_metadata(run_id, CANCELLED, "1")
+    delete_run(farm.app, farm.broker, farm.store, run_id)
+
+
+def _lines(found: Unneeded, rule: CleanupRule, named: Sequence[str]) -> Iterator[str]:
+    from orchestrator.report.layout import format_table
+
+    kinds = Counter(result.kind for result in found.results)
+    sizes: Counter[str] = Counter()
+    for result in found.results:
+        sizes[result.kind] += result.size
+    rows = [("UNNEEDED", "NUMBER", "SIZE")]
+    rows.append(("finished runs", f"{len(found.runs):,}", _size(sum(run.size for run in found.runs))))
+    rows += [(f"results: {kind}", f"{kinds[kind]:,}", _size(sizes[kind])) for kind in sorted(kinds)]
+    rows.append(("old files", f"{len(found.files):,}", _size(sum(file.size for file in found.files))))
+    yield from format_table(rows)
+    yield from (f"  run {run.run}, {_state(run)}" for run in found.runs)
+    yield from (f"  {file.path}" for file in found.files)
+    stay = [run for run in found.other_runs if run.run not in named]
+    yield from (f"  run {run}, by --run" for run in named)
+    if stay:
+        yield f"these runs stay ({_size(sum(run.size for run in stay))}):"
+        yield from (f"  run {run.run}, {_state(run)}, {_size(run.size)}" for run in stay)
+    of = f" of {_size(found.limit)}" if found.limit else ""
+    yield f"the store uses {_size(found.used)}{of}; the rule is {rule.days:g} days"
+
+
+def _state(run: StoredRun) -> str:
+    if not run.state:
+        return "never published a state"
+    return f"{run.state} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.updated))}"
+
+
+def _conclusion(removed: dict[str, int] | None) -> str:
+    if removed is None:
+        return "nothing was removed; add --remove to remove it"
+    return f"removed {removed['runs']:,} runs, {removed['results']:,} results and {removed['files']:,} files"
+
+
+def _as_json(found: Unneeded, rule: CleanupRule) -> dict[str, object]:
+    return {
+        "days": rule.days,
+        "runs": [dataclasses.asdict(run) for run in found.runs],
+        "results": len(found.results),
+        "results_bytes": sum(result.size for result in found.results),
+        "files": [{"path": str(file.path), "size": file.size} for file in found.files],
+        "other_runs": [dataclasses.asdict(run) for run in found.other_runs],
+        "used_bytes": found.used,
+        "limit_bytes": found.limit,
+    }
+
+
+def _size(count: int) -> str:
+    """`0.4 MB`: bytes with one decimal."""
+    return f"{count / MEGABYTE:,.1f} MB"

@@ -1,0 +1,66 @@
+"""`orchestrator gc` shows what it would remove, removes it when told to, and refuses what is at work."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.cli import main
+from tasks.store import keys
+from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.store.store import Store
+
+DAY_S = 24 * 3600
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def gc(valkey_url: str, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command on a store with a finished and a parked run; its exit status and output."""
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, valkey_url)
+    for run, state in (("ended", "finished"), ("waits", "parked")):
+        store.set_requirements(run, "code", "model")
+        store.put_metadata(run, keys.STATUS, json.dumps({"state": state, "updated": time.time() - 31 * DAY_S}))
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(["gc", *arguments])
+        printed = capsys.readouterr()
+        return int(str(stop.value.code)), printed.out + printed.err
+
+    return run
+
+
+def test_it_shows_what_it_would_remove_and_removes_it_when_told_to(gc: Run, store: Store) -> None:
+    status, printed = gc()
+    assert status == 0 and "run ended, finished since" in printed and "nothing was removed" in printed
+    assert "these runs stay" in printed and "run waits, parked since" in printed
+    assert store.run_ids() == ["ended", "waits"]
+
+    status, printed = gc("--remove")
+    assert (status, printed.splitlines()[-1]) == (0, "removed 1 runs, 0 results and 0 files")
+    assert store.run_ids() == ["waits"]
+
+
+def test_a_run_without_a_folder_is_removed_by_its_id(gc: Run, store: Store) -> None:
+    status, printed = gc("--run", "waits", "--json")
+    assert status == 0 and json.loads(printed)["removed"] is None and "waits" in store.run_ids()
+
+    assert gc("--run", "waits", "--days", "40", "--remove")[0] == 0
+    assert store.run_ids() == ["ended"]
+
+
+def test_a_run_that_is_at_work_or_unknown_is_refused_and_nothing_is_removed(gc: Run, store: Store) -> None:
+    store.redis.set(keys.run_key("waits", keys.LEASE), "1")
+    for run, reason in (("waits", "it is running"), ("unknown", "no such run")):
+        status, printed = gc("--run", run, "--remove")
+        assert status == 1 and reason in printed
+    assert store.run_ids() == ["ended", "waits"]
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "much"])
+def test_days_are_a_number(gc: Run, days: str) -> None:
+    assert gc("--days", days)[0] == 1
