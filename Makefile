@@ -9,6 +9,7 @@ EVOLVE ?= configs/cma.config
 COLLECT ?= configs/collect.yaml
 SEED    ?= 7
 FAULTS  ?= 200
+MINUTES ?= 60
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two processes: most tests wait, and two cores have little more to give.
@@ -23,7 +24,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos secrets up down walk k8s clean
+.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down walk k8s clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -66,8 +67,9 @@ menuconfig:      ## edit .config in a menu (CONFIG=FILE); also guiconfig, olddef
 menuconfig guiconfig olddefconfig savedefconfig: $(STAMP)
 	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
 
-# Without the modules that benchmarks import, the server that they start, and judge.py, which needs labelled answers.
-BENCHMARKS = $(filter-out %/judge.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
+# Without the modules that benchmarks import, the server that they start, judge.py, which needs labelled answers, and
+# soak.py, which takes an hour.
+BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
 bench: models    ## run the benchmarks; results in benchmarks/results
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -87,6 +89,9 @@ long: models     ## the tests of whole collections and clusterings on the farm
 
 faults: models   ## the long tests: kill the command, or any part of its farm, at ten moments; each optimiser at six
 	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_optimisers.py --timeout 1800
+
+soak: models     ## small runs for an hour; memory, keys, files and descriptors stay flat (MINUTES=60)
+	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, half an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
