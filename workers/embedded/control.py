@@ -11,13 +11,13 @@ import fcntl
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
 from tasks.files import write_atomic
+from tasks.process_identity import this_process
 from workers.embedded import valkey
 from workers.embedded.farm import (
     FarmFiles,
@@ -28,7 +28,7 @@ from workers.embedded.farm import (
     read_farm_state,
     status,
 )
-from workers.processes.pid_records import PidRecord, PidRecords, start_time
+from workers.processes.pid_records import PidRecord, PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, log_tail
 
 __all__ = ["Farm", "FarmBusy", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
@@ -148,7 +148,7 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
         _clear(files)
         write_atomic(files.spec, spec.to_json())
         if writing is not None:
-            write_atomic(files.owner, json.dumps(asdict(_this_process())))
+            write_atomic(files.owner, json.dumps(asdict(PidRecord.of("owner", this_process()))))
         supervisor = ChildProcess(_supervisor_command(files, reading), PidRecords(files.supervisor))
         supervisor.start()
         try:
@@ -202,7 +202,3 @@ def _clear(files: FarmFiles) -> bool:
     for path in (files.state, files.owner, files.error):
         path.unlink(missing_ok=True)
     return was_running
-
-
-def _this_process() -> PidRecord:
-    return PidRecord("owner", os.getpid(), start_time(os.getpid()) or time.time(), "")

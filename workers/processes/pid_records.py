@@ -1,7 +1,8 @@
 """The processes that an owner has started, in a file, so that the next owner can end what a killed one left behind.
 
-A process is identified by its pid and its start time, so a pid that was given to another process meanwhile is never
-signalled.  Its own children are in its process group and have its token in their environment.
+A process is identified as in tasks/process_identity.py, so a pid that was given to another process meanwhile is never
+signalled, and a step of the wall clock changes nothing.  Its own children are in its process group and have its token
+in their environment.
 """
 
 from __future__ import annotations
@@ -18,43 +19,46 @@ from pathlib import Path
 import psutil
 
 from tasks.files import write_atomic
+from tasks.process_identity import ProcessIdentity, identify
 from tasks.validation import parse_json
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
 POLL_S = 0.02
-CLOCK_TOLERANCE_S = 1.5  # the start time is computed from the wall clock, which may be set
 
 
 @dataclass(frozen=True)
 class PidRecord:
-    """One process; `started` in seconds of the epoch, `token` as in its environment's WHETSTONE_PROCESS."""
+    """One process; `started` in clock ticks since the boot with the id `boot`, `token` as in its WHETSTONE_PROCESS."""
 
     name: str
     pid: int
-    started: float
+    started: int
+    boot: str
     token: str
 
-    def leader(self) -> psutil.Process | None:
-        """The recorded process itself, when it still runs."""
-        started = start_time(self.pid)
-        if started is None or abs(started - self.started) > CLOCK_TOLERANCE_S:
-            return None
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self.pid)
-            return process if _lives(process) else None
-        return None
+    @classmethod
+    def of(cls, name: str, process: ProcessIdentity, token: str = "") -> PidRecord:
+        return cls(name, process.pid, process.started, process.boot, token)
 
-    def members(self) -> list[psutil.Process]:
+    def leader(self) -> ProcessIdentity | None:
+        """The recorded process itself, when it still runs."""
+        process = ProcessIdentity(self.pid, self.started, self.boot)
+        return process if process.is_alive() else None
+
+    def members(self) -> list[ProcessIdentity]:
         """The process and the other members of its group, as far as they still run."""
         leader = self.leader()
-        members = [leader] if leader else []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                is_other = process.pid != self.pid and os.getpgid(process.pid) == self.pid
-                if is_other and (leader or process.environ().get(TOKEN_VARIABLE) == self.token):
-                    members.append(process)
-        return [process for process in members if _lives(process)]
+        others = [identify(pid) for pid in psutil.pids() if pid != self.pid]
+        found = [leader, *(other for other in others if other is not None and self._has_member(other, leader))]
+        return [process for process in found if process is not None and process.is_alive()]
+
+    def _has_member(self, process: ProcessIdentity, leader: ProcessIdentity | None) -> bool:
+        with contextlib.suppress(psutil.Error, OSError):
+            return os.getpgid(process.pid) == self.pid and (
+                leader is not None or psutil.Process(process.pid).environ().get(TOKEN_VARIABLE) == self.token
+            )
+        return False
 
 
 class PidRecords:
@@ -91,7 +95,7 @@ class PidRecords:
         write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
 
 
-def end_processes(processes: list[psutil.Process], grace_s: float) -> None:
+def end_processes(processes: list[ProcessIdentity], grace_s: float) -> None:
     """SIGTERM to all, `grace_s` seconds for all together, then SIGKILL; returns when they have ended."""
     if grace_s > 0:
         _signal(processes, signal.SIGTERM)
@@ -100,30 +104,14 @@ def end_processes(processes: list[psutil.Process], grace_s: float) -> None:
     _wait_gone(processes, KILL_S)
 
 
-def _wait_gone(processes: list[psutil.Process], limit_s: float) -> None:
-    # Not psutil's own wait: it would take a child's exit status away from the process that started it, and it waits
-    # until an orphan is reaped, which only its new parent can do.
+def _wait_gone(processes: list[ProcessIdentity], limit_s: float) -> None:
+    # Not by waitpid: it would take a child's exit status away from the process that started it, and an orphan is
+    # waited for by its new parent alone.
     deadline = time.monotonic() + limit_s
-    while any(_lives(process) for process in processes) and time.monotonic() < deadline:
+    while any(process.is_alive() for process in processes) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
-def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
+def _signal(processes: list[ProcessIdentity], number: signal.Signals) -> None:
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
-
-
-def start_time(pid: int) -> float | None:
-    """When a process started, in seconds of the epoch; None when there is no such process."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+        process.send_signal(number)

@@ -25,7 +25,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tasks import die_with_parent
-from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes, start_time
+from tasks.process_identity import identify
+from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes
 
 logger = logging.getLogger("whetstone.farm")
 
@@ -82,9 +83,9 @@ class ChildProcess:
                 start_new_session=True,
                 pass_fds=self.command.pass_fds,
             )
-        started = start_time(self._process.pid)
-        if started is not None:
-            self._record = PidRecord(self.command.name, self._process.pid, started, token)
+        process = identify(self._process.pid)
+        if process is not None:
+            self._record = PidRecord.of(self.command.name, process, token)
             if self._records is not None:
                 self._records.add(self._record)
 

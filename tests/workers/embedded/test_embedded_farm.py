@@ -11,6 +11,7 @@ import psutil
 import pytest
 import redis
 from celery import chain, chord
+from clock_step import after_clock_step
 from farm_bench import until
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
@@ -186,6 +187,41 @@ def test_a_farm_of_another_process_cannot_be_used_or_stopped(folder: Path, owner
     owner.kill()
     until(lambda: processes_of(folder) == [], 15)
     assert "the farm is down" in (folder / "logs" / "supervisor.log").read_text()
+
+
+SECOND_START = """
+import sys
+from pathlib import Path
+from workers.embedded import control
+from workers.embedded.farm import FarmSpec
+try:
+    control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
+except control.FarmError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_a_step_of_the_clock_hides_no_farm_that_is_up(
+    folder: Path, owner: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    # Given a farm that is up, and a process whose wall clock is an hour ahead of that of the farm's start
+    before = control.status(folder).processes
+    second = after_clock_step([sys.executable, "-c", SECOND_START, str(tmp_path / "spec.json")], 3600)
+    # Then it sees the farm and its owner, and starts no second Valkey on the same data
+    assert f"FarmBusy: the farm in {folder} belongs to process {owner.pid}" in second.stderr
+    assert [(one.name, one.pid, True) for one in before] == [
+        (one.name, one.pid, one.alive) for one in control.status(folder).processes
+    ]
+
+
+def test_a_second_valkey_is_refused_the_data_of_the_first(folder: Path, owner: subprocess.Popen[str]) -> None:
+    # Given a farm whose records of processes are gone
+    for path in folder.glob("*.json"):
+        path.unlink()
+    # When another farm is started in the folder, then it fails before it opens the append-only file
+    with pytest.raises(FarmError, match=r"another Valkey uses the data in .*; stop the farm"):
+        control.start(spec(folder))
+    assert owner.poll() is None
 
 
 def test_a_farm_started_by_up_is_used_and_left_running(folder: Path) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.processes.pid_records import PidRecords, start_time
+from tasks.process_identity import identify
+from workers.processes.pid_records import PidRecord, PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed
 
 IMPORTS = "from pathlib import Path; import sys, signal, subprocess, time\n"
@@ -127,7 +128,7 @@ def test_a_pid_of_another_process_is_not_signalled(tmp_path: Path, children: lis
     child = started(tmp_path, READY + WAIT, children, records)
     [record] = records.read()
     records.remove(record)
-    records.add(dataclasses.replace(record, started=record.started - 60))
+    records.add(dataclasses.replace(record, started=record.started - 6000))
     # When the records are cleared, then that process still runs
     assert records.clear(grace_s=1) == []
     assert child.alive
@@ -136,7 +137,10 @@ def test_a_pid_of_another_process_is_not_signalled(tmp_path: Path, children: lis
 def test_a_stopped_process_leaves_no_record(tmp_path: Path, children: list[ChildProcess]) -> None:
     records = PidRecords(tmp_path / "pids.json")
     child = started(tmp_path, READY + WAIT, children, records)
-    assert [(record.pid, record.started) for record in records.read()] == [(child.pid, start_time(child.pid or 0))]
+    [record] = records.read()
+    process = identify(child.pid or 0)
+    assert process is not None
+    assert record == PidRecord.of("example", process, record.token)
     child.stop(5)
     assert records.read() == []
 
