@@ -22,11 +22,12 @@ from typing_extensions import TypedDict
 from orchestrator import exit_status
 from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.output import OutputError, OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_json
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten, parse_document
+from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping
 from orchestrator.signals import raise_on_signals
+from tasks.escape import quote
 
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 RESUMABLE = (
@@ -159,16 +160,9 @@ def save_settings(output: OutputFolder, settings: CollectSettings, options: Farm
 
 
 def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
-    """What the collection was started with, and what is changed of it.  Raises: SettingsError, OutputError."""
-    path = folder / SETTINGS_FILE
-    try:
-        values = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        raise OutputError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise OutputError(f"{path} cannot be read: it is not a mapping of keys to values")
-    for override in overrides:
-        _set(values, override)
+    """What the collection was started with, and what is changed of it.  Raises: SettingsError."""
+    values = read_mapping(folder / SETTINGS_FILE)
+    _set_all(values, overrides)
     farm = values.pop("farm", {})
     try:
         options = parse_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
@@ -179,21 +173,32 @@ def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSett
     return collect_settings_from(values), options
 
 
-def _set(values: dict[str, Any], override: str) -> None:
-    """Change one value.  Raises: SettingsError."""
-    name, equals, text = override.partition("=")
-    if not equals:
-        raise SettingsError([f"--set {override}: it is NAME=VALUE"])
+def _set_all(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Change values by NAME=VALUE.  Raises: SettingsError."""
+    given: dict[str, str] = {}
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
+        if name in given:
+            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
+        given[name] = text
+        _set(values, name, text)
+
+
+def _set(values: dict[str, Any], name: str, text: str) -> None:
     if name not in RESUMABLE:
         kind = "alters results, so it is another collection" if name in flatten(values) else "is not a setting"
         raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(RESUMABLE)}"])
     *sections, key = name.split(".")
     for section in sections:
         values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise SettingsError([f"{section}: {quote(values)} is not a section with keys of its own"])
     try:
-        values[key] = yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
-        raise SettingsError([f"--set {name}: {' '.join(str(error).split())}"]) from None
+        values[key] = parse_typed(text)
+    except ValueError as error:
+        raise SettingsError([f"--set {name}: {error}"]) from None
 
 
 KIND: RunKind = CollectKind()

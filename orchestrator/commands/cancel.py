@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.shell import command_line
 
 DESCRIPTION = """\
 Stop a run, from any terminal or machine that sees its output folder: its driver parks (exit 3), its
@@ -56,5 +57,5 @@ def stop(folder: Path) -> int:
         write_parked_state(output, ParkedState(CANCELLED_REASON))
     messages = f"{done.dropped} message{'' if done.dropped == 1 else 's'}"
     print(f"cancelled {folder}: {messages} dropped, no process works on it any more")
-    print(f"go on with: orchestrator retry {folder}")
+    print(f"go on with: {command_line('retry', folder)}")
     return exit_status.DONE

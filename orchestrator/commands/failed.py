@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.shell import command_line
 
 if TYPE_CHECKING:
     from tasks.failure import Failure
@@ -62,7 +63,7 @@ def _show(arguments: argparse.Namespace) -> int:
         for failure in failures:
             print("\n".join(lines_of(failure, folder)))
         if failures:
-            print(f"  retry    orchestrator retry {folder}")
+            print(f"  retry    {command_line('retry', folder)}")
     return exit_status.DONE
 
 

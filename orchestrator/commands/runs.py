@@ -14,6 +14,7 @@ from orchestrator.commands import common
 from orchestrator.report.formatting import format_money
 from orchestrator.report.layout import format_table
 from orchestrator.runs.status import RunStatus, find_runs, run_status
+from orchestrator.shell import command_line
 from orchestrator.signals import raise_on_signals
 
 DESCRIPTION = """\
@@ -51,7 +52,9 @@ def delete(folder: Path) -> int:
 
     run_id, (_, kind) = run_id_of(folder), kind_of(folder)
     if is_locked(folder):
-        return exit_status.fail(exit_status.WRONG, f"{folder} is running; stop it first: orchestrator cancel {folder}")
+        return exit_status.fail(
+            exit_status.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}"
+        )
     raise_on_signals()
     with kind.open_farm(folder, lambda line: None) as farm:
         if active := cancel(farm, folder, run_id, time.sleep).active:

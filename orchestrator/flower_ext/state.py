@@ -34,6 +34,7 @@ from orchestrator.flower_ext.retry_policy import (
     run_of_task,
 )
 from orchestrator.flower_ext.run_index import RunView, index_runs
+from orchestrator.shell import command_line
 from tasks import logs
 from tasks.labels import parse_label
 from tasks.store.store import Store
@@ -66,7 +67,7 @@ class RetryProcesses:
         argv = (sys.executable, "-m", "orchestrator", "retry", str(folder), "--plain")
         log = self.logs / f"{run}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} orchestrator retry {folder}\n")
+        log.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {command_line('retry', folder)}\n")
         self._started[run] = time.time()
         process = ChildProcess(Command(f"retry {run}", argv, log, self.environment))
         process.start()

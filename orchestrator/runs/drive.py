@@ -12,6 +12,7 @@ from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
+from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
 from tasks import logs
 
@@ -32,7 +33,7 @@ def drive(
     such as "--set BUDGET_USD=8".
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
-    retry = f"orchestrator retry {output.path}"
+    retry = command_line("retry", output.path)
     try:
         work()
     except KeyboardInterrupt:

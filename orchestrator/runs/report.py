@@ -13,6 +13,7 @@ from orchestrator.runs.final import Final
 from orchestrator.runs.patience import stop_reason
 from orchestrator.settings import Settings
 from orchestrator.settings.run import endpoint_of
+from orchestrator.shell import command_line
 from tasks.cpu.plot import COMPARISON_PLOTS, EVOLUTION_PLOTS
 from tasks.exports import EXPORTS
 from tasks.openai.provider import is_priced, listed
@@ -68,8 +69,11 @@ def build_report(
         files=_files(output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
-            ("the answers, before and after", f"orchestrator answers {output.path}"),
-            ("more generations", f"orchestrator evolve --config {output.config} --set NGEN={settings.ngen + 2}"),
+            ("the answers, before and after", command_line("answers", output.path)),
+            (
+                "more generations",
+                command_line("evolve", "--config", output.config, "--set", f"NGEN={settings.ngen + 2}"),
+            ),
         ),
     )
 

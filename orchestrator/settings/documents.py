@@ -50,6 +50,14 @@ def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] 
 
     Raises: SettingsError with one line for each key that is wrong, in the order of the fields.
     """
+    return parse_document(read_mapping(path), kind, cross_checks)
+
+
+def read_mapping(path: Path) -> Mapped:
+    """The keys and values in a file, which is JSON when its name ends in .json and YAML otherwise.
+
+    Raises: SettingsError, with one line.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
@@ -58,9 +66,17 @@ def read_document(path: Path, kind: type[T], cross_checks: Sequence[CrossCheck] 
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "YAML"
         raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
-    if not isinstance(values, dict):
+    if not isinstance(values, Mapped):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
-    return parse_document(values, kind, cross_checks)
+    return values
+
+
+def parse_typed(text: str) -> Any:
+    """The value that a person has typed, as YAML reads it.  Raises: ValueError, with one line."""
+    try:
+        return yaml.load(text, Loader=_Loader) if text else ""
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Sequence[CrossCheck] = ()) -> T:

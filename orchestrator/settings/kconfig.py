@@ -147,7 +147,10 @@ def read_assignments(config: str, kinds: Mapping[str, Any]) -> tuple[Assignments
 def read_overrides(
     overrides: Mapping[str, str] | Sequence[str], kinds: Mapping[str, Any]
 ) -> tuple[Assignments, Problems]:
-    """The assignments of `NAME=VALUE` overrides, with or without CONFIG_; VALUE is typed text."""
+    """The assignments of `NAME=VALUE` overrides, with or without CONFIG_; VALUE is typed text.
+
+    An option that is given twice is a problem, also with equal values: one of them would be without effect.
+    """
     pairs = list(overrides.items()) if isinstance(overrides, Mapping) else [_split(one) for one in overrides]
     found: Assignments = {}
     problems: Problems = {}
@@ -158,6 +161,8 @@ def read_overrides(
             problems[PREFIX + name] = "has no value; write NAME=VALUE"
         elif name not in kinds:
             problems[PREFIX + name] = _unknown(name, kinds)
+        elif name in found:
+            problems[PREFIX + name] = f"is set twice, to {quote(found[name])} and to {quote(value)}"
         else:
             found[name] = value
     return found, problems

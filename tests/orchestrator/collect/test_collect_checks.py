@@ -50,3 +50,20 @@ def test_an_endpoint_without_a_key_is_refused(folder: Path, monkeypatch: pytest.
     monkeypatch.setenv("THAT_KEY", "k")
     [line] = refused(folder, *both, *names)
     assert line == "reflector.api_key_env: neither NO_SUCH_KEY nor the file named by NO_SUCH_KEY_FILE holds a key"
+
+
+def test_a_setting_that_is_changed_twice_is_refused_with_both_values(folder: Path) -> None:
+    [line] = refused(folder, "farm.budget_usd=1.0", "farm.budget_usd=2.0")
+    assert line == "--set farm.budget_usd: is set twice, to '1.0' and to '2.0'"
+
+
+def test_settings_that_were_edited_are_refused_by_the_name_of_their_file(folder: Path) -> None:
+    path = folder / SETTINGS_FILE
+    for text, said in (("farm: [", "not YAML"), ("- 1", "not a mapping")):
+        path.write_text(text)
+        with pytest.raises(SettingsError) as error:
+            load_saved(folder)
+        assert any(said in line for line in error.value.problems)
+    path.write_text("farm: 3")
+    with pytest.raises(SettingsError):
+        load_saved(folder, ["farm.budget_usd=1.0"])

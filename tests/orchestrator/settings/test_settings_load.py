@@ -89,6 +89,12 @@ def test_an_option_that_is_given_twice_is_refused_with_both_lines(sound: Any, pr
     assert data.startswith("CONFIG_DATA_PATH: is given twice, in lines ")
 
 
+def test_an_option_that_is_overridden_twice_is_refused_with_both_values(sound: Any) -> None:
+    for second in ("NGEN=4", "CONFIG_NGEN=4"):
+        with pytest.raises(SettingsError, match=r"CONFIG_NGEN: is set twice, to '3' and to '4'"):
+            load_settings(sound.path, ["NGEN=3", second])
+
+
 def test_an_override_is_no_second_value(sound: Any) -> None:
     sound.append("CONFIG_NGEN=7")
 
