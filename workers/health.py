@@ -21,6 +21,7 @@ from kombu.exceptions import OperationalError
 from tasks.store.address import broker_url, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
+from tasks.store.waiting import NO_WAITING
 
 TIMEOUT_S = 3.0  # of the store
 PING_S = 0.25
@@ -67,7 +68,7 @@ def worker_answers(redis_url: str, name: str) -> bool:
 
 
 def _registry(environment: Mapping[str, str]) -> WorkerRegistry:
-    return WorkerRegistry(connect(store_url(redis_url_of(environment)), retries=0, timeout_s=TIMEOUT_S))
+    return WorkerRegistry(connect(store_url(redis_url_of(environment)), NO_WAITING, timeout_s=TIMEOUT_S))
 
 
 def _is_other_worker(pid: int) -> bool:

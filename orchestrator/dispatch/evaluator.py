@@ -15,7 +15,7 @@ from celery import Celery, chain, chord
 from celery.canvas import Signature
 
 from orchestrator.dispatch.dispatcher import Dispatcher
-from orchestrator.farm.producer import new_id
+from orchestrator.farm.producer import new_id, submit
 from tasks import logs
 from tasks.failure import Failure
 from tasks.plan import Candidate, Outcome, Plan, StageRef, outcome, stage_refs
@@ -99,7 +99,7 @@ class PlanWork:
         missing = [candidate for candidate in self._open() if str(candidate.index) not in self._failed]
         if missing:
             limit = self.store.stage_limit(self.run_id)
-            send_chord(self.app, self.run_id, self.plan.name, missing, self.records, self.attempt, limit)
+            send_chord(self.app, self.store, self.run_id, self.plan.name, missing, self.records, self.attempt, limit)
         return len(missing)
 
     def _open(self) -> list[Candidate]:
@@ -108,6 +108,7 @@ class PlanWork:
 
 def send_chord(
     app: Celery,
+    store: Store,
     run_id: str,
     plan_name: str,
     candidates: Sequence[Candidate],
@@ -124,7 +125,11 @@ def send_chord(
     missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
     # The longest chain first: started last, it would run alone while all GPUs but one are idle.
     missing.sort(key=len, reverse=True)
-    chains = [chain(*map(signature, refs)) if len(refs) > 1 else signature(refs[0]) for refs in missing]
-    body = app.signature("cpu.gather", args=(run_id, plan_name, attempt), immutable=True)
-    # The chord's own id becomes the header's, the other one the body's.
-    chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))
+
+    def send() -> None:
+        chains = [chain(*map(signature, refs)) if len(refs) > 1 else signature(refs[0]) for refs in missing]
+        body = app.signature("cpu.gather", args=(run_id, plan_name, attempt), immutable=True)
+        # The chord's own id becomes the header's, the other one the body's.
+        chord(chains, body, app=app, task_id=new_id(run_id)).apply_async(task_id=new_id(run_id))
+
+    submit(app, store, send)

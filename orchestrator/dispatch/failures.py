@@ -61,5 +61,6 @@ def _send(app: Celery, store: Store, run_id: str, record: str, names: list[str])
         send_again(app, store, run_id, names)
         return
     plan, records = store.plan(run_id, record), store.stages(run_id, record)
+    attempt, limit = store.attempt(run_id, record), store.stage_limit(run_id)
     candidates = [plan.candidate(int(name)) for name in names]
-    send_chord(app, run_id, record, candidates, records, store.attempt(run_id, record), store.stage_limit(run_id))
+    send_chord(app, store, run_id, record, candidates, records, attempt, limit)

@@ -10,6 +10,7 @@ from typing import Any
 from celery import Celery
 
 from orchestrator.dispatch.dispatcher import Dispatcher
+from orchestrator.farm.producer import submit
 from tasks.failure import Failure
 from tasks.job import JobSpec
 from tasks.labels import LABEL
@@ -109,7 +110,7 @@ class Scheduler:
     def resend(self) -> int:
         missing = [requests[0] for key, requests in self._sent.items() if key not in self._failed]
         for request in missing:
-            send_job(self._app, self._run_id, request.key, request.spec, self.attempt)
+            send_job(self._app, self._store, self._run_id, request.key, request.spec, self.attempt)
         return len(missing)
 
     def _take(self) -> Iterator[tuple[Request, Result]]:
@@ -138,19 +139,23 @@ class Scheduler:
             return False
         self._computed.add(request.key)
         self._store.put_job(self._run_id, request.key, request.spec.to_json())
-        send_job(self._app, self._run_id, request.key, request.spec, self.attempt)
+        send_job(self._app, self._store, self._run_id, request.key, request.spec, self.attempt)
         return True
 
 
-def send_job(app: Celery, run_id: str, key: str, spec: JobSpec, attempt: int) -> None:
+def send_job(app: Celery, store: Store, run_id: str, key: str, spec: JobSpec, attempt: int) -> None:
     """Send the message of one job, whose spec is in the store."""
-    app.send_task(
-        spec.task,
-        args=[run_id, key, attempt],
-        ignore_result=True,
-        time_limit=None if spec.limit_s is None else int(spec.limit_s),
-        headers={LABEL: spec.label},
-    )
+
+    def send() -> None:
+        app.send_task(
+            spec.task,
+            args=[run_id, key, attempt],
+            ignore_result=True,
+            time_limit=None if spec.limit_s is None else int(spec.limit_s),
+            headers={LABEL: spec.label},
+        )
+
+    submit(app, store, send)
 
 
 def send_again(app: Celery, store: Store, run_id: str, keys: list[str]) -> None:
@@ -158,4 +163,4 @@ def send_again(app: Celery, store: Store, run_id: str, keys: list[str]) -> None:
     attempt = store.attempt(run_id, JOBS)
     for key in keys:
         if text := store.job_spec(run_id, key):
-            send_job(app, run_id, key, JobSpec.from_json(text), attempt)
+            send_job(app, store, run_id, key, JobSpec.from_json(text), attempt)

@@ -25,6 +25,7 @@ from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of
 
 
 class FarmUnavailable(Exception):
@@ -33,6 +34,10 @@ class FarmUnavailable(Exception):
 
 class FarmLost(FarmUnavailable):
     """A farm that was reached can be used no longer."""
+
+
+class StoreLost(FarmLost):
+    """The farm's Redis or Valkey has refused or not answered for as long as a run waits; the reason is one line."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmC
     """
     redis_url = redis_url_of(os.environ, redis_url)
     line(f"using the farm at {redacted(redis_url)}")
-    with connected(redis_url, rules=False, check=lambda: None) as external:
+    with connected(redis_url, rules=False, waiting=run_waiting(line)) as external:
         yield external
 
 
@@ -97,7 +102,8 @@ def embedded_farm(spec: FarmSpec, line: Callable[[str], None]) -> Iterator[FarmC
                 "stop it with `orchestrator farm down`, or set CONFIG_EMBEDDED_ENDPOINT"
             )
         try:
-            with connected(farm.redis_url, rules=farm.endpoint_url is not None, check=check) as embedded:
+            rules, waiting = farm.endpoint_url is not None, run_waiting(line, check)
+            with connected(farm.redis_url, rules=rules, check=check, waiting=waiting) as embedded:
                 yield embedded
         finally:
             if farm.owned:
@@ -126,23 +132,54 @@ def farm_spec(settings: Settings) -> FarmSpec:
     )
 
 
-@contextmanager
-def connected(redis_url: str, *, rules: bool, check: Callable[[], None]) -> Iterator[FarmConnection]:
-    """The farm at this address.  Raises: FarmUnavailable; FarmLost when it goes away meanwhile."""
+def run_waiting(line: Callable[[str], None], check: Callable[[], None] = lambda: None) -> Waiting:
+    """How long the driver of a run waits for a store that refuses: as long as the environment says.
+
+    Raises: FarmUnavailable for a time that is no number of seconds.
+    """
     try:
-        broker, store = connect(queues_url(redis_url)), Store(connect(store_url(redis_url)))
-        store.redis.ping()
+        return Waiting(wait_limit_of(os.environ), line, check)
+    except ValueError as error:
+        raise FarmUnavailable(str(error)) from None
+
+
+@contextmanager
+def connected(
+    redis_url: str, *, rules: bool, check: Callable[[], None] = lambda: None, waiting: Waiting | None = None
+) -> Iterator[FarmConnection]:
+    """The farm at this address, whose store and broker are waited for as `waiting` says; a command waits briefly.
+
+    Raises: FarmUnavailable when it cannot be reached; StoreLost when it could not be used later for so long.
+    """
+    waiting, where = waiting or Waiting(COMMAND_WAIT_S, check=check), redacted(redis_url)
+    try:
+        with connect(store_url(redis_url), Waiting(START_WAIT_S, waiting.report, check)) as client:
+            client.ping()
+        broker, store = connect(queues_url(redis_url), waiting), Store(connect(store_url(redis_url), waiting))
     except (ValueError, redis.RedisError) as error:
-        raise FarmUnavailable(f"no Redis or Valkey at {redacted(redis_url)}: {error}") from None
+        raise FarmUnavailable(f"no Redis or Valkey at {where}: {error}") from None
     try:
         with make_sender(redis_url) as app:
             yield FarmConnection(app, broker, store, rules, check)
-    except (redis.ConnectionError, redis.TimeoutError, OperationalError) as error:
-        where = redacted(redis_url)
-        raise FarmLost(f"the connection to the Redis or Valkey at {where} was lost: {error}") from None
+    except (redis.RedisError, OperationalError) as error:
+        raise _lost(error, where) or error from None
+
+
+def _lost(error: Exception, where: str) -> FarmLost | None:
+    """What an error of the Redis or Valkey at `where` means for its farm; None for an error in our use of it."""
+    name = f"the Redis or Valkey at {where}"
+    if isinstance(error, StoreUnusable):
+        return StoreLost(f"{name} {error.reason}, for {error.waited_s:.0f} s")
+    if reason := refusal_of(error):
+        return StoreLost(f"{name} {reason}")
+    if isinstance(error, redis.AuthenticationError):
+        return FarmLost(f"{name} no longer accepts its password: {error}")
+    return None
 
 
 PING_S = 5.0
+START_WAIT_S = 15.0  # for a server that loads its data
+COMMAND_WAIT_S = 15.0  # of a command that looks at a farm or changes something there
 DEFAULT_CONFIG = Path("configs/embedded.config")
 
 
@@ -181,14 +218,14 @@ def named_address(config: Path | None) -> str:
 def reach(address: str) -> Iterator[FarmConnection]:
     """The farm at this address.  Raises: FarmUnavailable."""
     ping(address)
-    with connected(address, rules=False, check=lambda: None) as farm:
+    with connected(address, rules=False) as farm:
         yield farm
 
 
 def ping(address: str) -> None:
     """Check that Redis answers, without the long retries of a driver.  Raises: FarmUnavailable."""
     try:
-        with connect(store_url(address), retries=0, timeout_s=PING_S) as client:
+        with connect(store_url(address), NO_WAITING, PING_S) as client:
             client.ping()
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {redacted(address)}: {error}") from None

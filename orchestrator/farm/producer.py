@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any, cast
 
 import redis
@@ -19,6 +20,8 @@ from celery.backends.redis import RedisBackend
 
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.store import Store
+from tasks.store.waiting import waiting_of
 from workers.app import create_app
 
 
@@ -41,8 +44,28 @@ def make_sender(redis_url: str) -> Celery:
     app = create_app({**os.environ, **here})
     name = f"{NoListenBackend.__module__}:{NoListenBackend.__qualname__}"
     address = str(app.conf.result_backend).removeprefix("redis+")
-    app.conf.update(result_backend=f"{name}+{address}")
+    # `submit` tries again, and looks meanwhile at whether the farm still runs.
+    app.conf.update(
+        result_backend=f"{name}+{address}",
+        result_backend_transport_options={"retry_policy": {"max_retries": 0}},
+        task_publish_retry=False,
+    )
     return app
+
+
+def submit(app: Celery, store: Store, send: Callable[[], object]) -> None:
+    """Send messages; a broker that refuses them, or does not answer, is waited for as the store is.
+
+    `send` is called again from its start then: the work of a message that was sent twice is done once.
+    Raises: StoreUnusable.
+    """
+
+    def reconnect(_: object) -> None:
+        # After a failover an open connection is one to the server that has become a replica.
+        app.pool.force_close_all()  # type: ignore[attr-defined]  # the stubs name another class
+        app.backend.client.connection_pool.disconnect()  # type: ignore[attr-defined]  # every backend here is a Redis
+
+    waiting_of(store.redis).call_with_retry(send, reconnect)
 
 
 # Celery's names of its keys: a result's, and a chord's counters (its header is a group, or "taskset").

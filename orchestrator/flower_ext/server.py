@@ -23,6 +23,7 @@ from tasks import logs
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from tasks.store.waiting import NO_WAITING
 
 log = logging.getLogger(__name__)
 SAVE_EVERY_MS = 5000  # what a kill may cost of the history
@@ -51,7 +52,7 @@ def serve(config: ServerConfig, environment: dict[str, str]) -> None:
     configure(config)
     farm = make_sender(config.redis_url)
     app = Flower(capp=farm, options=options, template_loader=Pages(), **flower_settings)
-    store = Store(connect(store_url(config.redis_url), retries=0, timeout_s=STORE_TIMEOUT_S))
+    store = Store(connect(store_url(config.redis_url), NO_WAITING, timeout_s=STORE_TIMEOUT_S))
     retries = RetryProcesses(config.data / "retries", environment)
     monitor = Monitor(farm, config.outputs, store, retries, app.executor, app.events.state.tasks.get)
     options.format_task = lambda task: add_run_fields(task, monitor)

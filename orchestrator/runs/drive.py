@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.farm.connection import StoreLost
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
@@ -46,6 +47,10 @@ def drive(
         close()
         write_parked_state(output, ParkedState(parked.reason, parked.failures))
         return exit_status.fail(exit_status.PARKED, *parked_lines(parked, retry, raise_budget))
+    except StoreLost as error:
+        close()
+        write_parked_state(output, ParkedState(str(error)))
+        return exit_status.fail(exit_status.PARKED, f"parked: {error}", f"go on with: {retry}")
     except OutputNotWritable as error:
         close()
         # The reason cannot be written into the folder: `status` shows the run as stopped.

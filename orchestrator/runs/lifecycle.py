@@ -88,7 +88,7 @@ def cancel(
             if not (locked or active) or time.monotonic() > deadline:
                 return Cancellation(dropped + drop_waiting(farm.broker, run_id), locked, tuple(active))
             pause(POLL_S)
-    except (FarmUnavailable, redis.ConnectionError, redis.TimeoutError, OperationalError):
+    except (FarmUnavailable, redis.RedisError, OperationalError):
         while is_locked(folder) and time.monotonic() < deadline:
             pause(POLL_S)
         return Cancellation(dropped, is_locked(folder), ())

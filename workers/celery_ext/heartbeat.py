@@ -31,6 +31,7 @@ from tasks.secret import secret
 from tasks.store.address import redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
+from tasks.store.waiting import NO_WAITING
 from workers.queues import QUEUE_VARIABLE
 
 logger = get_logger(__name__)
@@ -156,4 +157,4 @@ def whetstone_report(state: Any) -> dict[str, Any]:
 
 def store_client(url: str) -> redis.Redis:
     """A client of the store for the worker's loop: it gives up after `TIMEOUT_S`."""
-    return connect(store_url(url), retries=0, timeout_s=TIMEOUT_S)
+    return connect(store_url(url), NO_WAITING, timeout_s=TIMEOUT_S)

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from tasks.store.address import queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from tasks.store.waiting import NO_WAITING
 from workers.metrics.collector import FarmCollector, TaskEvents
 
 PORT = 9100
@@ -31,7 +32,7 @@ def main() -> None:
     try:
         url = redis_url_of(os.environ)
         broker, store = (
-            connect(address, retries=0, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
+            connect(address, NO_WAITING, timeout_s=TIMEOUT_S) for address in (queues_url(url), store_url(url))
         )
         # Importing it creates an application, which needs a valid address.
         from workers.app import create_app

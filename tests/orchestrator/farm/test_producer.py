@@ -23,7 +23,7 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
     # Given two runs, one's name the beginning of the other's, each with a chord under way and a result not fetched
     app = make_sender(valkey_url)
     for run_id in ("run", "run-2"):
-        send_chord(app, run_id, "g0_child", CANDIDATES, {}, 1)
+        send_chord(app, store, run_id, "g0_child", CANDIDATES, {}, 1)
         app.backend.store_result(new_id(run_id), None, "SUCCESS")
     assert kept(app) == {"run", "run-2"}
     # When one is deleted, then the other's are all that is left

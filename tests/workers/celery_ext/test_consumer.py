@@ -57,10 +57,10 @@ def read(raw: dict[str, Any]) -> Any:
     return SimpleNamespace(headers=raw["headers"], content_type=raw["content-type"], payload=body)
 
 
-def test_chains_of_a_plan_and_jobs_are_accepted(sender: Celery, valkey_url: str) -> None:
-    send_chord(sender, "run-1", PLAN.name, PLAN.candidates, (), 7)
+def test_chains_of_a_plan_and_jobs_are_accepted(sender: Celery, store: Store, valkey_url: str) -> None:
+    send_chord(sender, store, "run-1", PLAN.name, PLAN.candidates, (), 7)
     for task in JOBS:
-        send_job(sender, "run-1", KEY, JobSpec(task, "a label", {}, 60.0), 7)
+        send_job(sender, store, "run-1", KEY, JobSpec(task, "a label", {}, 60.0), 7)
 
     messages = waiting(valkey_url)
     assert len(messages) == len(PLAN.candidates) + len(JOBS)

@@ -21,6 +21,7 @@ from tasks.store.client import connect
 from tasks.store.keys import STATUS
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.waiting import NO_WAITING
 from workers.metrics import runs
 from workers.metrics.collector import FarmCollector, TaskEvents
 
@@ -115,8 +116,7 @@ def test_only_the_latest_runs_are_told(farm: FarmCollector, store: Store, monkey
 
 
 def test_a_store_that_is_away_is_said_and_not_an_error(tmp_path: Path) -> None:
-    away = connect(f"unix://{tmp_path}/nothing.sock")
-    away.connection_pool.connection_kwargs["retry"] = None
+    away = connect(f"unix://{tmp_path}/nothing.sock", NO_WAITING)
     assert samples(FarmCollector(away, Store(away))) == {("up",): 0}
 
 

@@ -1,0 +1,124 @@
+"""A store that refuses is waited for, whatever its reason: with a line that names it, and for a limited time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+from refusing_valkey import RefusingValkey
+
+from tasks.store.address import store_url
+from tasks.store.client import connect
+from tasks.store.store import Store
+from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of, waiting_of
+
+REASONS = (
+    "refuses writes: its disk is full or cannot be written",
+    "refuses writes: its memory is full",
+    "refuses writes: it is a read-only replica",
+    "does not answer",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
+    valkey = RefusingValkey(tmp_path_factory.mktemp("refusing"))
+    try:
+        valkey.start()
+        yield valkey
+    finally:
+        valkey.close()
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(server: RefusingValkey, reason: str) -> None:
+    # Given a store that refuses, for one of the reasons
+    checked = threading.Event()
+    waiting = Waiting(30.0, check=checked.set)
+    store = Store(connect(store_url(server.url), waiting))
+    store.put_file("run", "data", b"before")
+    with server.refusals[reason]():
+        # when a command, a transaction and a script are sent
+        work = [
+            threading.Thread(target=store.put_file, args=("run", "data", b"after")),
+            threading.Thread(target=store.put_shared, args=("run", "answer:1", {"text": "a"}, {"target": 3.0})),
+            threading.Thread(target=store.put_stage, args=("run", "g0", "0:pre:score", {"fitness": 1.0}, 1)),
+        ]
+        for thread in work:
+            thread.start()
+        assert checked.wait(10)
+    # then each is done, once the store accepts writes again
+    for thread in work:
+        thread.join(10)
+    assert store.file("run", "data") == b"after"
+    assert store.shared("run", ["answer:1"]) == {"answer:1": {"text": "a"}}
+    assert store.stage("run", "g0", "0:pre:score") == {"fitness": 1.0}
+    store.redis.flushall()
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
+    server: RefusingValkey, reason: str
+) -> None:
+    client = connect(store_url(server.url), Waiting(0.5))
+    with server.refusals[reason]():
+        with pytest.raises(StoreUnusable, match=f"the store {reason}.*, for 0 s"):
+            client.set("key", "x" * 100)
+        # What is still done to end in order does not wait again.
+        began = time.monotonic()
+        with pytest.raises(redis.RedisError):
+            client.set("key", "x" * 100)
+        assert time.monotonic() - began < 0.4
+
+
+def test_a_refusal_that_lasts_is_reported_once(server: RefusingValkey) -> None:
+    lines: list[str] = []
+    client = connect(store_url(server.url), Waiting(5.5, lines.append))
+    with server.full_memory(), pytest.raises(StoreUnusable):
+        client.set("key", "x" * 100)
+    assert lines == ["the store refuses writes: its memory is full; waiting, 6 s at most"]
+
+
+def test_a_server_that_stops_answering_is_an_error_in_time_and_not_for_ever(server: RefusingValkey) -> None:
+    client = connect(store_url(server.url), Waiting(1.0), timeout_s=0.5)
+    client.ping()
+    with server.silent(), pytest.raises(StoreUnusable, match="does not answer"):
+        client.get("key")
+    assert client.ping()
+
+
+def test_waiting_ends_when_the_farm_has_ended(server: RefusingValkey) -> None:
+    def ended() -> None:
+        raise RuntimeError("the farm has ended")
+
+    client = connect(store_url(server.url), Waiting(60.0, check=ended))
+    with server.replica(), pytest.raises(RuntimeError, match="the farm has ended"):
+        client.set("key", 1)
+
+
+def test_an_error_in_the_use_of_the_store_is_not_waited_for(server: RefusingValkey) -> None:
+    client = connect(store_url(server.url))
+    client.set("text", "a")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        client.hget("text", "field")
+    assert refusal_of(redis.AuthenticationError("WRONGPASS")) is None
+    with server.replica(), pytest.raises(redis.exceptions.ReadOnlyError):
+        connect(store_url(server.url), NO_WAITING).set("text", "b")
+
+
+def test_all_connections_of_a_client_share_one_policy(server: RefusingValkey) -> None:
+    waiting = Waiting(1.0)
+    client = connect(store_url(server.url), waiting)
+    assert waiting_of(client) is waiting
+    assert client.connection_pool.get_connection().retry is waiting
+
+
+def test_the_environment_says_how_long() -> None:
+    assert wait_limit_of({}) == 120
+    assert wait_limit_of({"WHETSTONE_STORE_WAIT_S": "7.5"}) == 7.5
+    for wrong in ("soon", "0", "-1", "nan", "inf"):
+        with pytest.raises(ValueError, match=f"WHETSTONE_STORE_WAIT_S is a number of seconds above 0, not '{wrong}'"):
+            wait_limit_of({"WHETSTONE_STORE_WAIT_S": wrong})
