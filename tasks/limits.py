@@ -11,8 +11,18 @@ MIB = 2**20
 # Replies over HTTP, bytes of the body.
 REPLY_BYTES = 1 * MIB
 """A reply without the tokens that a model wrote: a report, a list of models, an error."""
+MODELS_BYTES = 16 * MIB
+"""An endpoint's list of models; a router of many providers lists hundreds."""
 REPLY_BYTES_PER_TOKEN = 256
 """Of a generated token in JSON: its text, escaped, and its id.  Most have 5 to 20."""
+
+# What the reflector writes, in characters.
+SCRATCHPAD_CHARACTERS = 4_000
+"""Of a scratchpad that is inherited; the prompts state it, and of a longer one the last lines are kept."""
+OVERLONG_SCRATCHPAD_CHARACTERS = 100_000
+"""Of a scratchpad that is cut at all: an endpoint that returns a longer one does not work as it should."""
+LOGGED_CHARACTERS = 1_000_000
+"""Of each part of a logged prompt."""
 
 
 def reply_bytes(tokens: int) -> int:

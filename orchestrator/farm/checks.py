@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import redis
 
 from orchestrator.settings import Settings
+from tasks.escape import escape_control
+from tasks.limits import MODELS_BYTES
 from tasks.secret import secret
 from tasks.store.address import redacted
 from workers.sglang.gpus import GpuUnavailable, available_gpus
@@ -165,14 +166,22 @@ def check_endpoints(reports: Sequence[Mapping[str, Any]], settings: Settings | N
 
 def check_endpoint(address: str, key: str) -> Finding:
     """Whether the endpoint lists its models; `key` is ours, or "" where only the workers have one."""
+    # Here, since the client takes 0.1 s to import.
+    from tasks.http.bounded import HttpFailed, ReplyLimits, fetch
+
     headers = {"Authorization": f"Bearer {key}"} if key else {}
+    limits = ReplyLimits(TIMEOUT_S, MODELS_BYTES)
     try:
-        status = httpx.get(f"{address.rstrip('/')}/models", headers=headers, timeout=TIMEOUT_S).status_code
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said = f"{redacted(address)} does not answer: {type(error).__name__} {error}".rstrip()
+        reply = fetch("GET", address, limits, path="/models", headers=headers, use_proxy=True)
+        status = reply.status
+    except HttpFailed as error:
+        said = f"{redacted(address)} does not answer: {escape_control(str(error))}"
         return failed_check(
             "endpoint", said, "see the address (CONFIG_OPENAI_BASE_URL, OPENAI_BASE_URL), and the network"
         )
+    if location := reply.redirect():
+        said = f"{redacted(address)} redirects to {location}, which is not followed"
+        return failed_check("endpoint", said, "set CONFIG_OPENAI_BASE_URL to the address that answers itself")
     if status in (401, 403) and key:
         return failed_check(
             "endpoint", f"{redacted(address)} refuses the key (HTTP {status})", "set a key that it takes"

@@ -20,6 +20,7 @@ from tasks.http.proxy import proxy_for
 from tasks.store.address import redacted
 
 OK = 200
+CONNECT_S = 30.0
 GZIP = 31  # zlib's parameter for gzip with the largest window
 
 
@@ -76,7 +77,7 @@ async def exchange(
     proxy: str | None = None,
 ) -> HttpReply:
     """The reply to one request, in the loop of `CONNECTIONS`.  Raises: HttpFailed."""
-    timeout = aiohttp.ClientTimeout(total=limits.total_s)
+    timeout = aiohttp.ClientTimeout(total=limits.total_s, sock_connect=min(CONNECT_S, limits.total_s))
     try:
         async with http.request(
             method, url, data=content, headers=headers, timeout=timeout, allow_redirects=False, proxy=proxy
@@ -89,11 +90,12 @@ async def exchange(
             found = {name.lower(): value for name, value in response.headers.items()}
             encoding = found.pop("content-encoding", "")
             return HttpReply(response.status, found, _decompressed(body, encoding, limits.body_bytes))
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ValueError) as error:
+        # ValueError: an address or a proxy that cannot be requested.
+        raise NotConnected(f"{type(error).__name__} {error}") from error
     except TimeoutError as error:
         raise ReplyTimedOut(f"no whole reply within {limits.total_s:g} s") from error
-    except aiohttp.ClientConnectorError as error:
-        raise NotConnected(f"{type(error).__name__} {error}") from error
-    except (aiohttp.ClientError, ValueError) as error:  # ValueError: an address that cannot be requested
+    except aiohttp.ClientError as error:
         raise HttpFailed(f"{type(error).__name__} {error}".rstrip()) from error
 
 

@@ -15,10 +15,12 @@ from functools import lru_cache
 from typing import Literal, Protocol, TypeVar
 
 from tasks import context
+from tasks.escape import shorten
+from tasks.limits import LOGGED_CHARACTERS
 from tasks.models import Endpoint, Reflector
 from tasks.openai.budget import RedisBudget
 from tasks.openai.client import OpenAIClient, Reply
-from tasks.openai.errors import CallError, PromptTooLong, UnusableReplyError
+from tasks.openai.errors import CallError, OversizedReplyError, PromptTooLong, UnusableReplyError
 from tasks.openai.limits import RedisLimiter
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.schema import Schema
@@ -108,7 +110,8 @@ def ask_with_retry(
     """What `check` makes of the first usable reply, or why the second was unusable too.
 
     A reply that was refused, filtered or truncated is unusable as well; a prompt that is too long is not sent.
-    Raises: CallError when there is no reply: the client has already repeated the call.
+    Raises: CallError when there is no reply: the client has already repeated the call.  OversizedReplyError when the
+    second reply was too large as well: the endpoint does not work as it should.
     """
     system, user = messages
     result: Used | Invalid = Invalid("never asked")
@@ -119,7 +122,10 @@ def ask_with_retry(
             text, fingerprint, provider = reply.text, reply.system_fingerprint, reply.provider
             result = check(reply.data)
         except UnusableReplyError as error:
-            text, result = error.raw, Invalid(str(error))
+            text, result = error.raw or text, Invalid(str(error))
+            if isinstance(error, OversizedReplyError) and attempt == TRIES:
+                log(CallRecord(kind, attempt, system, user, text, f"error: {type(error).__name__}: {error}"))
+                raise
         except PromptTooLong as error:
             log(CallRecord(kind, attempt, system, user, "", f"skipped: {error}"))
             return Invalid(str(error))
@@ -233,9 +239,9 @@ def prompt_logger(store: Store, run_id: str, stem: str) -> Callable[[CallRecord]
                 f"# {call.kind}, attempt {call.attempt}: {call.outcome}",
                 f"# answered by: {call.provider or '(no answer)'}",
                 f"# system_fingerprint: {call.system_fingerprint or '(none)'}",
-                f"===== system =====\n{call.system}",
-                f"===== user =====\n{call.user}",
-                f"===== reply =====\n{call.reply}\n",
+                f"===== system =====\n{shorten(call.system, LOGGED_CHARACTERS)}",
+                f"===== user =====\n{shorten(call.user, LOGGED_CHARACTERS)}",
+                f"===== reply =====\n{shorten(call.reply, LOGGED_CHARACTERS)}\n",
             ]
         )
         store.put_prompt(run_id, f"{stem}{suffix}.txt", text)

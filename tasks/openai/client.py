@@ -16,6 +16,8 @@ import tenacity
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from tasks.http.bounded import ReplyLimits
+from tasks.limits import reply_bytes
 from tasks.models import Endpoint
 from tasks.openai import errors
 from tasks.openai.provider import Usage, estimate_tokens, provider_of, url_of
@@ -92,7 +94,7 @@ class OpenAIClient:
 
         from tasks.openai import retry_policy
 
-        key, sdk = self._connect()
+        key, sdk = self._connect(most.completion)
 
         def attempt() -> ChatCompletion:
             self._limiter.acquire(most.prompt + most.completion)
@@ -116,8 +118,8 @@ class OpenAIClient:
         except openai.APIError as error:
             raise retry_policy.to_call_error(error, self._endpoint.max_tries, key) from error
 
-    def _connect(self) -> tuple[str, OpenAI]:
-        """The current key, and the SDK's client for it."""
+    def _connect(self, tokens: int) -> tuple[str, OpenAI]:
+        """The current key, and the SDK's client for it and for replies of so many tokens."""
         name = self._endpoint.api_key_env
         try:
             key = secret(name)
@@ -127,15 +129,20 @@ class OpenAIClient:
             raise errors.MissingKeyError(f"neither {name} nor the file named by {name}_FILE holds a key")
         if not (key.isascii() and key.isprintable()):
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
-        return key, _sdk(key, url_of(self._endpoint), self._endpoint.timeout_s)
+        limits = ReplyLimits(self._endpoint.timeout_s, reply_bytes(tokens))
+        return key, _sdk(key, url_of(self._endpoint), limits)
 
 
-@lru_cache(maxsize=4)
-def _sdk(key: str, url: str, timeout_s: float) -> OpenAI:
-    """One for each address and key in a process: it holds the connections, and takes 20 ms to create."""
+@lru_cache(maxsize=8)
+def _sdk(key: str, url: str, limits: ReplyLimits) -> OpenAI:
+    """One for each address, key and limit in a process: it takes 20 ms to create."""
     import openai
 
-    return openai.OpenAI(api_key=key, base_url=url, timeout=timeout_s, max_retries=0)
+    from tasks.openai.transport import bounded_client
+
+    return openai.OpenAI(
+        api_key=key, base_url=url, timeout=limits.total_s, max_retries=0, http_client=bounded_client(limits)
+    )
 
 
 class Message(TypedDict):

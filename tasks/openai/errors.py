@@ -83,6 +83,10 @@ class TruncatedError(UnusableReplyError):
     """The reply ended at `max_completion_tokens`, so its JSON is incomplete."""
 
 
+class OversizedReplyError(UnusableReplyError):
+    """The reply is far larger than what was asked for can be. A caller that could do without a reply fails too."""
+
+
 class InvalidReplyError(UnusableReplyError):
     """The reply is complete but not as strict mode promises."""
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.cutting import SHORTEST, cut_middle, largest_length, smallest_limit
+from tasks.limits import SCRATCHPAD_CHARACTERS
 from tasks.models import Run
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT
 
 VERDICT_TOKENS = 150  # about what an answer's explanation, id and field names take
 SYSTEM_TOKENS = 800  # about what the messages take without answers, descriptions and scratchpad
@@ -54,7 +54,7 @@ def prompt_limit(run: Run) -> int | None:
 def largest_prompt(run: Run, answers: int, description_tokens: int) -> int:
     """About how many tokens the reflector's prompt has at most: every answer is as long as the target may make it."""
     longest = run.target.sampling.max_new_tokens + VERDICT_TOKENS
-    return SYSTEM_TOKENS + description_tokens + SCRATCHPAD_LIMIT // 4 + answers * longest
+    return SYSTEM_TOKENS + description_tokens + SCRATCHPAD_CHARACTERS // 4 + answers * longest
 
 
 def prompt_estimate(run: Run, answers: int, description_tokens: int) -> str:

@@ -14,8 +14,10 @@ import json
 import re
 from collections.abc import Iterable
 
+from tasks.limits import OVERLONG_SCRATCHPAD_CHARACTERS, SCRATCHPAD_CHARACTERS
+from tasks.openai.errors import OversizedReplyError
+
 EMPTY = "(empty)"
-SCRATCHPAD_LIMIT = 4000  # characters; the prompts state it
 # Python's and Unicode's line ends that JSON leaves as they are.
 _LINE_ENDS = re.compile("[\x85\u2028\u2029\x7f]")
 # The first character of a control token: <|any|> (also in DeepSeek's wide letters), Gemma's, Llama's and Mistral's.
@@ -35,12 +37,24 @@ def normalize_lines(text: str) -> str:
 
 
 def limit_scratchpad(scratchpad: str) -> str:
-    """The last lines of a scratchpad that have at most `SCRATCHPAD_LIMIT` characters; of one longer line its end."""
-    if len(scratchpad) <= SCRATCHPAD_LIMIT:
+    """The last lines of a scratchpad that are at most `SCRATCHPAD_CHARACTERS` long; of one longer line its end."""
+    if len(scratchpad) <= SCRATCHPAD_CHARACTERS:
         return scratchpad
-    end = scratchpad[-SCRATCHPAD_LIMIT:]
-    begins_with_a_line = scratchpad[-SCRATCHPAD_LIMIT - 1] == "\n"
+    end = scratchpad[-SCRATCHPAD_CHARACTERS:]
+    begins_with_a_line = scratchpad[-SCRATCHPAD_CHARACTERS - 1] == "\n"
     return end if begins_with_a_line or "\n" not in end else end.partition("\n")[2]
+
+
+def written_scratchpad(text: str) -> str:
+    """A scratchpad as the reflector wrote it, with plain line ends and cut to its limit.
+
+    Raises: OversizedReplyError for one of more than `OVERLONG_SCRATCHPAD_CHARACTERS`.
+    """
+    if len(text) > OVERLONG_SCRATCHPAD_CHARACTERS:
+        raise OversizedReplyError(
+            f"the scratchpad has {len(text):,} characters, and at most {SCRATCHPAD_CHARACTERS:,} were asked for"
+        )
+    return limit_scratchpad(normalize_lines(text))
 
 
 def quote_lines(text: str) -> str:

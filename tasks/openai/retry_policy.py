@@ -10,13 +10,15 @@ from typing import Any
 import openai
 import tenacity
 
+from tasks.escape import escape_control
 from tasks.openai import errors
 from tasks.openai.provider import NO_RULE
+from tasks.openai.transport import OversizedReply
+from tasks.store.address import redacted
 
 RETRIED_STATUS = frozenset({408, 409, 429})
 LONGEST_BACKOFF_S = 30.0
-# The errors of httpx and its successor for a request that never reached the endpoint; the SDK may use either.
-NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"})
+NOT_SENT = frozenset({"ConnectError", "UnsupportedProtocol"})  # the transport's errors, and the SDK's client's
 # When the endpoint asks for a longer wait, the call fails as transient and the task is retried later.
 LONGEST_REQUESTED_S = 300.0
 
@@ -33,11 +35,16 @@ def retry_options(max_tries: int) -> dict[str, Any]:
 
 
 def is_retried(error: BaseException) -> bool:
-    """408, 409, 429, 5xx, no connection, no reply in time; never `insufficient_quota`, which is a 429 too."""
+    """408, 409, 429, 5xx, no connection, no reply in time.
+
+    Never `insufficient_quota`, which is a 429 too, nor a reply that is too large: the same request gives it again.
+    """
     if isinstance(error, openai.APIStatusError):
         if _is_quota(error):
             return False
         return error.status_code in RETRIED_STATUS or error.status_code >= 500
+    if isinstance(error.__cause__, OversizedReply):
+        return False
     return isinstance(error, openai.APIConnectionError | errors.UnavailableError)
 
 
@@ -74,12 +81,16 @@ def to_call_error(error: openai.APIError, max_tries: int, key: str) -> errors.Ca
         return _status_to_call_error(error, max_tries, _message(error).replace(key, "[key]"))
     if isinstance(error, openai.APITimeoutError):
         return errors.TimedOutError(f"no reply in time, tried {max_tries} times")
+    if isinstance(error.__cause__, OversizedReply):
+        return errors.OversizedReplyError(f"the endpoint ignores max_completion_tokens: {error.__cause__}")
     if isinstance(error, openai.APIConnectionError):
         return errors.UnavailableError(f"no connection ({error.__cause__ or error}), tried {max_tries} times")
     return errors.RejectedError(f"the endpoint's answer is not a completion ({error})")
 
 
 def _status_to_call_error(error: openai.APIStatusError, max_tries: int, message: str) -> errors.CallError:
+    if location := error.response.headers.get("location", "") if error.status_code < 400 else "":
+        message = f"it redirects to {escape_control(redacted(location))[:200]}, which is not followed"
     message = f"HTTP {error.status_code}: {message}"
     if _is_quota(error):
         return errors.QuotaExhaustedError(f"the account's credit is used up ({message})")

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import http
-import http.client
-import json
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.gpu.host import TargetUnavailable
+from tasks.http.bounded import HttpFailed, ReplyLimits, fetch
+from tasks.limits import REPLY_BYTES
+from tasks.validation import InvalidData, checked_json
 
 FRESH_S = 5.0
 TIMEOUT_S = 30.0  # SGLang asks its scheduler for a part of the report
@@ -109,23 +108,18 @@ def local_weights(model: str) -> str:
 
 
 def _get_first(url: str, names: tuple[str, ...], api_key: str | None) -> dict[str, Any]:
-    for name in names[:-1]:
+    """The report of the first of the routes that the server has.  Raises: OSError or ValueError."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    for name in names:
         try:
-            return _get(url + name, api_key)
-        except urllib.error.HTTPError as error:
-            if error.code != http.HTTPStatus.NOT_FOUND:
-                raise
-    return _get(url + names[-1], api_key)
-
-
-def _get(url: str, api_key: str | None) -> dict[str, Any]:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            reply = fetch("GET", url, ReplyLimits(TIMEOUT_S, REPLY_BYTES), path=name, headers=headers)
+        except HttpFailed as error:
+            raise OSError(f"{name}: {error}") from error
+        if reply.status != http.HTTPStatus.NOT_FOUND:
+            break
+    if reply.status != http.HTTPStatus.OK:
+        raise OSError(f"{name}: HTTP {reply.status}")
     try:
-        with opener.open(request, timeout=TIMEOUT_S) as reply:
-            report = json.load(reply)
-    except http.client.HTTPException as error:
-        raise OSError(f"{url}: {error!r}") from error
-    if not isinstance(report, dict):
-        raise ValueError(f"{url} does not answer with an object")
-    return report
+        return cast("dict[str, Any]", checked_json(dict[str, Any], reply.body))
+    except InvalidData as error:
+        raise ValueError(f"{name}: {error}") from None

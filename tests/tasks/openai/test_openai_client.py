@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hostile_server import Hostile, counting_proxy, hostile_server
 
 from tasks.openai import errors
 from tasks.openai.client import Reply
@@ -130,6 +131,46 @@ def test_no_server_is_unavailable(call_as):
     with pytest.raises(errors.UnavailableError, match="no connection"):
         ask(caller)
     assert len(caller.budget.tries) == 2
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[Hostile]:
+    with hostile_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("reply", ["zip", "endless", "announced"])
+def test_a_reply_far_larger_than_was_asked_for_is_given_up_and_not_tried_again(call_as, hostile, reply):
+    caller = call_as(base_url=f"{hostile.url}/{reply}/v1")
+    with pytest.raises(errors.OversizedReplyError, match=r"ignores max_completion_tokens: the reply has more than 1,"):
+        ask(caller)
+    assert caller.budget.tries == [None], "it may be billed"
+
+
+def test_a_reply_that_trickles_is_given_up_at_the_timeout(call_as, hostile):
+    caller = call_as(base_url=f"{hostile.url}/trickle/v1", timeout_s=0.5, max_tries=2)
+    started = time.monotonic()
+    with pytest.raises(errors.TimedOutError):
+        ask(caller)
+    assert time.monotonic() - started < 5 and caller.budget.tries == [None, None]
+
+
+def test_a_redirect_is_an_error_and_the_prompt_stays_here(call_as, hostile):
+    hostile.asked.clear()
+    with pytest.raises(errors.RejectedError, match=f"redirects to {hostile.url}/elsewhere, which is not followed"):
+        ask(call_as(base_url=f"{hostile.url}/redirect/v1"))
+    assert hostile.asked == ["/redirect/v1/chat/completions"]
+
+
+def test_a_proxy_of_the_environment_gets_no_prompt_for_this_machine(call_as, service, monkeypatch):
+    with counting_proxy() as (proxy, seen):
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy)
+        assert ask(call_as()).data["scratchpad"]
+        assert seen == []
+        with pytest.raises(errors.UnavailableError, match="502"):
+            ask(call_as(base_url="http://endpoint.example/v1", max_tries=1))
+        assert seen == ["POST http://endpoint.example/v1/chat/completions HTTP/1.1"]
 
 
 def test_without_a_key_nothing_is_sent(call_as, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.settings import load_settings, make_run
 from tasks import context
+from tasks.limits import SCRATCHPAD_CHARACTERS
 from tasks.models import Example, Run
 from tasks.openai.fitting import (
     SHORTEST,
@@ -23,7 +24,7 @@ from tasks.openai.fitting import (
 )
 from tasks.openai.merge import Merged, check_merge, merge_stage
 from tasks.openai.mutation import Proposal, check_proposal, mutation_messages
-from tasks.openai.prompt_escaping import SCRATCHPAD_LIMIT, limit_scratchpad
+from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.openai.provider import estimate_tokens
 from tasks.openai.reflect import mutation_prompt, reflect_stage
 from tasks.plan import Candidate, Merge, Plan
@@ -189,12 +190,12 @@ def test_the_largest_prompt_is_estimated_beforehand(run: Run) -> None:
 def test_a_scratchpad_is_kept_within_the_limit_that_its_prompt_states() -> None:
     lines = [f"line {i}: what was learnt" for i in range(1000)]
     kept = limit_scratchpad("\n".join(lines))
-    assert len(kept) <= SCRATCHPAD_LIMIT and kept.split("\n") == lines[-len(kept.split("\n")) :]
-    assert len(limit_scratchpad("x" * 9000)) == SCRATCHPAD_LIMIT and limit_scratchpad("short\n") == "short\n"
-    assert limit_scratchpad("y" * 100 + "\n" + "x" * SCRATCHPAD_LIMIT) == "x" * SCRATCHPAD_LIMIT
+    assert len(kept) <= SCRATCHPAD_CHARACTERS and kept.split("\n") == lines[-len(kept.split("\n")) :]
+    assert len(limit_scratchpad("x" * 9000)) == SCRATCHPAD_CHARACTERS and limit_scratchpad("short\n") == "short\n"
+    assert limit_scratchpad("y" * 100 + "\n" + "x" * SCRATCHPAD_CHARACTERS) == "x" * SCRATCHPAD_CHARACTERS
     proposal = check_proposal({"delta": 1.0, "scratchpad": "x\n" * 9000}, 0.0)
-    assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_LIMIT
+    assert isinstance(proposal, Proposal) and len(proposal.scratchpad) <= SCRATCHPAD_CHARACTERS
     merged = check_merge({"scratchpad": "x\n" * 9000})
-    assert isinstance(merged, Merged) and len(merged.scratchpad) <= SCRATCHPAD_LIMIT
+    assert isinstance(merged, Merged) and len(merged.scratchpad) <= SCRATCHPAD_CHARACTERS
     for system in (mutation_messages(DESCRIPTIONS, {"1": 0.0}, "", "1", [])[0],):
-        assert f"at most {SCRATCHPAD_LIMIT} characters" in system
+        assert f"at most {SCRATCHPAD_CHARACTERS} characters" in system

@@ -13,6 +13,7 @@ from tasks.openai.merge import SCHEMA as MERGE_SCHEMA
 from tasks.openai.merge import Merged, Parent, merge
 from tasks.openai.mutation import SCHEMA, Proposal, Skipped, check_proposal, mutation_messages, propose
 from tasks.openai.provider import Usage
+from tasks.openai.rewrite import check_rewrite
 
 REFLECTOR = Reflector("any", temperature=0.2, top_p=0.9, max_completion_tokens=900, seed=7)
 DESCRIPTIONS = [{"id": str(i), "description": f"cluster {i}", "examples": ["the"], "count": 3} for i in range(3)]
@@ -99,6 +100,22 @@ def test_a_reply_that_is_refused_or_cut_is_asked_for_once_more_and_then_skipped(
     assert propose(scripted(kind("why"), kind("why"))[0], MESSAGES, 0.0, log.append) == Skipped("why")
     assert [(record.reply, record.outcome) for record in log[:1]] == [("half", "invalid: why")]
     assert merge(scripted(kind("why"), kind("why"))[0], A, B, log.append) == Merged("from A", fallback="why")
+
+
+@pytest.mark.parametrize("huge", [{"delta": 2.0, "scratchpad": "x" * 10_000_000}, errors.OversizedReplyError("huge")])
+def test_a_reply_of_megabytes_is_asked_for_once_more_and_then_fails_the_task(huge):
+    log: list[CallRecord] = []
+    assert propose(scripted(huge, GOOD)[0], MESSAGES, 0.0, log.append) == Proposal(2.0, "raised")
+    with pytest.raises(errors.OversizedReplyError):
+        propose(scripted(huge, huge)[0], MESSAGES, 0.0, log.append)
+    with pytest.raises(errors.OversizedReplyError):
+        merge(scripted(huge, huge)[0], A, B, log.append)
+    assert [record.outcome.split(":")[0] for record in log] == ["invalid", "used", *["invalid", "error"] * 2]
+
+
+def test_a_summary_of_megabytes_is_refused_too():
+    with pytest.raises(errors.OversizedReplyError, match="10,000,000 characters, and at most 4,000 were asked for"):
+        check_rewrite({"deltas": {"0": 1.0}, "summary": "x" * 10_000_000}, ["0"])
 
 
 def test_a_call_without_a_reply_is_raised_and_logged():

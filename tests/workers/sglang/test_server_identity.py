@@ -98,7 +98,7 @@ def test_an_external_server_is_described_by_its_own_report(small_model: Path, tm
         identity = user.identity(embedded_target(small_model, url=url))
         assert identity["weights"] == weights_fingerprint(small_model)
         stranger = LocalTargetHost(tmp_path / "stranger", "gpu", {**os.environ, "SGLANG_API_KEY": "wrong"})
-        with pytest.raises(TargetUnavailable, match="does not report its model: HTTP Error 401"):
+        with pytest.raises(TargetUnavailable, match="does not report its model: /server_info: HTTP 401"):
             stranger.identity(embedded_target(small_model, url=url))
     finally:
         other.close()
