@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def test_a_service_is_built_from_files_that_are_there(name: str) -> None:
         stages = re.findall(r" AS (\w+)$", (ROOT / build["dockerfile"]).read_text(), re.MULTILINE)
         assert build.get("target") in (*stages, None)
     else:
-        assert re.search(r":v?\d+\.\d+\.\d+$", service["image"]), "somebody else's image has a version"
+        assert re.search(r":v?\d+\.\d+\.\d+(@sha256:[0-9a-f]{64})?$", service["image"]), (
+            "somebody else's image has a version"
+        )
     for volume in service.get("volumes", []):
         source = default(volume).split(":")[0]
         made_by_secrets = source in ("./outputs", "./data")
@@ -57,8 +60,43 @@ def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert "max-size" in service["logging"]["options"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), "for this machine alone"
-    assert not any("PASSWORD" in key or "KEY" in key for key in service.get("environment", {})
+    assert not any(re.search("PASSWORD|(^|_)KEY", key) for key in service.get("environment", {})
                    if not key.endswith("FILE"))  # fmt: skip
+
+
+@each_service
+def test_a_service_has_limits(name: str) -> None:
+    service = SERVICES[name]
+    assert re.fullmatch(r"\d+g", default(str(service["mem_limit"])))
+    assert 0 < service["pids_limit"] <= 8192
+    assert service["cpus"] == 1 or service["cpu_quota"] > 100_000, "more than the host's cores are refused"
+
+
+def test_only_what_calls_somebody_outside_has_a_way_out() -> None:
+    networks = COMPOSE["networks"]
+    closed = {name for name, options in networks.items() if options and options.get("internal")}
+    assert closed == {"broker", "endpoint", "monitoring"}
+    assert "false" in str(networks["front"]["driver_opts"])
+    members = {name: {n for n, s in SERVICES.items() if name in s["networks"]} for name in networks}
+    gpus = {name for name in SERVICES if name.startswith("worker-gpu-")}
+    assert members["outside"] == {"worker-openai", "orchestrator", *gpus}
+    assert members["front"] == {name for name, service in SERVICES.items() if "ports" in service}
+    users = {n for n, s in SERVICES.items() if "WHETSTONE_REDIS_URL" in s.get("environment", {})}
+    assert members["broker"] == {"valkey", *users}
+    assert SERVICES["valkey"]["networks"] == ["broker"]
+
+
+def test_valkey_has_less_data_than_its_container_has_memory() -> None:
+    valkey = SERVICES["valkey"]
+    data, memory = default(valkey["environment"]["VALKEY_MAXMEMORY"]), default(valkey["mem_limit"])
+    assert 2 * int(data.removesuffix("gb")) <= int(memory.removesuffix("g"))
+    assert "maxmemory-policy noeviction" in (ROOT / "ops" / "valkey" / "valkey.conf").read_text()
+
+
+def test_our_images_have_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    ours = [service["image"] for service in SERVICES.values() if "build" in service]
+    assert {default(image).partition(":")[2] for image in ours} == {version}
 
 
 @each_service
