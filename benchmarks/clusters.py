@@ -52,7 +52,7 @@ def against_plain(sample: int, rounds: int, batch_size: int) -> tuple[float, flo
     from tasks.gpu.clustering.vocabulary import decode_vocabulary
 
     torch.set_num_threads(2)
-    vocabulary = decode_vocabulary(AutoTokenizer.from_pretrained(embedded_model()))
+    vocabulary = decode_vocabulary(AutoTokenizer.from_pretrained(embedded_model(), trust_remote_code=False))
     chosen = np.random.default_rng(0).choice(len(vocabulary), sample, replace=False)
     texts = [vocabulary[i] for i in chosen]
 
@@ -60,7 +60,7 @@ def against_plain(sample: int, rounds: int, batch_size: int) -> tuple[float, flo
         return embed_tokens(texts, embedded_embedder(), "cpu", batch_size, no_progress)
 
     def plain() -> np.ndarray:
-        model = SentenceTransformer(str(embedded_embedder()), device="cpu")
+        model = SentenceTransformer(str(embedded_embedder()), device="cpu", trust_remote_code=False)
         model.max_seq_length = MAX_LENGTH  # the same input on both sides
         return model.encode([embedded_text(text) for text in texts], batch_size=32, show_progress_bar=False)
 

@@ -60,7 +60,7 @@ def server(model: Path) -> Iterator[tuple[str, str]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as labels:
-        np.save(Path(labels) / f"{CLUSTERING}.npy", (np.arange(49152) % CLUSTERS).astype(np.uint8))
+        np.save(Path(labels) / f"{CLUSTERING}.npy", (np.arange(49152) % CLUSTERS).astype(np.uint8), allow_pickle=False)
         command = [sys.executable, "-m", "workers.embedded.target", "--model", str(model), "--port", str(port)]
         environment = {**os.environ, **OPENMP_ENV}  # as a worker starts it
         process = subprocess.Popen([*command, "--labels", labels], stderr=subprocess.DEVNULL, env=environment)
@@ -98,7 +98,7 @@ def plain(model: Path, dtype: str, tokenizer: Any, asked: list[list[int]], stops
     import torch
     from transformers import AutoModelForCausalLM
 
-    reference: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
+    reference: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype), trust_remote_code=False)
     batch = tokenizer.pad({"input_ids": asked}, padding_side="left", return_tensors="pt")
     width = batch["input_ids"].shape[1]
 

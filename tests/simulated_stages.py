@@ -126,7 +126,7 @@ def cluster(job: Job) -> dict[str, Any]:
     from tasks.gpu.cluster import pack_labels
 
     store, run, clustering = job.store, job.run, context.content_hash("simulated")
-    labels = pack_labels(np.arange(CLUSTERS))
+    labels = pack_labels(np.arange(CLUSTERS, dtype=np.uint8))
     descriptions = [{"id": i, "description": f"cluster {i}"} for i in range(CLUSTERS)]
     store.clusterings.put(run, clustering, labels, json.dumps(descriptions))
     store.put_metadata(run, "clustering", clustering)

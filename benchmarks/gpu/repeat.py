@@ -61,7 +61,7 @@ def measure(options: argparse.Namespace, way: str, labels: np.ndarray, batch: Pr
     target = dataclasses.replace(target, args=f"{target.args} {WAYS[way]}")
     host = LocalTargetHost(options.folder / way.replace(" ", "-"), "repeat", dict(os.environ))
     clustering = content_hash(labels.tolist())[:32]
-    np.save(host.labels_folder() / f"{clustering}.npy", labels)
+    np.save(host.labels_folder() / f"{clustering}.npy", labels, allow_pickle=False)
     try:
         url = host.serve(target)
         client = TargetClient(url, 600, options.concurrency, api_key=host.api_key(target))

@@ -80,7 +80,7 @@ def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildPr
     labels = options.folder / "labels"
     labels.mkdir(parents=True, exist_ok=True)
     clusters = np.random.default_rng(1).integers(0, CLUSTERS, width).astype(np.uint8)
-    np.save(labels / f"{CLUSTERING}.npy", clusters)
+    np.save(labels / f"{CLUSTERING}.npy", clusters, allow_pickle=False)
     (labels / f"{make_dial().front}.json").write_text(json.dumps(make_dial().document()))
     (options.folder / "processor_dial.py").write_text(render_dial(make_dial(), clusters, []))
     path = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
+from tasks.arrays import HEADER_BYTES, LABEL_TYPES, MOST_TOKENS, checked_array
 from tasks.files import write_atomic
 from tasks.gpu import host
 from tasks.gpu.clustering.artifacts import ClusteringError
@@ -40,21 +41,42 @@ def pack_labels(labels: NDArray[np.integer]) -> bytes:
 
 
 def unpack_labels(packed: bytes) -> NDArray[np.integer]:
-    """The inverse of `pack_labels`.  Raises: ValueError or zlib.error for anything else."""
+    """The inverse of `pack_labels`: [V] uint8 or uint16.  Raises: ValueError for anything else."""
     import numpy as np
 
-    labels: NDArray[np.integer] = np.load(io.BytesIO(zlib.decompress(packed)), allow_pickle=False)
-    return labels
+    content = _decompressed(packed)
+    file = io.BytesIO(content)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject:
+        raise ValueError("the packed labels hold Python objects")
+    labels = np.frombuffer(content, dtype, offset=file.tell())
+    if shape != labels.shape:
+        raise ValueError(f"the packed labels should be {list(shape)}, and are {list(labels.shape)}")
+    return checked_array(labels, LABEL_TYPES, (None,))
+
+
+def _decompressed(packed: bytes) -> bytes:
+    """The content of the labels' `.npy` file.  Raises: ValueError when it is damaged, or too large for a vocabulary."""
+    most = 2 * MOST_TOKENS + HEADER_BYTES
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(packed, most)
+    except zlib.error as error:
+        raise ValueError(f"the packed labels are damaged: {error}") from None
+    if not stream.eof:
+        raise ValueError(f"the packed labels are damaged, or hold more than {most:,} bytes")
+    return content
 
 
 def write_labels(packed: bytes, clustering: str, folder: Path) -> Path:
-    """Write `<clustering>.npy` into the server's folder; of one that exists, record the use.  Raises: InvalidData."""
+    """Write `<clustering>.npy` into the server's folder; of one that exists, record the use.  Raises: ValueError."""
     check_value(Hash, clustering, "the clustering")  # it becomes a file name
     path = folder / f"{clustering}.npy"
     try:
         os.utime(path)  # `orchestrator gc` removes those that nothing has used for long
     except FileNotFoundError:
-        write_atomic(path, zlib.decompress(packed))  # several tasks of one worker may do so at the same time
+        write_atomic(path, _decompressed(packed))  # several tasks of one worker may do so at the same time
     return path
 
 
@@ -64,8 +86,8 @@ def cluster(job: Job) -> dict[str, Any]:
     The argument `sides` is the content key of the answers from which clusters by waste are made.
     Raises: ClusteringError; LookupError when the answers are not in the store.
     """
-    # Imported here: joblib and numpy are for a worker that clusters.
-    from tasks.gpu.clustering.artifacts import load_clustering
+    # Imported here: numpy is for a worker that clusters.
+    from tasks.gpu.clustering.loading import load_clustering
 
     store, run, worker = job.store, job.run, host.current()
     settings = store.run(run)

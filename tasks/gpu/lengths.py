@@ -36,7 +36,7 @@ def context_length(target: Target, model: str) -> int | None:
             return int(value if equals else arguments[position + 1])
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(model).get_text_config()
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
     lengths = [length for key in CONTEXT_KEYS if (length := getattr(config, key, None))]
     return int(lengths[0] * _rope_factor(config)) if lengths else None
 

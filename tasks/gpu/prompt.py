@@ -22,7 +22,7 @@ def load_tokenizer(model: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model)
+    return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
 
 
 def load_early(model: str) -> None:

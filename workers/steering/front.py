@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from .deltas import check_deltas, is_number
 
+MOST_FRONT_BYTES = 16 * 2**20
 _NUMBERS = ("dial", "mean_tokens")  # of each knot
 
 
@@ -79,10 +80,12 @@ def load_front(folder: Path, name: str) -> Front:
     """
     path = folder / f"{name}.json"
     try:
+        if (size := path.stat().st_size) > MOST_FRONT_BYTES:
+            raise ValueError(f"it has {size:,} bytes, and {MOST_FRONT_BYTES:,} are allowed")
         return _checked(json.loads(path.read_bytes()))
     except FileNotFoundError:
         raise ValueError(f"no front {name} in {folder}") from None
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, RecursionError, OSError) as error:
         raise ValueError(f"{path} is no front: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -33,6 +33,7 @@ LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment
 HASH = re.compile(r"[0-9a-f]{16,64}")
 DELTAS_KEYS = ("clustering", "deltas")
 FRONT_KEYS = ("front", "dial", "target_tokens")
+MOST_LABEL_BYTES = 16 * 2**20  # labels of eight million tokens
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
 _PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
@@ -120,9 +121,14 @@ def _load_labels(folder: Path, clustering: str) -> tuple[npt.NDArray[np.unsigned
     """The labels and the number of their clusters."""
     path = folder / f"{clustering}.npy"
     try:
-        labels: npt.NDArray[Any] = np.load(path, allow_pickle=False)
+        if (size := path.stat().st_size) > MOST_LABEL_BYTES:
+            raise ValueError(f"{path} has {size:,} bytes, and labels have at most {MOST_LABEL_BYTES:,}")
+        # Loads no objects, and allocates nothing for a header that promises more than the file has.
+        labels: npt.NDArray[Any] = np.array(np.lib.format.open_memmap(path, mode="r"))
     except FileNotFoundError:
         raise ValueError(f"no labels for clustering {clustering} in {folder}") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} holds no labels: {error}") from None
     if labels.ndim != 1 or not labels.size or labels.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"{path} must hold one uint8 or uint16 a token, not {labels.dtype} {list(labels.shape)}")
     labels.flags.writeable = False

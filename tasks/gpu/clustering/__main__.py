@@ -77,7 +77,7 @@ def _tokenizer(name: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         return tokenizer
     except (OSError, ValueError) as error:
         raise cannot_load("tokenizer", name, error) from error

@@ -1,23 +1,30 @@
 """A finished clustering on disk: one folder, named by the hash of its inputs, complete or absent.
 
 By meaning, <folder>/<hash>/ holds
-    labels_kmeans.joblib       array [V], uint8 or uint16: the cluster of each token id (0, 1, or k-means + 2)
+    labels_kmeans.npy          array [V], uint8 or uint16: the cluster of each token id (0, 1, or k-means + 2)
     embeddings.npy             array [V, dimension] float32: the embedding of each token, clusters 0 and 1 too
-    pca.joblib                 the fitted PCA (scikit-learn)
+    pca_components.npy         array [components, dimension] float32: the fitted PCA's directions
+    pca_mean.npy               array [dimension] float32: what it subtracts first
     kmeans_centres.npy         array [count, components] float32: row k is the centre of cluster k + 2
     cluster_descriptions.json  a list of {id, description, examples, count}, in the order of ids
     manifest.json              its inputs, and the SHA-256 of each file
+    labels_kmeans.joblib       the labels, and
+    pca.joblib                 the fitted PCA (scikit-learn), for other programs
 By waste, it holds
-    labels_waste.joblib        array [V], uint8 or uint16: the cluster of each token id
+    labels_waste.npy           array [V], uint8 or uint16: the cluster of each token id
     cluster_descriptions.json  as above
     cluster_figures.json       {eos, pinned, log_odds}
     manifest.json              as above
+    labels_waste.joblib        the labels, for other programs
+
+A .joblib file is a pickle, which runs code when it is loaded: it is written and never read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +32,11 @@ from typing import TYPE_CHECKING, Any, NotRequired, Protocol
 
 from typing_extensions import TypedDict
 
+from tasks.arrays import require_file
 from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
+from tasks.message import Hash
 from tasks.models import ClusterFigures
-from tasks.validation import parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,19 +45,27 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
-LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.joblib", "labels_waste.joblib"
+LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.npy", "labels_waste.npy"
 EMBEDDINGS = "embeddings.npy"
-PCA_FILE = "pca.joblib"
+PCA_COMPONENTS, PCA_MEAN = "pca_components.npy", "pca_mean.npy"
 CENTRES = "kmeans_centres.npy"
 DESCRIPTIONS = "cluster_descriptions.json"
 FIGURES = "cluster_figures.json"
+LABELS_KMEANS_JOBLIB, LABELS_WASTE_JOBLIB, PCA_JOBLIB = "labels_kmeans.joblib", "labels_waste.joblib", "pca.joblib"
+FILES = frozenset({
+    *(LABELS_KMEANS, EMBEDDINGS, PCA_COMPONENTS, PCA_MEAN, CENTRES, LABELS_KMEANS_JOBLIB, PCA_JOBLIB),
+    *(LABELS_WASTE, FIGURES, LABELS_WASTE_JOBLIB, DESCRIPTIONS),
+})  # fmt: skip
+"""The names that a manifest may list."""
 MANIFEST = "manifest.json"
+
+MOST_ARRAY_BYTES = 16 * 2**30  # embeddings of a million tokens in 4096 dimensions
 
 
 class Manifest(TypedDict):
     """manifest.json: what is read of it again."""
 
-    hash: str
+    hash: Hash
     embedded: NotRequired[str]
     files: dict[str, str]  # name -> SHA-256
 
@@ -106,9 +122,12 @@ class ClusteringOutput:
         return {
             LABELS_KMEANS: self.labels,
             EMBEDDINGS: self.embeddings,
-            PCA_FILE: self.pca,
+            PCA_COMPONENTS: self.pca.components_,
+            PCA_MEAN: self.pca.mean_,
             CENTRES: self.centres,
             DESCRIPTIONS: self.descriptions,
+            LABELS_KMEANS_JOBLIB: self.labels,
+            PCA_JOBLIB: self.pca,
         }
 
 
@@ -172,55 +191,17 @@ def save_clustering(root: Path, inputs: Inputs, files: Mapping[str, Any]) -> Pat
     root.mkdir(parents=True, exist_ok=True)
     remove_unfinished(root, older_than_s=_ABANDONED_S)
     final = root / inputs.hash()
+    if not is_made(final):
+        shutil.rmtree(final, ignore_errors=True)  # of an earlier version, whose labels are a pickle
     with folder_atomic(final) as work:
         _write(work, inputs, files)
     return final
 
 
-def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32] | None:
-    """The embeddings of another clustering of the same vocabulary by the same embedder, or None."""
-    import numpy as np
-
-    requested = inputs.embeddings_hash()
-    for path in sorted(root.glob(f"*/{MANIFEST}")):
-        try:
-            manifest = parse_json(Manifest, path.read_bytes())
-            # A damaged clustering is passed over here; loading that clustering reports it.
-            if (
-                manifest.get("embedded") == requested
-                and _sha256(path.with_name(EMBEDDINGS)) == manifest["files"][EMBEDDINGS]
-            ):
-                embeddings: NDArray[np.float32] = np.load(path.with_name(EMBEDDINGS))
-                return embeddings
-        except (OSError, ValueError, KeyError):
-            continue
-    return None
-
-
-def load_clustering(folder: Path) -> Clustering:
-    """Read and verify a clustering's folder.
-
-    Raises: ClusteringError when a file is missing or has another hash than the manifest says.
-    """
-    import joblib
-
-    try:
-        manifest = parse_json(Manifest, (folder / MANIFEST).read_bytes())
-        for name, expected in manifest["files"].items():
-            if _sha256(folder / name) != expected:
-                raise ClusteringError(
-                    f"the clustering in {folder} is damaged ({name}); delete the folder to make it anew"
-                )
-        labels = joblib.load(folder / (LABELS_WASTE if LABELS_WASTE in manifest["files"] else LABELS_KMEANS))
-        descriptions: list[Description] = json.loads((folder / DESCRIPTIONS).read_text(encoding="utf-8"))
-        has_figures = FIGURES in manifest["files"]
-        figures = ClusterFigures.from_json((folder / FIGURES).read_bytes()) if has_figures else ClusterFigures()
-    except (OSError, ValueError, KeyError) as error:
-        raise ClusteringError(
-            f"{folder} holds no complete clustering ({error}); delete the folder to make it anew"
-        ) from error
-    labels.setflags(write=False)
-    return Clustering(manifest["hash"], folder, labels, descriptions, figures)
+def is_made(folder: Path) -> bool:
+    """Whether there is a clustering to load.  One of an earlier version, which has only pickles, is none."""
+    pairs = ((LABELS_KMEANS_JOBLIB, LABELS_KMEANS), (LABELS_WASTE_JOBLIB, LABELS_WASTE))
+    return folder.is_dir() and all((folder / npy).exists() for pickle, npy in pairs if (folder / pickle).exists())
 
 
 def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
@@ -232,16 +213,18 @@ def _write(folder: Path, inputs: Inputs, files: Mapping[str, Any]) -> None:
             case ".joblib":
                 joblib.dump(content, folder / name)
             case ".npy":
-                np.save(folder / name, content)
+                np.save(folder / name, content, allow_pickle=False)
             case _:
                 _write_json(folder / name, content)
-    _write_json(folder / MANIFEST, {**inputs.manifest(), "files": {name: _sha256(folder / name) for name in files}})
+    _write_json(folder / MANIFEST, {**inputs.manifest(), "files": {name: file_sha256(folder / name) for name in files}})
 
 
 def _write_json(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """Raises: ValueError when the file is too large; OSError when there is none."""
+    require_file(path, MOST_ARRAY_BYTES)  # a device or a pipe has no end
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -98,7 +98,7 @@ def _load(embedder: str | Path, device: str) -> SentenceTransformer:
             f'the device is "{device}" but this machine has no GPU that torch {torch.__version__} can use'
         )
     try:
-        model = SentenceTransformer(str(embedder), device=device)
+        model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise cannot_load("embedder", embedder, error) from error
     model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)

@@ -20,13 +20,13 @@ from tasks.gpu.clustering.artifacts import (
     ClusteringInputs,
     ClusteringOutput,
     embedder_identity,
-    find_embeddings,
-    load_clustering,
+    is_made,
     save_clustering,
 )
 from tasks.gpu.clustering.describe import Description, describe_cluster, describe_fixed
 from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.kmeans import Fitted, fit_all, fit_discovered
+from tasks.gpu.clustering.loading import find_embeddings, load_clustering
 from tasks.gpu.clustering.process import Progress, no_progress
 from tasks.gpu.clustering.vocabulary import classify_tokens
 from tasks.models import Clusters
@@ -51,7 +51,7 @@ def cluster_vocabulary(
     total = len(inputs.vocabulary)
     on_progress("decode", total, total)
     folder = Path(clusters.folder) / inputs.hash()
-    if not folder.is_dir():
+    if not is_made(folder):
         output = _compute(inputs, clusters, embedder, on_progress)
         on_progress("write", 0, total)
         folder = save_clustering(Path(clusters.folder), inputs, output.files())

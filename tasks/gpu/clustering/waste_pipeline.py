@@ -20,10 +20,12 @@ from tasks.gpu.clustering.artifacts import (
     DESCRIPTIONS,
     FIGURES,
     LABELS_WASTE,
+    LABELS_WASTE_JOBLIB,
     Clustering,
-    load_clustering,
+    is_made,
     save_clustering,
 )
+from tasks.gpu.clustering.loading import load_clustering
 from tasks.gpu.clustering.process import Progress, no_progress
 from tasks.gpu.clustering.vocabulary import classify_tokens
 from tasks.gpu.clustering.waste import EOS, cluster_by_waste
@@ -85,13 +87,18 @@ def cluster_answers(
     inputs = collect_waste_inputs(tokenizer, clusters, sides)
     on_progress("decode", total, total)
     folder = Path(clusters.folder) / inputs.hash()
-    if not folder.is_dir():
+    if not is_made(folder):
         made = cluster_by_waste(
             inputs.vocabulary, inputs.eos, inputs.numbers, inputs.verbose, inputs.short, inputs.buckets
         )
         on_progress("cluster", total, total)
         figures = ClusterFigures(EOS, made.pinned, made.log_odds)
-        files = {LABELS_WASTE: made.labels, DESCRIPTIONS: made.descriptions, FIGURES: dataclasses.asdict(figures)}
+        files: dict[str, Any] = {
+            LABELS_WASTE: made.labels,
+            DESCRIPTIONS: made.descriptions,
+            FIGURES: dataclasses.asdict(figures),
+            LABELS_WASTE_JOBLIB: made.labels,
+        }
         folder = save_clustering(Path(clusters.folder), inputs, files)
     on_progress("write", total, total)
     return load_clustering(folder)

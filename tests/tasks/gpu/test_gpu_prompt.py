@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,15 @@ def test_a_model_without_chat_template_is_refused() -> None:
 def test_a_tokenizer_is_loaded_once(tmp_path: Path) -> None:
     _tokenizer("<end>", "<end>").save_pretrained(tmp_path)
     assert load_tokenizer(str(tmp_path)) is load_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    _tokenizer("<end>", "<end>").save_pretrained(folder)
+    (folder / "theirs.py").write_text(f"import os; os.mkdir({str(tmp_path / 'PWNED')!r})\nclass Tokenizer: ...\n")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    changed = config | {"tokenizer_class": "Tokenizer", "auto_map": {"AutoTokenizer": ["theirs.Tokenizer", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        load_tokenizer(str(folder))
+    assert not (tmp_path / "PWNED").exists()

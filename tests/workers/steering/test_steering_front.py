@@ -11,7 +11,7 @@ import pytest
 
 from tasks.dial import Dial, Knot
 from workers.steering.deltas import check_deltas
-from workers.steering.front import load_front
+from workers.steering.front import MOST_FRONT_BYTES, load_front
 from workers.steering.request import check_params
 
 HASH = "0123456789abcdef"
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_front_is_refused(folder: Path, change: dict[str, Any]
         check_params({"front": "ab" * 8, "dial": 0.5}, folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"knots": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"knots": 3}', "[" * 100_000, " " * (MOST_FRONT_BYTES + 1)])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / f"{HASH}.json").write_text(text)
     with pytest.raises(ValueError, match=HASH):

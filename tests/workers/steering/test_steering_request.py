@@ -79,5 +79,20 @@ def test_a_file_that_holds_no_labels_is_refused(tmp_path: Path, labels: np.ndarr
 
 def test_a_file_that_would_run_code_is_not_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / f"{HASH}.npy", np.asarray([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(ValueError, match="Python objects"):
+        check_params({"clustering": HASH, "deltas": [0]}, tmp_path)
+
+
+def test_a_file_of_another_kind_or_size_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Each is an error of the request; another exception would end the server."""
+    path = tmp_path / f"{HASH}.npy"
+    np.savez(tmp_path / "other.npz", a=np.zeros(3, np.uint8))
+    short = b"\x93NUMPY\x01\x00v\x00{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(127)
+    for content in (b"", (tmp_path / "other.npz").read_bytes(), short + b"\n", b"\x80\x04N."):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="holds no labels"):
+            check_params({"clustering": HASH, "deltas": [0]}, tmp_path)
+    with path.open("wb") as file:
+        file.truncate(2**30)
+    with pytest.raises(ValueError, match=r"1,073,741,824 bytes, and labels have at most"):
         check_params({"clustering": HASH, "deltas": [0]}, tmp_path)

@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
         engine = Engine(decoder, rows, prompts, processor)
-        tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True, trust_remote_code=False)
         name = str(dtype).removeprefix("torch.")
         weights = weights_fingerprint(options.model)
         service = Service(

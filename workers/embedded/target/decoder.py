@@ -47,7 +47,9 @@ class Decoder:
     """
 
     def __init__(self, folder: Path, dtype: torch.dtype) -> None:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, use_safetensors=True, trust_remote_code=False
+        )
         config = model.config
         _check_supported(config)
         self.dtype = dtype

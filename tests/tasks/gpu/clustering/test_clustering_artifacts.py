@@ -53,22 +53,28 @@ def test_the_labels_follow_from_the_files(made: Clustering) -> None:
     # given what was written
     embeddings = np.load(made.folder / "embeddings.npy")
     centres = np.load(made.folder / "kmeans_centres.npy")
-    pca = joblib.load(made.folder / "pca.joblib")
+    mean, components = np.load(made.folder / "pca_mean.npy"), np.load(made.folder / "pca_components.npy")
     free = made.labels >= 2
     # then tokens of clusters 0 and 1 took no part in the PCA
     assert embeddings.shape == (len(made.labels), 384)
     assert embeddings.dtype == np.float32
-    np.testing.assert_allclose(pca.mean_, embeddings[free].mean(axis=0), atol=1e-6)
-    assert not np.allclose(pca.mean_, embeddings.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(mean, embeddings[free].mean(axis=0), atol=1e-6)
+    assert not np.allclose(mean, embeddings.mean(axis=0), atol=1e-6)
     # and each other token's label is that of the centre nearest to it
-    points = (embeddings[free] - pca.mean_) @ pca.components_.T
+    points = (embeddings[free] - mean) @ components.T
     distances = ((points[:, None, :] - centres[None]) ** 2).sum(axis=2)
     assert (distances.argmin(axis=1) + 2 == made.labels[free]).mean() > 0.999
     # and signs are fixed: the largest weight of each component is positive
-    assert (pca.components_[np.arange(8), np.abs(pca.components_).argmax(axis=1)] > 0).all()
+    assert (components[np.arange(8), np.abs(components).argmax(axis=1)] > 0).all()
     # and the largest cluster comes first
     sizes = np.bincount(made.labels)[2:].tolist()
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_other_programs_find_the_labels_and_the_pca_as_joblib(made: Clustering) -> None:
+    assert joblib.load(made.folder / "labels_kmeans.joblib").tolist() == made.labels.tolist()
+    pca = joblib.load(made.folder / "pca.joblib")
+    np.testing.assert_array_equal(pca.components_, np.load(made.folder / "pca_components.npy"))
 
 
 def test_the_descriptions_count_and_show_what_is_there(made: Clustering) -> None:
@@ -140,7 +146,7 @@ def test_an_embedder_is_known_by_its_files_not_by_its_place(tmp_path: Path) -> N
     assert embedder_identity("someone/some-embedder") == "someone/some-embedder"
 
 
-@pytest.mark.parametrize("damage", ["labels_kmeans.joblib", "cluster_descriptions.json", "embeddings.npy"])
+@pytest.mark.parametrize("damage", ["labels_kmeans.npy", "cluster_descriptions.json", "embeddings.npy"])
 def test_a_damaged_clustering_is_refused(made: Clustering, tmp_path: Path, damage: str) -> None:
     # given a copy of which one file was cut short
     for path in made.folder.iterdir():

@@ -56,7 +56,9 @@ def test_the_embedded_model_s_vocabulary_by_waste(tmp_path: Path) -> None:
     # and nothing was embedded
     assert "embed" not in told
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert set(manifest["files"]) == {"labels_waste.joblib", "cluster_descriptions.json", "cluster_figures.json"}
+    assert set(manifest["files"]) == {
+        *("labels_waste.npy", "labels_waste.joblib", "cluster_descriptions.json", "cluster_figures.json"),
+    }
     assert {path.name for path in folder.iterdir()} == {*manifest["files"], "manifest.json"}
     assert (manifest["by"], manifest["buckets"], manifest["hash"]) == ("waste", 4, folder.name)
 
