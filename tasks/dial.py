@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasks.context import content_hash
+from tasks.validation import Delta
 
 DIAL_FILE = "dial.json"
 FRONT_HASH_DIGITS = 32
@@ -38,7 +39,7 @@ class Knot:
     dial: float
     mean_tokens: float
     share_right: float
-    deltas: tuple[float, ...]
+    deltas: tuple[Delta, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Dial:
 
     clustering: str
     system_prompt: str
-    default: tuple[float, ...]
+    default: tuple[Delta, ...]
     knots: tuple[Knot, ...]
 
     def deltas_at(self, dial: float) -> tuple[float, ...]:

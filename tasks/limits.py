@@ -24,6 +24,10 @@ OVERLONG_SCRATCHPAD_CHARACTERS = 100_000
 LOGGED_CHARACTERS = 1_000_000
 """Of each part of a logged prompt."""
 
+# Vectors.
+LARGEST_DELTA = 1_000.0
+"""Logits, of either sign: beyond it a token is forced or forbidden anyway, and float16 overflows."""
+
 
 def reply_bytes(tokens: int) -> int:
     """The most bytes of a reply with so many generated tokens."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from annotated_types import Ge, Le, MaxLen
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from tasks.escape import escape_control, quote, shorten
+from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
 
 T = TypeVar("T")
+
+Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]
+"""The delta of one cluster in data from outside: what every server takes."""
+Scratchpad = Annotated[str, MaxLen(SCRATCHPAD_CHARACTERS)]
+"""A scratchpad in data from outside."""
 
 # What pydantic calls an error, and what a person reads.  Numbers in braces are of the constraint.
 REASONS: Mapping[str, str] = {

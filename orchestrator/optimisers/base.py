@@ -13,7 +13,6 @@ was interrupted continues exactly where it was.  The order in which outcomes arr
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -26,7 +25,7 @@ from orchestrator.optimisers.planning import expand
 from tasks.escape import quote
 from tasks.models import Score
 from tasks.plan import Outcome, Plan, stages_of
-from tasks.validation import parse_json
+from tasks.validation import Delta, Scratchpad, parse_json
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -74,8 +73,8 @@ class Best:
     """The best evaluation so far."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    deltas: tuple[float, ...]
-    scratchpad: str
+    deltas: tuple[Delta, ...]
+    scratchpad: Scratchpad
     fitness: float
 
 
@@ -84,8 +83,8 @@ class Member:
     """A member of a population and its score; None before it has been evaluated."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    deltas: tuple[float, ...]
-    scratchpad: str = ""
+    deltas: tuple[Delta, ...]
+    scratchpad: Scratchpad = ""
     score: Score | None = None
 
 
@@ -236,6 +235,4 @@ def _general_problem(state: SearchState, params: SearchParams) -> str:
         return f"its generation is {state.generation}"
     if state.best is not None and len(state.best.deltas) != len(params.cluster_ids):
         return f"its best has {len(state.best.deltas)} deltas for {len(params.cluster_ids)} clusters"
-    if state.best is not None and not all(map(math.isfinite, state.best.deltas)):
-        return "a delta of its best is not finite"
     return ""

@@ -9,7 +9,6 @@ proposal is the next vector, better or worse; the best of all is kept.  It is th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,6 +18,7 @@ from orchestrator.optimisers.generation import Generation
 from orchestrator.optimisers.planning import expand, plan_names
 from tasks.openai.prompt_escaping import limit_scratchpad
 from tasks.plan import Candidate, Outcome, Plan
+from tasks.validation import Delta, Scratchpad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class LineageParams(SearchParams):
 class LineageState(SearchState):
     """`deltas` are evaluated next; `summary` grows; `refused` counts proposals in a row that were unusable."""
 
-    deltas: tuple[float, ...]
-    summary: str = ""
+    deltas: tuple[Delta, ...]
+    summary: Scratchpad = ""
     refused: int = 0
 
 
@@ -74,8 +74,8 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
         return EVALUATION + 1.0
 
     def problem(self, state: LineageState, params: LineageParams) -> str:
-        if len(state.deltas) != len(params.cluster_ids) or not all(map(math.isfinite, state.deltas)):
-            return f"its vector is not one finite delta for each of {len(params.cluster_ids)} clusters"
+        if len(state.deltas) != len(params.cluster_ids):
+            return f"its vector is not one delta for each of {len(params.cluster_ids)} clusters"
         return ""
 
 

@@ -19,15 +19,15 @@ from typing_extensions import TypedDict
 from orchestrator.optimisers.base import Best, Member, StateError
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import canonical_order, list_to_deltas
-from tasks.validation import parse_json
+from tasks.validation import Delta, Scratchpad, parse_json
 
 if TYPE_CHECKING:
     from orchestrator.optimisers.reflective import ReflectiveState
 
 
 class GenomeFile(TypedDict):
-    deltas: dict[str, FiniteFloat]
-    scratchpad: str
+    deltas: dict[str, Delta]
+    scratchpad: Scratchpad
 
 
 class StateFile(TypedDict):

@@ -10,12 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.optimisers.base import Best
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
+from tasks.validation import Delta, check_value
 
 PLAN = "finalists"
 
@@ -44,7 +46,7 @@ def read_evaluations(path: Path) -> list[Evaluation]:
         Evaluation(
             line["node"],
             line["generation"],
-            tuple(float(line["deltas"][cluster]) for cluster in sorted(line["deltas"], key=int)),
+            _vector(line["deltas"]),
             line["fitness"],
             line["mean_tokens"],
             line["correctness"],
@@ -52,6 +54,12 @@ def read_evaluations(path: Path) -> list[Evaluation]:
         for line in lines
         if "stopped" not in line
     ]
+
+
+def _vector(deltas: Any) -> tuple[float, ...]:
+    """Raises: ValueError for a delta that no server takes."""
+    checked = check_value(dict[str, Delta], deltas, "deltas")
+    return tuple(float(checked[cluster]) for cluster in sorted(checked, key=int))
 
 
 def pareto_front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:

@@ -19,6 +19,7 @@ from typing import Any
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import write_output, writing
+from tasks.validation import Delta, check_value
 
 
 class IndividualsFile:
@@ -44,7 +45,10 @@ class IndividualsFile:
         text = self._path.read_text("utf-8") if self._path.exists() else ""
         lines = [json.loads(line) for line in text.splitlines()]
         found = [line["deltas"] for line in lines if line["node"] == node]
-        return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids) if found else None
+        if not found:
+            return None
+        deltas = check_value(dict[str, Delta], found[-1], "deltas")
+        return tuple(float(deltas[cluster]) for cluster in self._cluster_ids)
 
     def append(self, generation: Generation) -> None:
         """Add the evaluations of a generation.  Raises: OutputNotWritable."""

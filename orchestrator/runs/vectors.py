@@ -15,12 +15,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
 from tasks.plan import Candidate, Evaluations, ExampleSet
+from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
@@ -30,7 +31,7 @@ FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
 
-Deltas = tuple[float, ...]
+Deltas = tuple[Delta, ...]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     """
     judge_changes = count_judge_changes(output)
     known = read_vectors(output)
+    if known is not None and {len(deltas) for deltas in (known.start, *known.best.values())} != {clusters}:
+        raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
     if known is not None and known.judge_changes == judge_changes:
         return known
     found = measure_lines(measurer, families, clusters)

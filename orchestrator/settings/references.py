@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from tasks.escape import quote
+from tasks.limits import LARGEST_DELTA
 from tasks.models import Sides
-from tasks.validation import parse_json
+from tasks.validation import Delta, parse_json
 
 if TYPE_CHECKING:
     from orchestrator.settings.clusters import ClusterLayout
 
-_DELTAS = TypeAdapter(dict[str, FiniteFloat])
+_DELTAS = TypeAdapter(dict[str, Delta])
 
 ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
@@ -40,7 +42,7 @@ def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
     `BEST_VECTOR`, which is known once the clusters are.
 
     Raises: ValueError with a message of one line when the file cannot be read, is not a JSON object, has other keys
-    than the clusters, or has a value that is not a finite number.
+    than the clusters, or has a value that is not a number from -LARGEST_DELTA to LARGEST_DELTA.
     """
     if path in (ZERO, BEST_VECTOR):
         return dict.fromkeys(layout.ids, 0.0)
@@ -56,9 +58,8 @@ def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         value, cluster = quote(str(detail["input"])), detail["loc"][0]
-        raise ValueError(
-            f"{quote(str(path))} has {value} for cluster {cluster}, which is not a finite number"
-        ) from None
+        bounds = f"a number from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g}"
+        raise ValueError(f"{quote(str(path))} has {value} for cluster {cluster}, which is not {bounds}") from None
     return {key: values[key] for key in layout.ids}
 
 
@@ -67,11 +68,11 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _check_keys(path: Path, keys: list[str], layout: ClusterLayout) -> None:
-    clusters = layout.ids
+    clusters, times = layout.ids, Counter(keys)
     wrong = [
-        ("lacks", [cluster for cluster in clusters if cluster not in keys]),
-        ("has the unknown", sorted(set(keys) - set(clusters))),
-        ("repeats", sorted({key for key in keys if keys.count(key) > 1})),
+        ("lacks", [cluster for cluster in clusters if cluster not in times]),
+        ("has the unknown", sorted(times.keys() - set(clusters))),
+        ("repeats", sorted(key for key, count in times.items() if count > 1)),
     ]
     found = [
         f"{verb} {', '.join(quote(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some

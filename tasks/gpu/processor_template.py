@@ -8,7 +8,6 @@ importable where SGLang's scheduler runs.
 from __future__ import annotations
 
 import base64
-import math
 import re
 import textwrap
 import zlib
@@ -18,6 +17,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from tasks.escape import shorten
+from tasks.limits import LARGEST_DELTA
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,8 +167,9 @@ def check_clusters(deltas: Mapping[str, float], labels: NDArray[np.integer[Any]]
         raise ValueError(f"the labels must be one cluster below {count} for each token")
     if count > 65536:
         raise ValueError(f"{count} clusters are more than two bytes a token can tell apart")
-    if unfit := [cluster for cluster, delta in deltas.items() if not math.isfinite(delta)]:
-        raise ValueError(f"the deltas of clusters {', '.join(unfit)[:200]} are not finite")
+    if unfit := [cluster for cluster, delta in deltas.items() if not abs(delta) <= LARGEST_DELTA]:
+        limits = f"from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g}"
+        raise ValueError(f"the deltas of clusters {', '.join(unfit)[:200]} are not numbers {limits}")
 
 
 def _cluster_lines(values: Mapping[str, str], descriptions: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.limits import SCRATCHPAD_CHARACTERS
+from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
 from tasks.openai.calls import Ask, Invalid, Log, ask_with_retry
 from tasks.openai.fitting import Response, response_record
 from tasks.openai.prompt_escaping import (
@@ -25,7 +25,6 @@ from tasks.template import fill
 SCHEMA_NAME = "mutation"
 SCHEMA = strict_object({"delta": {"type": "number"}, "scratchpad": {"type": "string"}})
 EPS = 1e-9
-LARGEST_DELTA = 1000.0  # beyond it a logit is forced or forbidden anyway, and float16 overflows
 
 SYSTEM = f"""\
 You are the reflector of a steering system. The system groups the vocabulary of a language model into clusters and \

@@ -163,6 +163,8 @@ def test_a_missing_outcome_is_an_error(name: str) -> None:
         (lambda v: v["state"].update(strange=1), "strange"),
         (lambda v: v.pop("state"), "not an evolution state"),
         (lambda v: v["state"]["best"].update(deltas=[0.0]), "1 deltas for 6 clusters"),
+        (lambda v: v["state"]["best"].update(deltas=[0.0] * 5 + [1000.5]), r"best\.deltas\[5\]: .* at most 1000"),
+        (lambda v: v["state"]["best"].update(scratchpad="x" * 10_000_000), "longer than 4000 characters"),
         (lambda v: v["state"]["best"].update(fitness=None), "fitness"),
     ],
 )

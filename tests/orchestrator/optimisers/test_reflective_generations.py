@@ -74,6 +74,8 @@ def test_the_tree_names_nodes_and_edges_as_the_specification_does() -> None:
         ({"rr_idx": 12}, "rr_idx 12"),
         ({"generation": "soon"}, "not an evolution state"),
         ({"best_individual": {"deltas": {"0": 1}, "scratchpad": ""}}, "clusters"),
+        ({"best_individual": {"deltas": {"0": -1001}, "scratchpad": ""}}, "must be at least -1000"),
+        ({"best_individual": {"deltas": {"0": 1}, "scratchpad": "x" * 10_000_000}}, "longer than 4000 characters"),
     ],
 )
 def test_a_state_of_another_run_is_refused(change: dict[str, object], says: str) -> None:

@@ -9,12 +9,13 @@ import pytest
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
     EOT_DELTAS,
     LOG_ODDS,
+    VECTORS_FILE,
     Families,
     ensure_vectors,
     measure_lines,
@@ -84,6 +85,18 @@ def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: Outpu
     again = SimulatedMeasurer(respond, store, training=4)
     assert ensure_vectors(again, families, 2, output) == first
     assert again.asked == []
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [([0.0, 2000.0], r"vectors\.json.* start\[1\]: .* at most 1000"), ([0.0], r"not one delta for each of 2 clusters")],
+)
+def test_vectors_that_no_server_takes_are_refused_by_name(
+    store: Store, output: OutputFolder, start: list[float], says: str
+) -> None:
+    output.write_json(VECTORS_FILE, {"best": {}, "start": start})
+    with pytest.raises(OutputError, match=says):
+        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, output)
 
 
 def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:

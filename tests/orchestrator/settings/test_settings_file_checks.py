@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from orchestrator.settings import cluster_layout, load_settings, read_deltas
 from tasks.escape import quote
+from tasks.limits import LARGEST_DELTA
+from workers.steering.deltas import MAX_DELTA
 
 ZEROS = {str(cluster): 0.0 for cluster in range(12)}
 
@@ -25,12 +28,17 @@ ZEROS = {str(cluster): 0.0 for cluster in range(12)}
         ),
         ({}, "lacks '0', '1', '2', '3', '4', ... (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
         (json.dumps(ZEROS)[:-1] + ', "3": 1}', "repeats '3' (the clusters are '0' to '11', KMEANS_CLUSTERS + 1)"),
-        (ZEROS | {"3": "0.5"}, "has '0.5' for cluster 3, which is not a finite number"),
-        (ZEROS | {"3": None}, "has 'None' for cluster 3, which is not a finite number"),
-        (ZEROS | {"3": True}, "has 'True' for cluster 3, which is not a finite number"),
-        (ZEROS | {"3": float("nan")}, "has 'nan' for cluster 3, which is not a finite number"),
-        (ZEROS | {"3": float("-inf")}, "has '-inf' for cluster 3, which is not a finite number"),
-        (json.dumps(ZEROS).replace('"3": 0.0', '"3": 1' + "0" * 400), "for cluster 3, which is not a finite number"),
+        (ZEROS | {"3": "0.5"}, "has '0.5' for cluster 3, which is not a number from -1000 to 1000"),
+        (ZEROS | {"3": None}, "has 'None' for cluster 3, which is not a number from -1000 to 1000"),
+        (ZEROS | {"3": True}, "has 'True' for cluster 3, which is not a number from -1000 to 1000"),
+        (ZEROS | {"3": float("nan")}, "has 'nan' for cluster 3, which is not a number from -1000 to 1000"),
+        (ZEROS | {"3": float("-inf")}, "has '-inf' for cluster 3, which is not a number from -1000 to 1000"),
+        (
+            json.dumps(ZEROS).replace('"3": 0.0', '"3": 1' + "0" * 400),
+            "for cluster 3, which is not a number from -1000 to 1000",
+        ),
+        (ZEROS | {"3": 1000.5}, "has '1000.5' for cluster 3, which is not a number from -1000 to 1000"),
+        (ZEROS | {"3": -1e9}, "has '-1000000000.0' for cluster 3, which is not a number from -1000 to 1000"),
         ([0.0] * 12, "is not a JSON object of cluster ids and numbers"),
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
@@ -41,6 +49,18 @@ def test_deltas_are_one_finite_number_for_each_cluster(sound: Any, problems: Any
 
     (line,) = problems()
     assert line.startswith("CONFIG_INITIAL_DELTAS_PATH: ") and told in line
+
+
+def test_a_hundred_thousand_deltas_are_refused_at_once(sound: Any, problems: Any) -> None:
+    sound.write_deltas({str(cluster): 0.0 for cluster in range(100_000)})
+
+    started = time.monotonic()
+    assert "has the unknown '100', '1000'" in problems()[0]
+    assert time.monotonic() - started < 5
+
+
+def test_the_range_of_deltas_is_that_of_the_servers() -> None:
+    assert LARGEST_DELTA == MAX_DELTA
 
 
 def test_deltas_follow_the_number_of_clusters(sound: Any, problems: Any) -> None:

@@ -14,8 +14,9 @@ from tasks.gpu.processor_template import check_clusters
     [
         ({"0": 1.0, "2": 1.0}, [0, 1], HASH, "keys 0 to 1"),
         ({"0": 1.0}, [0, 1], HASH, "below 1"),
-        ({"0": float("nan"), "1": 1.0}, [0, 1], HASH, "clusters 0 are not finite"),
-        ({"0": float("inf"), "1": 1.0}, [0, 1], HASH, "not finite"),
+        ({"0": float("nan"), "1": 1.0}, [0, 1], HASH, "clusters 0 are not numbers from -1000 to 1000"),
+        ({"0": float("inf"), "1": 1.0}, [0, 1], HASH, "not numbers from -1000 to 1000"),
+        ({"0": 0.0, "1": -1000.5}, [0, 1], HASH, "clusters 1 are not numbers from -1000 to 1000"),
         ({"0": 1.0}, [], HASH, "for each token"),
         ({"0": 1.0}, [0], '"; import os', "hexadecimal"),
     ],
