@@ -8,14 +8,15 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TextIO, TypeVar
+from typing import Annotated, Any, BinaryIO, NotRequired, TextIO, TypeVar
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from tasks.envelope import parse_sealed, sealed_text
 from tasks.files import open_atomic, write_atomic
 from tasks.message import RunId
 from tasks.validation import InvalidData, checked_json, parse_json
@@ -57,21 +58,21 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 class ScoredIndividual(TypedDict):
     node: str
-    fitness: float
-    shortness: float
-    correctness: float
-    mean_tokens: float
+    fitness: FiniteFloat
+    shortness: FiniteFloat
+    correctness: FiniteFloat
+    mean_tokens: FiniteFloat
 
 
 class WallTime(TypedDict):
-    wall: float
+    wall: FiniteFloat
 
 
 class TokenCounts(TypedDict):
-    target: float
-    prompt: float
-    cached: float
-    completion: float
+    target: FiniteFloat
+    prompt: FiniteFloat
+    cached: FiniteFloat
+    completion: FiniteFloat
 
 
 class EvaluationCounts(TypedDict):
@@ -84,16 +85,18 @@ class GenerationRecord(TypedDict):
     """A line of history.jsonl: what is read of it again."""
 
     generation: int
-    best: float
-    mean: float
-    best_ever: float
+    best: FiniteFloat
+    mean: FiniteFloat
+    best_ever: FiniteFloat
+    validation: NotRequired[dict[str, FiniteFloat]]
     population: Annotated[list[ScoredIndividual], Field(min_length=1)]
     offspring: list[ScoredIndividual]
     evaluations: EvaluationCounts
     seconds: WallTime
     tokens: TokenCounts
-    calls: float
-    cost_usd: float | None  # None: the prices are not known
+    calls: FiniteFloat
+    answered: NotRequired[dict[str, list[str]]]
+    cost_usd: FiniteFloat | None  # None: the prices are not known
 
 
 class RunFile(TypedDict):
@@ -164,7 +167,7 @@ class OutputFolder:
             return known["id"]
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
         run_id = f"{stem}-{secrets.token_hex(4)}"
-        write_output(path, json.dumps({"id": run_id, "kind": kind}) + "\n")
+        self.write_state("run.json", RunFile(id=run_id, kind=kind))
         return run_id
 
     def rotate(self) -> Path | None:
@@ -186,6 +189,10 @@ class OutputFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def write_state(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a file that the program reads again, with version and checksum (tasks/envelope.py)."""
+        self.write(name, sealed_text(content))
 
     def remove(self, name: str) -> None:
         """Remove one of the run's files, if it is there.  Raises: OutputNotWritable."""
@@ -222,7 +229,7 @@ def run_id_of(folder: Path) -> str:
 def run_file(folder: Path) -> RunFile:
     """What names the run in a folder.  Raises: OutputError when the folder holds no run."""
     try:
-        return read_json(folder / "run.json", RunFile)
+        return read_state(folder / "run.json", RunFile)
     except FileNotFoundError:
         raise OutputError(f"{folder} holds no run (there is no run.json in it)") from None
 
@@ -238,6 +245,17 @@ def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = 
         raise
     except (OSError, InvalidData) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
+
+
+def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_sealed) -> T:
+    """What a file that `write_state` has written holds, as a value of this type.
+
+    `remedy` is what a person can do about a file that cannot be used.  Raises: FileNotFoundError; OutputError.
+    """
+    try:
+        return read_json(path, kind, parse)
+    except OutputError as error:
+        raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

@@ -205,9 +205,9 @@ def settings_of(options: argparse.Namespace, redis_url: str, url: str) -> dict[s
 
 def evolve_arguments(settings: Mapping[str, Any], output: Path, sets: Sequence[str] = ()) -> list[str]:
     """`evolve` with these settings and further NAME=VALUE texts, which win."""
-    texts = [*(f"{name}={value}" for name, value in settings.items()), *sets]
-    chosen = [part for text in texts for part in ("--set", text)]
-    return ["evolve", "--config", str(CONFIG), *chosen, "--output", str(output), "--plain"]
+    chosen = {**settings, **dict(text.split("=", 1) for text in sets)}
+    options = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+    return ["evolve", "--config", str(CONFIG), *options, "--output", str(output), "--plain"]
 
 
 def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) -> tuple[float, int]:

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from orchestrator import exit_status
 from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_state
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping
@@ -123,7 +123,7 @@ class CollectKind:
 
     def progress(self, folder: Path) -> RunProgress:
         try:
-            values = read_json(folder / PROGRESS_FILE, ProgressFile)
+            values = read_state(folder / PROGRESS_FILE, ProgressFile, "the next start writes it anew: remove it")
         except FileNotFoundError:
             return RunProgress("examples", 0, None, is_finished=False)
         figures = {"retained_pairs": float(values["retained_pairs"])}

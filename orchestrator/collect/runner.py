@@ -213,7 +213,7 @@ class _Session:
             "total": len(self.train),
             "retained_pairs": sum(len(g.retained(self.threshold)) for g in judged),
         }
-        self.collector.output.write_json(PROGRESS_FILE, {**progress, "is_finished": is_finished})
+        self.collector.output.write_state(PROGRESS_FILE, {**progress, "is_finished": is_finished})
         self.publisher.publish(progress)
         self._reported = time.monotonic()
 

@@ -20,7 +20,7 @@ from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputFolder, read_json
+from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.document import report_document
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.front import front_document
@@ -33,12 +33,12 @@ from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, Plot
 from tasks.dial import DIAL_FILE, Dial
+from tasks.envelope import checked_sealed
 from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
 from tasks.openai.provider import Role
 from tasks.plan import Evaluations
 from tasks.store.store import Store
-from tasks.validation import checked_json
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Recorder:
         self.history = [g for g in self.output.read_history() if g["generation"] < generation]
         self.individuals.keep_before(generation)
         if self.output.tree.exists():
-            self.tree.restore(read_json(self.output.tree, TreeFile, checked_json), generation)
+            self.tree.restore(read_state(self.output.tree, TreeFile, parse=checked_sealed), generation)
         for role, names in (self.history[-1].get("answered", {}) if self.history else {}).items():
             self.store.add_providers(self.run_id, role, names)
 
@@ -152,7 +152,7 @@ class Recorder:
         changed = options_of(read_changes(self.output), finished.generation.number)
         self.history.append(line | {"answered": answered} | ({"settings_changed": changed} if changed else {}))
         self.tree.add(finished.generation)
-        self.output.write_json("evolution_tree.json", self.tree.data())
+        self.output.write_state("evolution_tree.json", self.tree.data())
         self.output.write_history(self.history)
         self.individuals.append(finished.generation)
         leader, best = finished.generation.leader.genome, finished.state.best

@@ -8,12 +8,11 @@ the file, whatever a second measurement would give.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from orchestrator.output import OutputFolder, read_json, write_output
+from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
@@ -99,7 +98,7 @@ def _relative_to(settings: Settings, plain: Measurement, start: Measurement) -> 
 def read_baselines(output: OutputFolder) -> Baselines | None:
     """Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.baselines, Baselines)
+        return read_state(output.baselines, Baselines)
     except FileNotFoundError:
         return None
 
@@ -128,7 +127,7 @@ def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolde
         found = measure_baselines(measurer, settings, known.prompts, known.start)
         found = dataclasses.replace(found, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
-    write_output(output.baselines, json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False) + "\n")
+    output.write_state("baselines.json", dataclasses.asdict(found))
     return found
 
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.output import OutputFolder, read_json
+from typing_extensions import TypedDict
+
+from orchestrator.output import OutputFolder, read_state
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
 from orchestrator.settings.load import typed_value
 from orchestrator.settings.run import by_rules, judge_of
@@ -29,10 +31,16 @@ class SettingsChange:
     is_applied: bool
 
 
+class ChangesFile(TypedDict):
+    """settings_changes.json, oldest first."""
+
+    changes: list[SettingsChange]
+
+
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
     """Oldest first.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / CHANGES_FILE, list[SettingsChange])
+        return read_state(output.path / CHANGES_FILE, ChangesFile)["changes"]
     except FileNotFoundError:
         return []
 
@@ -84,7 +92,7 @@ def judged_since(changes: list[SettingsChange]) -> int:
 
 
 def _write(output: OutputFolder, changes: list[SettingsChange]) -> None:
-    output.write_json(CHANGES_FILE, [dataclasses.asdict(change) for change in changes])
+    output.write_state(CHANGES_FILE, {"changes": [dataclasses.asdict(change) for change in changes]})
 
 
 def check_resumable(output: OutputFolder, settings: Settings) -> None:

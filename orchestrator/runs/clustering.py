@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from orchestrator.dispatch.dispatcher import Dispatcher, Parked, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import open_farm
-from orchestrator.output import OutputError, OutputFolder, read_json, write_output
+from orchestrator.output import OutputError, OutputFolder, read_json, read_state, write_output
 from orchestrator.report.announcement import provider_at
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.report.systems import MeasuredSystem, Measurement
@@ -67,13 +67,13 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
         return collected_sides(settings)
     path = output.path / SIDES
     if path.exists():
-        return read_json(path, Sides)
+        return read_state(path, Sides)
     chosen = {s.name: s for s in (baselines.system(baselines.start), *short_prompts(baselines))}
     systems = [baselines.systems[0], *(system for system in chosen.values() if system.kind == "prompt")]
     answers = measurer.answers(REFERENCE, 0, [Candidate(0, (), system_prompt=s.system_prompt) for s in systems])
     short = [answer for given in answers[1:] for answer in given]
     sides = sides_of(answers[0], short, [example.gold for example in measurer.examples["training"]])
-    output.write_json(SIDES, dataclasses.asdict(sides))
+    output.write_state(SIDES, dataclasses.asdict(sides))
     return sides
 
 

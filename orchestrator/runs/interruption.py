@@ -21,7 +21,7 @@ from orchestrator.farm.connection import FarmUnavailable
 from orchestrator.optimisers.base import SearchState
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import OutputFolder, OutputNotWritable, read_json
+from orchestrator.output import OutputFolder, OutputNotWritable, read_state
 from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
@@ -141,7 +141,7 @@ class InProgress:
         generation = self.state.generation
         if generation < self.search.params.generations:
             marker = InProgressFile(generation=generation, evaluations=len(done), best_node=node, best_fitness=fitness)
-            self.output.write_json(IN_PROGRESS, marker)
+            self.output.write_state(IN_PROGRESS, marker)
             log.info("stopped in generation %d: %d evaluations of it are done", generation, len(done))
 
     def _leader(self) -> Genome | None:
@@ -171,6 +171,6 @@ class InProgress:
 def read_in_progress(folder: Path) -> InProgressFile | None:
     """None for a run that did not stop in the middle of a generation.  Raises: OutputError."""
     try:
-        return read_json(folder / IN_PROGRESS, InProgressFile)
+        return read_state(folder / IN_PROGRESS, InProgressFile, "a run goes on without this file: remove it")
     except FileNotFoundError:
         return None

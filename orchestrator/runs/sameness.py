@@ -12,16 +12,17 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import redis
+from typing_extensions import TypedDict
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
+from tasks.envelope import checked_sealed
 from tasks.gpu.identity import differences
 from tasks.job import JobSpec
 from tasks.models import Example, Target
 from tasks.store.store import Store
-from tasks.validation import checked_json
 
 QUESTIONS, SERVERS = "questions.json", "servers.json"
 MOST_LISTED = 10
@@ -30,6 +31,12 @@ ANOTHER_RUN = "`orchestrator evolve` starts another run with another --output, o
 
 QuestionHashes = dict[str, dict[str, str]]
 """By set: the content hash of each question, with its context and right answer, by id, in order."""
+
+
+class ServersFile(TypedDict):
+    """servers.json: what each server that has answered has reported of itself."""
+
+    servers: list[dict[str, Any]]
 
 
 def question_hashes(examples: Mapping[str, Sequence[Example]]) -> QuestionHashes:
@@ -49,7 +56,7 @@ def check_same_questions(output: OutputFolder, examples: Mapping[str, Sequence[E
         what = f"{output.path} has scores, but no {' and no '.join(missing)}"
         raise OutputError(f"{what}: what they depend on is not known; {ANOTHER_RUN}")
     try:
-        before = read_json(output.path / QUESTIONS, QuestionHashes)
+        before = read_state(output.path / QUESTIONS, QuestionHashes)
     except FileNotFoundError:
         return
     problems = [
@@ -71,7 +78,7 @@ def _changed(which: str, before: Mapping[str, str], now: Mapping[str, str]) -> s
 
 def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example]]) -> None:
     if not (output.path / QUESTIONS).exists():
-        output.write_json(QUESTIONS, question_hashes(examples))
+        output.write_state(QUESTIONS, question_hashes(examples))
 
 
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
@@ -115,12 +122,12 @@ def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> 
     """Add those that the file lacks: the gpu workers of a farm may have servers that differ."""
     known = read_servers(output)
     if new := [server for server in servers if server not in known]:
-        output.write_json(SERVERS, [*known, *new])
+        output.write_state(SERVERS, {"servers": [*known, *new]})
 
 
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
     """Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / SERVERS, list[dict[str, Any]], checked_json)
+        return read_state(output.path / SERVERS, ServersFile, parse=checked_sealed)["servers"]
     except FileNotFoundError:
         return []

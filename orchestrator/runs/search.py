@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,9 @@ from orchestrator.runs.racing import Racing
 from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
 from orchestrator.settings.references import BEST_VECTOR
+from tasks.envelope import sealed_text, unsealed
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
+from tasks.validation import InvalidData
 
 Watch = Callable[[Generation, float | None], None]
 
@@ -46,11 +49,16 @@ class Search:
     params: SearchParams
 
     def to_json(self, state: SearchState) -> str:
-        return self.optimiser.to_json(state, self.params)
+        """The text of evolution_state.json."""
+        return sealed_text(json.loads(self.optimiser.to_json(state, self.params)))
 
     def from_json(self, text: str) -> SearchState:
         """Raises: StateError when the text is no state, or one of another search."""
-        state: SearchState = self.optimiser.from_json(text, self.params)
+        try:
+            content = json.dumps(unsealed(text), ensure_ascii=False)
+        except InvalidData as error:
+            raise StateError(str(error)) from None
+        state: SearchState = self.optimiser.from_json(content, self.params)
         return state
 
     def init(self) -> SearchState:

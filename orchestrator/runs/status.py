@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import redis
+from pydantic import FiniteFloat
 
 from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_json, run_id_of
+from orchestrator.output import OutputFolder, OutputNotWritable, read_state, run_id_of
 from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
 from tasks.failure import Failure
@@ -28,6 +29,7 @@ from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
 PARKED_FILE, USAGE = "parked.json", "usage.json"
+USAGE_REMEDY = "without this file, tokens and cost are those of history.jsonl"
 State = Literal["running", "finished", "parked", "stopped"]
 
 
@@ -40,13 +42,13 @@ class ParkedState:
 
 
 def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
-    output.write_json(PARKED_FILE, dataclasses.asdict(parked))
+    output.write_state(PARKED_FILE, dataclasses.asdict(parked))
 
 
 def read_parked_state(output: OutputFolder) -> ParkedState | None:
     """None for a run that has not parked.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / PARKED_FILE, ParkedState)
+        return read_state(output.path / PARKED_FILE, ParkedState, "`orchestrator retry` needs no such file: remove it")
     except FileNotFoundError:
         return None
 
@@ -56,10 +58,13 @@ def clear_parked_state(output: OutputFolder) -> None:
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
-    """What the run has used so far, as `usage.json` says; {} where no such file can be read."""
+    """What the run has used so far, as `usage.json` says; {} before there is one.
+
+    Raises: OutputError for a file that cannot be used: without it the run might spend its budget a second time.
+    """
     try:
-        return read_json(output.path / USAGE, dict[str, float])
-    except (OSError, OutputError):
+        return read_state(output.path / USAGE, dict[str, FiniteFloat], USAGE_REMEDY)
+    except FileNotFoundError:
         return {}
 
 
@@ -221,5 +226,5 @@ class StatusPublisher:
         used["unconfirmed_usd"] = self.store.ledger(self.run_id).spending().unconfirmed
         used["budget_usd"] = self.budget_usd
         if used != self._written:
-            self.output.write_json(USAGE, used)
+            self.output.write_state(USAGE, used)
         self._written, self._written_at = used, time.monotonic()

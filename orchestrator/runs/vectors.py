@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.output import OutputError, OutputFolder, read_json
+from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, measurement_of
@@ -73,7 +73,7 @@ class Vectors:
 def read_vectors(output: OutputFolder) -> Vectors | None:
     """None before they were measured.  Raises: OutputError for a file that cannot be used."""
     try:
-        return read_json(output.path / VECTORS_FILE, Vectors)
+        return read_state(output.path / VECTORS_FILE, Vectors)
     except FileNotFoundError:
         return None
 
@@ -94,7 +94,7 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     if known is not None:
         found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
-    output.write_json(VECTORS_FILE, dataclasses.asdict(found))
+    output.write_state(VECTORS_FILE, dataclasses.asdict(found))
     return found
 
 

@@ -49,7 +49,7 @@ def test_a_judge_that_changes_judges_the_population_and_the_best_anew(terminal: 
     # And the change is on record with its generation, in the history, in a file of its own and in the report
     assert "settings_changed" not in before
     assert after["settings_changed"] == {"JUDGE_MODEL": "strict"}
-    [change] = json.loads((terminal.output / "settings_changes.json").read_text())
+    [change] = json.loads((terminal.output / "settings_changes.json").read_text())["changes"]
     assert (change["generation"], change["options"]) == (1, {"JUDGE_MODEL": ["gpt-4o", "strict"]})
     report = (terminal.output / "report.txt").read_text()
     assert "changed      JUDGE_MODEL, from generation 1 on" in report

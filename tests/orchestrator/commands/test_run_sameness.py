@@ -32,7 +32,7 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 3, said
     kept = {name: (terminal.output / name).read_bytes() for name in ("config", "servers.json")}
-    assert json.loads(kept["servers.json"]) == [{"version": "1.0"}, {"version": "1.1"}]
+    assert json.loads(kept["servers.json"])["servers"] == [{"version": "1.0"}, {"version": "1.1"}]
     state = (terminal.output / "evolution_state.json").read_text()
     driver.clear_signal("fail", "reflect", "g1_child0_mut")
     judged = driver.began("judge", "g1_child1_pre")
@@ -60,4 +60,7 @@ def test_a_parked_run_refuses_another_target_server_and_other_questions(
     questions.write_text(before)
     status, said = terminal.run("retry", str(terminal.output))
     assert status == 0, said
-    assert json.loads((terminal.output / "servers.json").read_text()) == [{"version": "1.0"}, {"version": "1.1"}]
+    assert json.loads((terminal.output / "servers.json").read_text())["servers"] == [
+        {"version": "1.0"},
+        {"version": "1.1"},
+    ]

@@ -84,6 +84,6 @@ def test_a_judge_that_changed_is_pending_until_its_predecessor_s_verdicts_are_go
 
 
 def test_a_file_that_is_of_no_use_is_named(output: OutputFolder) -> None:
-    (output.path / CHANGES_FILE).write_text('[{"generation": "x"}]')
+    (output.path / CHANGES_FILE).write_text('{"changes": [{"generation": "x"}]}')
     with pytest.raises(OutputError, match=CHANGES_FILE):
         read_changes(output)

@@ -14,6 +14,7 @@ from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, re
 from orchestrator.runs.changes import check_resumable, record_change
 from orchestrator.runs.final import Closing
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
+from tasks.envelope import unsealed
 from tasks.models import Constrained
 from tasks.plan import Candidate, Evaluations
 
@@ -49,7 +50,8 @@ def settings_of(prompts: Path, *overrides: str) -> Settings:
         "TARGET_SYSTEM_PROMPT=best", f"PROMPTS_PATH={prompts}", "PROMPTS_RACED=y", "OBJECTIVE=constrained",
         "MARGIN=0.03", "JUDGE=three_stages",
     ]  # fmt: skip
-    return load_settings(Path("configs/embedded.config"), [*options, *overrides])
+    chosen = dict(option.split("=", 1) for option in (*options, *overrides))  # of one that is repeated the last
+    return load_settings(Path("configs/embedded.config"), chosen)
 
 
 def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
@@ -218,6 +220,6 @@ def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Pa
 
 def test_a_file_without_its_start_cannot_be_used(prompts: Path, output: OutputFolder) -> None:
     ensure_baselines(measurer(), settings_of(prompts), output)
-    output.baselines.write_text(output.baselines.read_text().replace('"start": "short"', '"start": "gone"'))
+    output.write_state("baselines.json", unsealed(output.baselines.read_bytes()) | {"start": "gone"})
     with pytest.raises(OutputError, match="gone is not among the measured systems"):
         read_baselines(output)

@@ -39,7 +39,8 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settle:
     def make(content: str, *overrides: str, name: str = "questions.csv") -> Settings:
         path = tmp_path / name
         path.write_text(content)
-        return load_settings(Path("configs/embedded.config"), [f"DATA_PATH={path}", *overrides])
+        chosen = dict(override.split("=", 1) for override in overrides)  # of an option that is repeated the last
+        return load_settings(Path("configs/embedded.config"), {"DATA_PATH": str(path), **chosen})
 
     return make
 
