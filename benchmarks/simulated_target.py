@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import json
 import math
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -136,13 +137,18 @@ def note(simulation: Simulation, asked: dict[str, Any], status: int) -> None:
 
 
 def serve(simulation: Simulation, port: int, host: str = "127.0.0.1", ready: Event | None = None) -> None:
-    """Answer until the process ends; `ready` is set when the port is open."""
+    """Answer until the process ends; `ready` is set when the port is open.
+
+    A gpu worker that starts this in SGLang's place names a Unix socket, and holds the port itself.
+    """
+    path = os.environ.get("WHETSTONE_TARGET_SOCKET")
 
     def on_start(*_: object) -> None:
         if ready is not None:
             ready.set()
 
-    web.run_app(make_app(simulation), host=host, port=port, print=on_start)
+    address: dict[str, Any] = {"path": path} if path else {"host": host, "port": port}
+    web.run_app(make_app(simulation), **address, print=on_start)
 
 
 def main() -> None:

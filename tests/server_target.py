@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 
 from tasks.gpu.host import TargetHost
+from tasks.http.address import http_url, unix_path
 from tasks.models import Sampling, Target
 
 TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
@@ -13,9 +14,16 @@ TINY_SERVER = f"{sys.executable} {Path(__file__).with_name('tiny_server.py')}"
 
 def server_reply(host: TargetHost, target: Target, path: str = "/server_info") -> dict[str, object]:
     """The server's reply to a GET request with its key, as JSON."""
-    headers = {"Authorization": f"Bearer {host.api_key(target)}"}
-    answer: dict[str, object] = httpx.get(host.serve(target) + path, headers=headers, trust_env=False).json()
+    http = http_client(host.serve(target))
+    answer: dict[str, object] = http.get(path, headers={"Authorization": f"Bearer {host.api_key(target)}"}).json()
     return answer
+
+
+def http_client(url: str, timeout: float = 5.0) -> httpx.Client:
+    """A client for a server at a port or on a Unix socket."""
+    path = unix_path(url)
+    transport = httpx.HTTPTransport(uds=path) if path else None
+    return httpx.Client(base_url=http_url(url, ""), transport=transport, trust_env=False, timeout=timeout)
 
 
 def server_target(command: str = TINY_SERVER, args: str = "", url: str = "", ready_timeout_s: float = 30) -> Target:

@@ -9,6 +9,7 @@ exist, and creates FILE.  With `--version-file` it reports the text of FILE as i
 import argparse
 import json
 import os
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -80,4 +81,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-ThreadingHTTPServer((arguments.host, arguments.port), Handler).serve_forever()
+class UnixServer(ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        self.socket.bind(self.server_address)
+        self.server_name, self.server_port = "localhost", 0
+
+    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+        return self.socket.accept()[0], ("", 0)
+
+
+UnixServer(os.environ["WHETSTONE_TARGET_SOCKET"], Handler).serve_forever()

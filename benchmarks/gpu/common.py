@@ -27,6 +27,7 @@ from tasks.dataset import load_examples
 from tasks.gpu.cluster import pack_labels
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
+from tasks.http.address import http_url, unix_path
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Plan
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
@@ -232,10 +233,18 @@ def evaluate(app: Celery, store: Store, run: str, plan: Plan, limit_s: float) ->
     return time.perf_counter() - started, int(store.usage(run).get("target", 0.0) - before)
 
 
-def client(url: str, api_key: str | None) -> httpx.Client:
+def client(url: str, api_key: str | None, timeout_s: float = 30, limits: httpx.Limits = httpx.Limits()) -> httpx.Client:
     """A client for the server's other routes."""
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+    path = unix_path(url)
+    return httpx.Client(
+        base_url=http_url(url, ""),
+        transport=httpx.HTTPTransport(uds=path, limits=limits) if path else None,
+        headers=headers,
+        timeout=timeout_s,
+        trust_env=False,
+        limits=limits,
+    )
 
 
 def server_version(http: httpx.Client) -> str:

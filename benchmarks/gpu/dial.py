@@ -83,12 +83,9 @@ def measure(
             host.model_folder(target), target.system_prompt, target.prompt_template, questions
         )
         requests = requests_for(target, "", (), batch, dict.fromkeys(range(len(batch.ids)), ""))
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         # The server closes connections that are idle for some seconds, as they are while answers are graded.
         limits = httpx.Limits(max_connections=options.concurrency, keepalive_expiry=1)
-        with httpx.Client(
-            base_url=url, headers=headers, timeout=target.request_timeout_s, trust_env=False, limits=limits
-        ) as http:
+        with common.client(url, key, target.request_timeout_s, limits) as http:
             ask(http, requests, None, options.concurrency)  # kernels compile, prompts become known
             return [setting(http, requests, one, dial, grader, examples, options) for one in [None, *options.dials]]
     finally:

@@ -32,6 +32,7 @@ from orchestrator.settings.value_checks import (
     optional,
     placeholders,
     redis_address,
+    server_address,
     server_arguments,
     variable_name,
 )
@@ -87,7 +88,7 @@ class Settings:
     target_engine: EngineName
     device: Literal["cpu", "cuda"]
     sglang_lifecycle: Literal["resident", "restart"]
-    sglang_url: Annotated[str, optional(http_address), no_password("the variable that SGLANG_API_KEY_ENV names")]
+    sglang_url: Annotated[str, optional(server_address), no_password("the variable that SGLANG_API_KEY_ENV names")]
     sglang_api_key_env: Annotated[str, string(), AfterValidator(variable_name)]
     sglang_command: Annotated[str, string(), AfterValidator(server_arguments)]
     sglang_args: Annotated[str, AfterValidator(server_arguments)]

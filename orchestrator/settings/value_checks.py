@@ -14,15 +14,18 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 from tasks.escape import quote
+from tasks.http.address import unix_path
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
 
 _JUDGE = re.compile(r"[\w.]+:[\w.]+|[\w.-]+")
 OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
-    "--host": "is set by Whetstone: a server that a worker starts listens on 127.0.0.1",
-    "--port": "is set by Whetstone: a server that a worker starts takes a free port",
+    "--host": "is set by Whetstone: a server that a worker starts listens on a Unix socket",
+    "--port": "is set by Whetstone: a server that a worker starts listens on a Unix socket",
     "--api-key": "is set by Whetstone: a server that a worker starts gets a key of its own",
+    "--tokenizer-worker-num": "must be 1: SGLang checks no key with more, and listens on a port",
+    "--enable-http2": "listens on a port: a server that a worker starts listens on a Unix socket",
     "--config": "is set by Whetstone: write the contents of the file as arguments",
     "--speculative-algorithm": "samples without the deltas",
 }
@@ -42,6 +45,16 @@ def placeholders(*names: str) -> AfterValidator:
 def http_address(url: str) -> str:
     if not _has_form(url, ("http", "https")):
         raise ValueError(f"{quote(_hide_password(url))} is not an address of the form http://HOST:PORT")
+    return url
+
+
+def server_address(url: str) -> str:
+    """The address of a target server, which may listen on a Unix socket."""
+    path = unix_path(url)
+    if path is None:
+        return http_address(url)
+    if not path.startswith("/"):
+        raise ValueError(f"{quote(url)} is not an address of the form unix:/PATH/OF/A/SOCKET")
     return url
 
 

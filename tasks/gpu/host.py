@@ -24,7 +24,7 @@ class TargetHost(Protocol):
     """All methods may be called from several threads at once."""
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
-        """The base URL, without a slash at its end, of a ready server for `target`.
+        """The base URL, without a slash at its end, of a ready server for `target` (`tasks.http.address`).
 
         `processor` is the text of a processor file that the server must have loaded; "" for none.  With `identity` the
         server must still be the one that `identity(target)` has described.
@@ -50,9 +50,9 @@ class TargetHost(Protocol):
         """
 
     def api_key(self, target: Target) -> str | None:
-        """The bearer token for the server of `target`; None where it needs none.
+        """The bearer token for the server of `target`; None where it needs none, and before `serve`.
 
-        It does not change while the worker runs.  Raises: SecretError.
+        A server that this worker starts gets a new one at each start.  Raises: SecretError.
         """
 
     def environment(self, device: str) -> Mapping[str, str]:

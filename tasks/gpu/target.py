@@ -18,8 +18,9 @@ from typing_extensions import TypedDict
 
 from tasks.gpu.request_queue import REQUESTS, Turn
 from tasks.gpu.server_stats import SERVER_STATS
+from tasks.http.address import http_url
 from tasks.http.bounded import OK, HttpFailed, HttpReply, ReplyLimits, ReplyTooLarge, exchange
-from tasks.http.connections import CONNECTIONS, http_url
+from tasks.http.connections import CONNECTIONS
 from tasks.limits import reply_bytes
 from tasks.validation import InvalidData, parse_json
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import aiohttp
 
 from tasks.escape import escape_control
-from tasks.http.connections import CONNECTIONS, http_url
+from tasks.http.address import http_url
+from tasks.http.connections import CONNECTIONS
 from tasks.http.proxy import proxy_for
 from tasks.store.address import redacted
 

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from tasks.http.address import unix_path
+
 KEPT_S = 3.0  # an idle connection; servers close theirs after five seconds
 CLOSE_S = 1.0
 SESSIONS = 16  # a restarted server has another address
@@ -45,7 +47,7 @@ class Connections:
         The key goes with each request.  The least recently used sessions are closed.
         """
         parts = urlsplit(url)
-        server = f"{parts.scheme}://{parts.netloc}" if parts.scheme != UNIX else url
+        server = url if unix_path(url) is not None else f"{parts.scheme}://{parts.netloc}"
         session = self._sessions.pop((server, api_key), None) or _session(server, api_key)
         self._sessions[server, api_key] = session
         while len(self._sessions) > SESSIONS:
@@ -63,23 +65,13 @@ class Connections:
             asyncio.run_coroutine_threadsafe(close(), self.loop()).result(CLOSE_S)
 
 
-UNIX = "unix"
-"""The scheme of a server's base URL that is the path of a socket: unix:/run/target.sock."""
-
-
-def http_url(base_url: str, path: str) -> str:
-    """What to request of a server; over a Unix socket the host has no meaning."""
-    base = "http://localhost" if urlsplit(base_url).scheme == UNIX else base_url
-    return base.rstrip("/") + path
-
-
 def _session(server: str, api_key: str | None) -> aiohttp.ClientSession:
     """Bounded by its users (`tasks.http.bounded`): replies are read as they are sent, and no cookie is kept."""
-    parts = urlsplit(server)
+    path, is_tls = unix_path(server), urlsplit(server).scheme == "https"
     connector: aiohttp.BaseConnector = (
-        aiohttp.UnixConnector(parts.path, limit=0, keepalive_timeout=KEPT_S)
-        if parts.scheme == UNIX
-        else aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S, ssl=_tls() if parts.scheme == "https" else True)
+        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S, ssl=_tls() if is_tls else True)
+        if path is None
+        else aiohttp.UnixConnector(path, limit=0, keepalive_timeout=KEPT_S)
     )
     return aiohttp.ClientSession(
         headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),

@@ -10,8 +10,6 @@ CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: the user then mak
 from __future__ import annotations
 
 import fcntl
-import os
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,8 @@ from pathlib import Path
 from typing import IO
 
 import tenacity
+
+from tasks.private import private_folder, runtime_folder
 
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -135,8 +135,10 @@ def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:
 
     Raises: GpuUnavailable when all are claimed.
     """
-    folder = folder or Path(tempfile.gettempdir()) / f"whetstone-gpus-{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder = private_folder(folder or runtime_folder() / "gpus")
+    except OSError as error:
+        raise GpuUnavailable(f"the folder of the locks: {error}") from error
     for gpu in gpus:
         lock = (folder / f"gpu-{gpu.index}").open("ab")
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.identity import differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
+from tasks.private import private_folder, runtime_folder
 from tasks.secret import secret
 from workers import steering
 from workers.embedded import models
@@ -71,15 +71,13 @@ class LocalTargetHost:
         self._lock = threading.Lock()  # of the server, also while it starts
         self._claim_lock = threading.Lock()
         self._closing = threading.Event()
-        # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
-        self._api_key = f"key-{secrets.token_hex(24)}"
         self._claim: gpus.Claim | None = None
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
         self._external = ExternalServers()
         self._failure: tuple[ServerSpec, float, TargetUnavailable] | None = None
-        self._folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self._folder)
 
     def logs(self) -> list[Path]:
         """The files that its target server writes: its log, and the requests that the embedded one has answered."""
@@ -111,7 +109,10 @@ class LocalTargetHost:
         return {**report, "steering": "plugin" if target.lifecycle == "resident" else PROCESSOR_FILE}
 
     def api_key(self, target: Target) -> str | None:
-        return secret(target.api_key_env, self._environment) or None if target.url else self._api_key
+        if target.url:
+            return secret(target.api_key_env, self._environment) or None
+        server = self._server
+        return server.api_key if server is not None else None
 
     def environment(self, device: str) -> Mapping[str, str]:
         if not device.startswith("cuda") or self._environment.get(gpus.GPU_VARIABLE) == gpus.SHARED:
@@ -234,7 +235,7 @@ class LocalTargetHost:
         )
 
         def start() -> TargetServer:
-            server = TargetServer(spec, paths, self._api_key)
+            server = TargetServer(spec, paths)
             environment, locks = self._server_environment(target, spec.processor)
             self._starter.submit(server.start, environment, locks).result()
             server.wait_ready(target.ready_timeout_s, self._closing)
@@ -260,6 +261,8 @@ class LocalTargetHost:
             **self._environment,
             **gpu,
             LABELS_VARIABLE: str(self.labels_folder()),
+            # SGLang's own sockets and torch's compiled code: not under names in /tmp that other users can take.
+            "TMPDIR": str(private_folder(runtime_folder() / "tmp")),
             steering.PREFIX_CACHE_VARIABLE: self._environment.get(steering.PREFIX_CACHE_VARIABLE) or "prompts",
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
         }, locks

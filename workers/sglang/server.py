@@ -6,9 +6,12 @@ import contextlib
 import hashlib
 import logging
 import os
+import secrets
 import shlex
 import shutil
 import signal
+import socket
+import struct
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +22,12 @@ from tasks.exports import PROCESSOR_FILE
 from tasks.files import write_atomic
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
+from tasks.http.address import unix_url
 from tasks.models import Target
+from tasks.private import runtime_folder
 from workers import steering
 from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, free_port, is_healthy
+from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy
 from workers.sglang.engines import LaunchFiles, engine_of
 from workers.sglang.identity import local_weights, read_identity
 
@@ -33,7 +38,7 @@ RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """What a server is started with, except for its port. A server with an equal spec need not be started again.
+    """What a server is started with, except for its address and key: one with an equal spec need not be started again.
 
     `model` is the target's name for the model, `folder` where it is loaded from.  `extra` are the arguments of the
     target's settings, which follow `argv`.  `processor` is a file that the server loads.
@@ -47,7 +52,7 @@ class ServerSpec:
     processor: Path | None = None
 
     def command(self) -> tuple[str, ...]:
-        """The command line without port and key."""
+        """The command line without address and key."""
         if self.processor is None:
             return (*self.argv, *self.extra)
         return (*self.argv, *self.extra, *engine_of(self.engine).processor_arguments(self.processor))
@@ -105,28 +110,32 @@ class ServerKilled(TargetUnavailable):
 
 
 class TargetServer:
-    """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server."""
+    """A server that this worker starts and stops.  Call `start` once, from a thread that outlives the server.
 
-    def __init__(self, spec: ServerSpec, paths: ServerPaths, api_key: str) -> None:
+    It listens on a Unix socket in a folder that only this user may enter, and `api_key` is its own.
+    """
+
+    def __init__(self, spec: ServerSpec, paths: ServerPaths) -> None:
         self.spec = spec
-        self.url = ""
+        self._socket = make_socket_path(paths.records.path)
+        self.url = unix_url(self._socket)
+        # The prefix keeps YAML from reading a number, and the server's option parser from reading an option.
+        self.api_key = f"key-{secrets.token_hex(24)}"
         self.identity: dict[str, Any] = {}  # what the ready server reports; empty where it reports nothing
         self._paths = paths
-        self._api_key = api_key
         self._process: ChildProcess | None = None
 
     def start(self, environment: Mapping[str, str], pass_fds: tuple[int, ...]) -> None:
         """Start the process; it is not ready then.  Raises: OSError."""
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        SERVER_STATS.mark_unhealthy(self.url)  # an earlier server may have used the same port
         engine = engine_of(self.spec.engine)
-        key_options, key_environment = engine.pass_key(self._api_key, self._paths.key_file)
-        argv = (*self.spec.command(), *key_options, "--host", "127.0.0.1", "--port", str(port))
-        environment = {**environment, **key_environment}
-        command = Command("target", argv, self._paths.log, environment, engine.death_signal, pass_fds)
-        self._process = ChildProcess(command, self._paths.records)
-        self._process.start()
+        key_options, key_environment = engine.pass_key(self.api_key, self._paths.key_file)
+        with engine.listen(self._socket) as listen:
+            argv = (*self.spec.command(), *key_options, *listen.arguments)
+            environment = {**environment, **key_environment, **listen.environment}
+            inherited = (*pass_fds, *listen.descriptors)
+            command = Command("target", argv, self._paths.log, environment, engine.death_signal, inherited)
+            self._process = ChildProcess(command, self._paths.records)
+            self._process.start()
 
     def wait_ready(self, timeout_s: float, cancelled: threading.Event) -> None:
         """Wait until it is healthy.
@@ -135,18 +144,18 @@ class TargetServer:
         """
         assert self._process is not None
         try:
-            self._process.wait_ready(lambda: is_server_healthy(self.url, self.spec.engine), timeout_s, cancelled)
+            self._process.wait_ready(self._is_listening_and_healthy, timeout_s, cancelled)
             self.identity = self._read_identity()
         except ProcessFailed as error:
             kind = ServerKilled if self._process.returncode == -signal.SIGKILL else TargetUnavailable
             self.stop()
-            raise kind(f"the target server did not start: {error}".replace(self._api_key, "***")) from None
+            raise kind(f"the target server did not start: {error}".replace(self.api_key, "***")) from None
         except BaseException:
             self.stop()
             raise
         finally:
             self._paths.key_file.unlink(missing_ok=True)
-            redact_file(self._paths.log, self._api_key)
+            redact_file(self._paths.log, self.api_key)
 
     @property
     def pid(self) -> int | None:
@@ -160,6 +169,17 @@ class TargetServer:
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop(engine_of(self.spec.engine).stop_grace_s)
+        self._socket.unlink(missing_ok=True)
+
+    def _is_listening_and_healthy(self) -> bool:
+        """Whether it is healthy, asked only when the process that listens is the one that was started."""
+        listener = listening_process(self._socket)
+        if listener is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(listener) == self.pid:
+                return is_server_healthy(self.url, self.spec.engine)
+        raise ProcessFailed(f"process {listener} listens on {self._socket}, and it is not the server that was started")
 
     def _read_identity(self) -> dict[str, Any]:
         """The server's report, with its weights and arguments as this worker knows them.
@@ -167,13 +187,36 @@ class TargetServer:
         Its model's folder differs from machine to machine, so the target's name of the model replaces it.
         """
         try:
-            report = read_identity(self.url, self._api_key)
+            report = read_identity(self.url, self.api_key)
         except (OSError, ValueError) as error:
             log.warning("the target server reports nothing about itself: %s", error)
             return {}
         renamed = {name: self.spec.model if value == self.spec.folder else value for name, value in report.items()}
         weights = renamed.get("weights") or local_weights(self.spec.folder)
         return {**renamed, "weights": weights, "arguments": list(self.spec.extra)}
+
+
+def make_socket_path(records: Path) -> Path:
+    """A new path for the socket of a server with these records, in this user's private folder.
+
+    Sockets that killed servers with the same records left there are removed.  Raises: OSError.
+    """
+    folder, name = runtime_folder(), hashlib.sha256(os.fsencode(records)).hexdigest()[:12]
+    for old in folder.glob(f"target-{name}-*.sock"):
+        old.unlink(missing_ok=True)
+    return folder / f"target-{name}-{secrets.token_hex(4)}.sock"
+
+
+def listening_process(path: Path) -> int | None:
+    """The pid of the process that listens on a Unix socket, as the kernel knows it; None when there is none."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.settimeout(1.0)
+            connection.connect(str(path))
+        except OSError:
+            return None
+        pid, _user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
 
 
 def is_server_healthy(url: str, engine: str) -> bool:

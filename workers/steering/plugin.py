@@ -19,6 +19,7 @@ import torch
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from .batch import LabelTable, add_deltas, batch_steering, merge_batches
+from .listening import take_listening
 from .prefix_cache import CACHES, free_answer, keeps_prompts_only
 from .request import LABELS_VARIABLE, Steering, check_params, is_cluster_bias
 
@@ -36,6 +37,10 @@ def register() -> None:
     HookRegistry.register(f"{_BATCH}.adjusted_merge_batch", merge_batch, HookType.AFTER)
     HookRegistry.register(f"{_BATCH}.copy_for_forward", copy_batch, HookType.AFTER)
     HookRegistry.register("sglang.srt.layers.sampler.Sampler._preprocess_logits", steer, HookType.BEFORE)
+    if (listening := take_listening(os.environ)) is not None:
+        HookRegistry.register("uvicorn.server.Server.startup", listening.start_up, HookType.AROUND)
+        warm_up = "sglang.srt.entrypoints.http_server._wait_and_warmup"
+        HookRegistry.register(warm_up, listening.end_warm_up, HookType.AFTER)
     for cache in CACHES if keeps_prompts_only() else ():
         HookRegistry.register(f"{cache}.cache_finished_req", free_answer, HookType.AROUND)
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 from farm_bench import Bench, until
-from server_target import TINY_SERVER, server_reply, server_target
+from server_target import TINY_SERVER, http_client, server_reply, server_target
 
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
@@ -148,7 +147,7 @@ def test_the_server_requires_a_key_that_stays_secret(host: LocalTargetHost, tmp_
     server = server_reply(host, server_target())
     key = str(host.api_key(server_target()))
     # Then a request without the key is refused
-    assert httpx.get(host.serve(server_target()) + "/server_info", trust_env=False).status_code == 401
+    assert http_client(host.serve(server_target())).get("/server_info").status_code == 401
     # And the key is not in the process list, the log or the folder
     assert not any(key in part for part in psutil.Process(int(str(server["pid"]))).cmdline())
     log = (tmp_path / "logs" / "target.log").read_text()

@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ import torch
 import uvicorn
 from transformers import AutoTokenizer
 
+from tasks.private import keep_private
 from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
@@ -30,6 +32,7 @@ DRAIN_S = 5  # for answers in progress after SIGTERM
 
 def main(arguments: list[str]) -> int:
     """Load the model, serve until SIGTERM or SIGINT, stop the engine. Returns the exit status."""
+    keep_private()
     options = _options(arguments)
     dtype = _dtype(options.dtype)
     decoder = Decoder(options.model, dtype)
@@ -49,22 +52,27 @@ def main(arguments: list[str]) -> int:
         service = Service(
             engine, prompts, limits, tokenizer, options.model, weights, name, rows, options.api_key, requests_log
         )
-        return _serve(service, options.host, options.port)
+        return _serve(service, options)
 
 
-def _serve(service: Service, host: str, port: int) -> int:
+def _serve(service: Service, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
     config = uvicorn.Config(
-        build_target_app(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=DRAIN_S
+        build_target_app(service),
+        host=options.host,
+        port=options.port or 0,
+        log_level="warning",
+        timeout_graceful_shutdown=DRAIN_S,
     )
     server = uvicorn.Server(config)
+    listeners = [_private_socket(options.uds)] if options.uds else None
 
     def stop(*_: object) -> None:
         server.should_exit = True
 
     def serve_http() -> None:
         try:
-            server.run()
+            server.run(listeners)
         finally:
             service.engine.close()
 
@@ -80,11 +88,20 @@ def _serve(service: Service, host: str, port: int) -> int:
     return 0 if server.started else 1  # uvicorn has logged why
 
 
+def _private_socket(path: Path) -> socket.socket:
+    """A Unix socket at `path` that only this user may open; uvicorn's own is open to all."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    return listener
+
+
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m workers.embedded.target", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder with config, safetensors and tokenizer")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    address = parser.add_mutually_exclusive_group(required=True)
+    address.add_argument("--port", type=int)
+    address.add_argument("--uds", type=Path, help="path of a Unix socket, in place of a host and a port")
     parser.add_argument("--labels", type=Path, required=True, help="folder with <clustering>.npy")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--processor", type=Path, help="a generated processor.py, for requests that name it")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from tasks.models import Target
-from workers.sglang.engines import LaunchFiles, TargetEngine
+from workers.sglang.engines import LaunchFiles, ListenOptions, TargetEngine
 
 KEY_VARIABLE = "WHETSTONE_TARGET_KEY"
 
@@ -21,6 +22,10 @@ def _processor_arguments(processor: Path) -> list[str]:
     return ["--processor", str(processor)]
 
 
+def _listen(path: Path) -> AbstractContextManager[ListenOptions]:
+    return nullcontext(ListenOptions(("--uds", str(path))))
+
+
 def _pass_key(key: str, _file: Path) -> tuple[list[str], dict[str, str]]:
     return [], {KEY_VARIABLE: key}
 
@@ -28,6 +33,7 @@ def _pass_key(key: str, _file: Path) -> tuple[list[str], dict[str, str]]:
 ENGINE = TargetEngine(
     command=_command,
     processor_arguments=_processor_arguments,
+    listen=_listen,
     pass_key=_pass_key,
     stop_grace_s=2.0,
     health_s=10.0,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.models import Target
-from workers.sglang.engines import LaunchFiles, TargetEngine
+from workers.sglang.engines import LaunchFiles, ListenOptions, TargetEngine
+from workers.steering.listening import DESCRIPTOR_VARIABLE, SOCKET_VARIABLE
 
 
 def _command(target: Target, files: LaunchFiles) -> list[str]:
@@ -18,6 +22,19 @@ def _command(target: Target, files: LaunchFiles) -> list[str]:
 def _processor_arguments(_processor: Path) -> list[str]:
     """A request names the processor, and the server imports it from its module path."""
     return ["--enable-custom-logit-processor"]
+
+
+@contextmanager
+def _listen(path: Path) -> Iterator[ListenOptions]:
+    """A TCP port as well, which the steering plugin closes when the server is warm.
+
+    It is bound here, without SO_REUSEADDR and SO_REUSEPORT: from now on the kernel gives it to nobody else.
+    """
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        arguments = ("--host", "127.0.0.1", "--port", str(port.getsockname()[1]))
+        variables = {SOCKET_VARIABLE: str(path), DESCRIPTOR_VARIABLE: str(port.fileno())}
+        yield ListenOptions(arguments, variables, (port.fileno(),))
 
 
 def _pass_key(key: str, file: Path) -> tuple[list[str], dict[str, str]]:
@@ -30,6 +47,7 @@ def _pass_key(key: str, file: Path) -> tuple[list[str], dict[str, str]]:
 ENGINE = TargetEngine(
     command=_command,
     processor_arguments=_processor_arguments,
+    listen=_listen,
     pass_key=_pass_key,
     stop_grace_s=10.0,  # it finishes its requests first, without a limit of its own
     health_s=30.0,  # its /health generates a token, among many others

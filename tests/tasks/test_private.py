@@ -1,0 +1,82 @@
+"""Folders of this user, on a machine whose other users plant links and take names."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from other_user import as_another_user, needs_root, shared_folder
+
+from tasks.private import keep_private, private_folder, runtime_folder, runtime_path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_private_folder_is_made_with_its_parents_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert mode(private_folder(tmp_path / "a" / "b")) == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_that_was_open_to_others_is_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    assert mode(private_folder(tmp_path)) == 0o700
+
+
+def test_a_link_that_this_user_made_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    private_folder(tmp_path / "link")
+    assert mode(tmp_path / "disk") == 0o700
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        private_folder(tmp_path / "file")
+
+
+@needs_root
+def test_what_another_user_has_planted_is_refused_and_not_touched() -> None:
+    with shared_folder() as shared:
+        own = shared / "own"
+        own.mkdir(mode=0o755)
+        (own / "kept").touch()
+
+        def plant() -> None:
+            (shared / "link").symlink_to(own)
+            (shared / "folder").mkdir(mode=0o777)
+
+        as_another_user(plant)
+        for name in ("link", "folder"):
+            with pytest.raises(PermissionError, match=f"{name} belongs to another user"):
+                private_folder(shared / name)
+        assert (mode(own), (own / "kept").exists()) == (0o755, True)
+
+
+@needs_root
+def test_a_runtime_folder_that_another_user_has_taken_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with shared_folder() as shared:
+        monkeypatch.setattr("tempfile.tempdir", str(shared))
+        as_another_user(runtime_path().mkdir)
+        with pytest.raises(PermissionError, match=r"belongs to another user; .* set TMPDIR"):
+            runtime_folder()
+
+
+def test_files_of_a_process_that_keeps_them_private_are_readable_by_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        keep_private()
+        (tmp_path / "file").touch()
+        (tmp_path / "folder").mkdir()
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "file"), mode(tmp_path / "folder")) == (0o600, 0o700)

@@ -1,0 +1,62 @@
+"""Where a SGLang server listens that a worker has started: on a Unix socket that only its user can reach.
+
+SGLang itself can listen on a TCP port only, and a port of the loopback interface is open to all users of the machine.
+Whoever takes it while the server loads, or after it died, would get the requests and their key.  So the worker names a
+socket in a private folder (`WHETSTONE_TARGET_SOCKET`), and uvicorn serves there.
+
+SGLang's warm-up sends requests, with the key, to its own TCP port.  The worker has bound that port before it started
+the server (`WHETSTONE_TARGET_FD` is the descriptor), so no other process can have it, and it is closed when the
+server is warm.  Needs only Python and uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+SOCKET_VARIABLE = "WHETSTONE_TARGET_SOCKET"
+DESCRIPTOR_VARIABLE = "WHETSTONE_TARGET_FD"
+STARTED_S = 60.0  # the warm-up may be skipped, and its thread then ends before the server listens
+
+
+class Listening:
+    """The listening sockets of one server process, given to uvicorn in place of its host and port."""
+
+    def __init__(self, path: Path, port: socket.socket) -> None:
+        self._path = path
+        self._port = port
+        self._started = threading.Event()
+        self._close_port: Callable[[], object] = lambda: None
+
+    async def start_up(self, original: Callable[..., Awaitable[None]], server: Any, sockets: Any = None) -> None:
+        """Around `uvicorn.Server.startup`."""
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        self._path.chmod(0o600)
+        await original(server, sockets=[listener, self._port])
+        loop, [_, port] = asyncio.get_running_loop(), server.servers
+        self._close_port = lambda: loop.call_soon_threadsafe(port.close)
+        self._started.set()
+
+    def end_warm_up(self, _: Any, *args: Any, **options: Any) -> None:
+        """After SGLang's warm-up, in a thread of its own: nothing needs the TCP port any more."""
+        if self._started.wait(STARTED_S):
+            self._close_port()
+
+
+def take_listening(environment: MutableMapping[str, str]) -> Listening | None:
+    """What the worker has prepared for this process; None in any other process.
+
+    The variables are removed, because the server's own processes inherit the environment and not the descriptor.
+    """
+    path, descriptor = environment.pop(SOCKET_VARIABLE, ""), environment.pop(DESCRIPTOR_VARIABLE, "")
+    if not path or not descriptor:
+        return None
+    os.set_inheritable(int(descriptor), False)
+    return Listening(Path(path), socket.socket(fileno=int(descriptor)))
