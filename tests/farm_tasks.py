@@ -13,11 +13,12 @@ from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from tasks.task import FailureLocation, RecordedTask
 
 PAUSE_S = 0.02
+REPLY_S = 2.0  # of the store
 
 
 def hold(name: str) -> str:
     """Record the begin, wait for the key `<name>:go`, record the end; waits for a store that is away."""
-    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
+    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]), socket_timeout=REPLY_S)
     pause = threading.Event()
     persistently(lambda: store.rpush(f"{name}:began", os.getpid()), pause)
     while not persistently(lambda: store.exists(f"{name}:go"), pause):
@@ -94,6 +95,26 @@ def serve(command: str) -> dict[str, object]:
     from tasks.gpu import host
 
     return server_reply(host.current(), server_target(command))
+
+
+def write_when_let(name: str) -> None:
+    """Record the begin, wait until the key `<name>:wait` is deleted, and record the end, if the store takes it."""
+    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
+    store.rpush(f"{name}:began", os.getpid())
+    pause = threading.Event()
+    while store.exists(f"{name}:wait"):
+        pause.wait(PAUSE_S)
+    store.rpush(f"{name}:ended", os.getpid())
+
+
+@shared_task(name="openai.write", base=Recorded)
+def write_in_a_thread(name: str) -> None:
+    write_when_let(name)
+
+
+@shared_task(name="cpu.write", base=Recorded)
+def write_in_a_process(name: str) -> None:
+    write_when_let(name)
 
 
 @shared_task(name="openai.kill", base=Recorded)

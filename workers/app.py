@@ -30,6 +30,12 @@ THREE_DAYS_S = 3 * 24 * 3600
 # A task that hangs keeps its lease, so it needs a limit.  Stages have shorter limits, which their messages carry; this
 # one is for long tasks, such as the clustering of a large vocabulary.
 HARD_TIME_LIMIT_S = 6 * 3600
+# A connection can stop answering without being closed (a failover, a firewall).  A reply that takes longer is taken for
+# lost, and a connection that waits for messages is checked so often: together about 20 s until a worker has a new one.
+BROKER_REPLY_S = 5.0
+BROKER_CONNECT_S = 5.0
+BROKER_CHECK_S = 5
+RESULT_REPLY_S = 15.0
 
 
 def create_app(environment: dict[str, str]) -> Celery[Any]:
@@ -89,8 +95,10 @@ def recovery_settings(visibility_s: float) -> dict[str, Any]:
             "unacked_restore_throttle": 1,  # at most one check a second on each worker
             "unacked_mutex_expire": 5,  # so that a worker which dies during the check does not block the others
             "queue_order_strategy": "priority",
+            "socket_timeout": BROKER_REPLY_S,
+            "socket_connect_timeout": BROKER_CONNECT_S,
             "socket_keepalive": True,
-            "health_check_interval": 10,
+            "health_check_interval": BROKER_CHECK_S,
         },
         # More than a minute of attempts, so that no message is lost while a broker restarts.
         "task_publish_retry": True,
@@ -111,6 +119,8 @@ def result_settings(url: str) -> dict[str, Any]:
         "result_expires": THREE_DAYS_S,
         "result_chord_expires": THREE_DAYS_S,  # a chord whose counter has expired never runs its body
         "redis_socket_keepalive": not url.startswith("unix:"),  # redis-py refuses it for a Unix socket
+        "redis_socket_timeout": RESULT_REPLY_S,
+        "redis_socket_connect_timeout": BROKER_CONNECT_S,
         "redis_retry_on_timeout": True,
         "redis_backend_health_check_interval": 10,
     }

@@ -45,6 +45,7 @@ from workers.celery_ext.heartbeat import PeriodicStep, store_client
 logger = get_logger(__name__)
 
 BEATS_PER_TIMEOUT = 4
+CHECK_EVERY_S = 5
 
 
 class ReadableMessages(AMQP):
@@ -107,6 +108,17 @@ class Transport(redis.Transport):
 
     Channel = Channel
     delivered = 0
+    checked = 0.0  # when the connections that wait for events were last checked
+    client: Any  # a Connection
+    cycle: Any  # a MultiChannelPoller
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Also checks the connections that wait for events; kombu checks them only in the event loop of a worker."""
+        now = time.monotonic()
+        if now - self.checked >= self.client.transport_options.get("health_check_interval", CHECK_EVERY_S):
+            self.checked = now
+            self.cycle.maybe_check_subclient_health()
+        super().drain_events(connection, timeout)
 
     def _deliver(self, message: Any, queue: str | None) -> None:
         self.delivered += 1

@@ -20,7 +20,8 @@ Result = TypeVar("Result")
 class Proxy:
     """Copies bytes between its clients and the server; both sides are Unix sockets or ports of 127.0.0.1.
 
-    `delay_s` delays each piece, in both directions.  After `cut` it closes all connections and accepts none.
+    `delay_s` delays each piece, in both directions.  After `cut` it closes all connections and accepts none.  After
+    `silence` it keeps the connections that it has open, without reading from them again.
     """
 
     def __init__(self, front: Path | int, behind: Path | int) -> None:
@@ -28,6 +29,7 @@ class Proxy:
         self.delay_s = 0.0
         self._is_cut = False
         self._open: set[asyncio.StreamWriter] = set()
+        self._copying: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
@@ -44,6 +46,10 @@ class Proxy:
 
     def restore(self) -> None:
         self._is_cut = False
+
+    def silence(self) -> int:
+        """Copy nothing more for the connections that are open now.  Returns how many there are."""
+        return self._do(self._stop_copying())
 
     def close(self) -> None:
         self._do(self._stop())
@@ -75,8 +81,15 @@ class Proxy:
             writer.close()
             return
         self._open |= {writer, far_writer}
-        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
-        self._open -= {writer, far_writer}
+        copying = {
+            asyncio.create_task(self._copy(reader, far_writer)),
+            asyncio.create_task(self._copy(far_reader, writer)),
+        }
+        self._copying |= copying
+        await asyncio.wait(copying)
+        self._copying -= copying
+        if not any(task.cancelled() for task in copying):
+            self._open -= {writer, far_writer}
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -86,6 +99,11 @@ class Proxy:
                 await writer.drain()
         with contextlib.suppress(OSError):
             writer.close()
+
+    async def _stop_copying(self) -> int:
+        for task in self._copying:
+            task.cancel()
+        return len(self._copying) // 2
 
     async def _drop_all(self) -> None:
         for writer in tuple(self._open):
