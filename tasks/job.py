@@ -17,7 +17,7 @@ from tasks import context, logs
 from tasks.store.keys import JOBS
 from tasks.store.store import JobContext, Store
 from tasks.task import FailureLocation, RecordedTask, run_once
-from tasks.validation import parse_json
+from tasks.validation import InvalidData, parse_json
 
 Message = tuple[str, str, int]
 
@@ -71,7 +71,10 @@ class JobTask(RecordedTask):
 
     def location(self, run: str, key: str, attempt: int) -> FailureLocation:
         text = context.store().job_spec(run, key)
-        node = key if text is None else JobSpec.from_json(text).label
+        try:
+            node = key if text is None else JobSpec.from_json(text).label
+        except InvalidData:  # the reason of the failure that is to be recorded
+            node = key
         return FailureLocation(run, JOBS, key, node, self.name.split(".")[-1], attempt)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import redis
 from billiard.exceptions import WorkerLostError
 from celery import Task
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Reject
 from celery.signals import task_failure
 
 from tasks import context
@@ -20,6 +22,7 @@ from tasks.secret import redact
 from tasks.store.keys import CANCELLED
 from tasks.store.lock import hold_lock
 from tasks.store.store import Store
+from tasks.store.waiting import StoreUnusable, refusal_of
 
 log = logging.getLogger(__name__)
 
@@ -28,23 +31,45 @@ class PoisonMessage(Exception):
     """The worker died in each try of this task, and the task is the probable reason."""
 
 
+def is_of_the_store(error: BaseException) -> bool:
+    """Whether an error is the store's, which refuses or does not answer, and not a task's."""
+    return isinstance(error, redis.RedisError) and (isinstance(error, StoreUnusable) or refusal_of(error) is not None)
+
+
+@contextmanager
+def rejected_without_store() -> Iterator[None]:
+    """A task that the store has failed has not failed itself: its message returns.  Raises: Reject."""
+    try:
+        yield
+    except redis.RedisError as error:
+        if not is_of_the_store(error):
+            raise
+        raise Reject(str(error), requeue=True) from None
+
+
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task whose worker dies is tried again, soon, and a limited number of times.
 
     Celery counts the deaths of a pool process.  When the whole worker dies, its messages come back without a count.  So
     a task that comes back is counted when it begins, and not counted when a worker that shuts down in order gives it
-    back (`workers/celery_ext/broker.py`).
+    back (`workers/celery_ext/lease.py`).
     """
 
     abstract = True
     max_retries = 5
     default_retry_delay = 1  # seconds
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises: Reject when the store cannot be used, for the message to return to its queue."""
+        with rejected_without_store():
+            return super().__call__(*args, **kwargs)
+
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Raises: PoisonMessage."""
+        """Raises: PoisonMessage; Reject when the store cannot be used."""
         if not (args and (self.request.delivery_info or {}).get("redelivered")):
             return
-        deaths = context.store().count_failure(str(args[0]), task_id, 1)
+        with rejected_without_store():
+            deaths = context.store().count_failure(str(args[0]), task_id, 1)
         if deaths > self.max_retries:
             raise PoisonMessage(f"{deaths} times the worker died or was lost while it ran this task")
 
@@ -86,6 +111,8 @@ class RecordedTask(FarmTask):
         raise NotImplementedError  # abstract: StageTask and JobTask define it
 
     def on_failure(self, exc: Exception, task_id: str, args: Any, kwargs: Any, einfo: Any) -> None:
+        if is_of_the_store(exc):
+            raise Reject(str(exc), requeue=True)
         place, store = self.location(*args), context.store()
         what = f"{place.record}:{place.name}:{self.name}"
         failure = Failure(

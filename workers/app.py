@@ -3,7 +3,7 @@
 Its settings keep tasks through the death of a pool process, of a worker or of the broker.  The broker is a Redis, on
 which Celery emulates acknowledgement: a message that was taken and not acknowledged for `visibility_timeout` seconds
 returns to its queue.  The timeout is short, so that a dead worker's tasks return soon.  The lease
-(`workers/celery_ext/broker.py`) keeps the tasks of a living worker from returning.
+(`workers/celery_ext/lease.py`) keeps the tasks of a living worker from returning.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from tasks.task import FarmTask
 from workers import queues
 from workers.celery_ext import broker, threads
 from workers.celery_ext.admission import AdmissionControl
-from workers.celery_ext.broker import Lease, ReadableMessages
+from workers.celery_ext.broker import ReadableMessages
 from workers.celery_ext.heartbeat import Heartbeat
+from workers.celery_ext.lease import Lease
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -89,6 +90,7 @@ def recovery_settings(visibility_s: float) -> dict[str, Any]:
         "broker_connection_retry": True,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
+        "broker_channel_error_retry": True,  # a broker that refuses a command is tried again, like a lost one
         "broker_transport_options": {
             "visibility_timeout": visibility_s,
             "unacked_restore_interval": 1,  # seconds between checks for messages past the visibility timeout

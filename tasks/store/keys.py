@@ -11,6 +11,8 @@
     whetstone:workers               set: the node names of the workers that report
     whetstone:runs                  set: the ids of all runs
     whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
+    whetstone:set_aside             list, in the database of the messages: what was set aside (tasks/store/set_aside.py)
+    whetstone:set_aside:<key>       a key of that database that had another type than it must have
 
 A plan's hash is the truth of its work in flight; Celery's messages carry only what finds a field of it.
 """
@@ -40,6 +42,7 @@ HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
+REFUSED = "refused"  # why a worker has refused a message of the run
 PROGRESS = "progress"  # how far a long job is, as JSON
 LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering
@@ -58,6 +61,7 @@ RUNS = PREFIX + "runs"
 TEST_USES = "test_uses"
 WORKERS = PREFIX + "workers"
 PAUSED = PREFIX + "paused"
+SET_ASIDE = PREFIX + "set_aside"
 
 
 def run_key(run_id: str, part: str) -> str:
@@ -93,6 +97,10 @@ def lock_key(name: str) -> str:
 
 def limit_key(what: str, name: str) -> str:
     return f"{PREFIX}limit:{what}:{name}"
+
+
+def set_aside_key(key: str) -> str:
+    return f"{SET_ASIDE}:{key}"
 
 
 def worker_key(node: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from celery import bootsteps
 
 from tasks.gpu.request_queue import REQUESTS, RequestQueue
-from workers.celery_ext.broker import unacknowledged
+from workers.celery_ext.unacked import unacknowledged
 
 PREPARING = 8  # tasks without requests at once: those that have just begun, and those that send none
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from billiard.einfo import ExceptionInfo
 from celery import signals
 from celery.concurrency.base import apply_target
 from celery.concurrency.thread import ApplyResult, TaskPool  # type: ignore[attr-defined]  # not in the stubs
@@ -54,12 +55,17 @@ class TaskTimeout(Ignore):
 
 class ThreadTask:
     """One task in a thread. `on_timeout` is called when it is not done `limit_s` seconds after it began, if not
-    None."""
+    None; `on_error` with the exception that was not the task's own, but of what Celery does around it."""
 
-    def __init__(self, limit_s: float | None, on_timeout: Callable[[bool, float], None] | None) -> None:
+    def __init__(
+        self,
+        limit_s: float | None,
+        on_timeout: Callable[[bool, float], None] | None,
+        on_error: Callable[[ExceptionInfo], None],
+    ) -> None:
         self.future: Future[None]
         self.abandoned = False
-        self._limit_s, self._on_timeout = limit_s, on_timeout
+        self._limit_s, self._on_timeout, self._on_error = limit_s, on_timeout, on_error
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._deadline: float | None = None
@@ -69,7 +75,10 @@ class ThreadTask:
         with self._lock:
             self._thread = threading.get_ident()
             self._deadline = None if self._limit_s is None else time.monotonic() + self._limit_s
-        apply_target(target, args, kwargs, lambda result: self._end(callback, result), accept)
+        try:
+            apply_target(target, args, kwargs, lambda result: self._end(callback, result), accept)
+        except Exception:  # it would only be in the future, which nobody reads
+            self._end(self._on_error, ExceptionInfo())
 
     def is_over(self, now: float) -> bool:
         with self._lock:
@@ -89,8 +98,10 @@ class ThreadTask:
     def _end(self, callback: Callable[[Any], None], result: Any) -> None:
         with self._lock:
             self._thread = None
-        if not self.abandoned:
-            callback(result)
+        if self.abandoned:
+            return
+        # Celery gives what ends a process (SystemExit) as an exception's info to the callback for results.
+        (self._on_error if isinstance(result, ExceptionInfo) else callback)(result)
 
 
 class ThreadPool(TaskPool):
@@ -114,9 +125,10 @@ class ThreadPool(TaskPool):
         accept_callback: Callable[..., Any] | None = None,
         timeout: float | None = None,
         timeout_callback: Callable[[bool, float], None] | None = None,
+        error_callback: Callable[[ExceptionInfo], None] = lambda info: None,
         **_: Any,
     ) -> ApplyResult:
-        task = ThreadTask(timeout, timeout_callback)
+        task = ThreadTask(timeout, timeout_callback, error_callback)
         self.tasks.add(task)
         task.future = self.executor.submit(task.run, target, args, kwargs, callback, accept_callback)
         task.future.add_done_callback(lambda _: self.tasks.discard(task))

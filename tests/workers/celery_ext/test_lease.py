@@ -13,7 +13,7 @@ from tasks.queues import QueueName
 from tasks.store.address import broker_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
-from workers.celery_ext.broker import unacknowledged
+from workers.celery_ext.unacked import unacknowledged
 
 
 def test_kombu_keeps_delivered_messages_where_the_lease_reads_them(bench: Bench) -> None:
