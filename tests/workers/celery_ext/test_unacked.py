@@ -56,7 +56,7 @@ def test_malformed_entries_are_set_aside_by_workers_that_run_and_by_one_that_sta
     assert bench.ended("lost") == 1
     found = set_aside(bench).entries()
     assert {entry.place for entry in found} == {"unacked"}
-    assert len(found) == len({entry.reason for entry in found}) == len(MALFORMED)
+    assert (len(found), len({entry.reason for entry in found})) == (len(MALFORMED), len(MALFORMED) - 1)
     # When one comes while it runs, then it goes the same way, and the worker takes the next message
     bench.broker.hset("unacked", "later", "{")
     bench.broker.zadd("unacked_index", {"later": 1})
