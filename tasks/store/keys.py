@@ -42,7 +42,6 @@ HELD_CLUSTERINGS = "held_clusterings"  # set: likewise, of clusterings, which a 
 # Fields of a run's metadata.
 STATUS = "status"  # kind, state and progress of the run, as its driver last published them
 CODE, MODEL, CANCELLED = "code", "model", "cancelled"  # by these a worker accepts or discards the run's messages
-REFUSED = "refused"  # why a worker has refused a message of the run
 PROGRESS = "progress"  # how far a long job is, as JSON
 LIMIT = "stage_limit_s"  # the hard time limit of a stage, in seconds
 CLUSTERING = "clustering"  # the hash of the run's clustering

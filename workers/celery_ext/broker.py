@@ -11,6 +11,7 @@ What happens to messages between their delivery and their acknowledgement is in 
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from queue import Empty
@@ -20,12 +21,14 @@ import kombu.transport
 from celery.app.amqp import AMQP
 from celery.utils.log import get_logger
 from kombu.transport import redis
-from redis import RedisError
+from redis import RedisError, ResponseError
 from redis.exceptions import ConnectionError
 
 from tasks.escape import quote
 from tasks.labels import LABEL, format_label
+from tasks.queues import QUEUES
 from tasks.store.set_aside import SetAside
+from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
 from workers.celery_ext.unacked import NotRecorded, QoS, envelope_error, set_wrong_types_aside
 
 logger = get_logger(__name__)
@@ -55,6 +58,7 @@ class Channel(redis.Channel):
     QoS = QoS
     connection: Any  # a Transport
     connection_errors: tuple[type[Exception], ...]
+    qos: Any
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -68,6 +72,10 @@ class Channel(redis.Channel):
             was_read = self.connection.delivered > delivered  # then the error is the receiver's
             if was_read or isinstance(error, (*self.connection_errors, Empty)):
                 raise
+            if isinstance(error, ResponseError):
+                self.qos.pause(refusal_of(error) or str(error))
+                set_wrong_types_aside(self)
+                return True
             # What the JSON decoder and the one of UTF-8 say that they have read.
             text = getattr(error, "doc", None) or getattr(error, "object", None) or ""
             self.refuse("a queue", f"it is not JSON as Celery writes it: {quote(str(error))}", text)
@@ -81,6 +89,14 @@ class Channel(redis.Channel):
                 SetAside(connection).add(place, reason, text)
         except (RedisError, OSError) as error:
             logger.warning("the message was not set aside: %s", error)
+
+    def _queue_bind(self, exchange: str, *binding: Any) -> None:
+        # At the start of a worker: while the broker refuses it, the worker waits, as it does for the store.
+        bind = functools.partial(super()._queue_bind, exchange, *binding)  # type: ignore[misc]  # not in the stubs
+        if exchange in QUEUES:
+            Waiting(wait_limit_of()).call_with_retry(bind, lambda error: None)
+        else:
+            bind()
 
     def basic_publish(self, *args: Any, **options: Any) -> Any:
         # When the broker dies while a queue is declared, kombu connects again for the queue, and then publishes on the

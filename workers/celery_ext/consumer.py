@@ -1,14 +1,12 @@
 """The consumer of a worker: it accepts only messages with which one of its tasks can run.
 
 Any other message is refused with one line in the log, acknowledged and set aside (`tasks/store/set_aside.py`): it is
-not run, leaves no result, and does not return.  Its run has the reason in its metadata: the driver of the run sends a
-message that was lost again, and has to know when that is of no use.
+not run, leaves no result, and does not return.  The driver of its run finds it there.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -16,14 +14,9 @@ from typing import Annotated, Any
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as CeleryConsumer
 from pydantic import Field, StringConstraints, TypeAdapter
-from redis import RedisError
 
 from tasks.escape import quote
 from tasks.message import MESSAGE, MessageRefused, check_arguments, check_part
-from tasks.store.address import redis_url_of
-from tasks.store.keys import REFUSED
-from tasks.store.store import Store
-from workers.celery_ext.heartbeat import store_client
 
 logger = get_logger(__name__)
 
@@ -60,7 +53,7 @@ class Consumer(CeleryConsumer):
 
     def update_strategies(self) -> None:
         for task in self.app.tasks.values():
-            task.Request = "workers.celery_ext.request:Request"
+            task.Request = "workers.celery_ext.request:SettledRequest"
         super().update_strategies()
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
@@ -81,25 +74,10 @@ class Consumer(CeleryConsumer):
 
 
 def refuse_message(message: Any, reason: str) -> None:
-    """Log the reason, note it for the message's run, set the message aside, and acknowledge it."""
+    """Log the reason, set the message aside, and acknowledge it."""
     queue = (message.delivery_info or {}).get("routing_key")
     message.channel.refuse(f"the queue {queue}", reason, json.dumps(message._raw, default=repr))
-    note_refusal(message, reason)
     message.ack_log_error(logger, message.channel.connection_errors)
-
-
-def note_refusal(message: Any, reason: str) -> None:
-    """Note in the metadata of the message's run that a worker has refused it; nothing for a run that does not exist."""
-    try:
-        run = message.payload[0][0]
-    except Exception:  # whatever a codec of kombu's raises, or no arguments: it belongs to no run
-        return
-    try:
-        store = Store(store_client(redis_url_of(os.environ)))
-        if isinstance(run, str) and store.has_run(run):
-            store.put_metadata(run, REFUSED, reason)
-    except (RedisError, OSError) as error:
-        logger.warning("the refusal was not noted for the run: %s", error)
 
 
 def check_message(message: Any, tasks: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from tasks.task import is_of_the_store
 logger = get_logger(__name__)
 
 
-class Request(request.Request):
+class SettledRequest(request.Request):
     """Celery's request, which gives its message back when its end cannot be recorded."""
 
     message: Any

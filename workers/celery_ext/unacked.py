@@ -34,6 +34,7 @@ from tasks.store.waiting import refusal_of
 logger = get_logger(__name__)
 
 ORPHANS_EVERY_S = 60.0
+PAUSE_S = 1.0  # after a refusal
 
 
 class NotRecorded(Exception):
@@ -56,11 +57,12 @@ class QoS(redis.QoS):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.held: deque[tuple[Any, str]] = deque()  # messages that cannot be recorded, and their queues
-        self._refusal = ""  # why messages of dead workers are not returned now
+        self._refusal = ""  # why the broker does not give or return messages now
+        self._paused_until = float("-inf")  # when it is asked for messages again
         self._orphans_at = float("-inf")  # when entries without a time were last looked for
 
     def can_consume(self) -> bool:
-        if self.held or not super().can_consume():
+        if self.held or time.monotonic() < self._paused_until or not super().can_consume():
             return False
         return bool(self.channel._in_poll) or self.has_room()
 
@@ -73,6 +75,11 @@ class QoS(redis.QoS):
                 raise NotRecorded(self, reason) from None
             set_wrong_types_aside(self.channel)
             super().append(message, delivery_tag)
+
+    def pause(self, reason: str) -> None:
+        """Ask for no message for a moment: the broker has refused to give one."""
+        self._paused_until = time.monotonic() + PAUSE_S
+        self._note_refusal(reason)
 
     def hold(self, message: Any, queue: str, reason: str) -> None:
         """Keep a message that cannot be recorded."""
@@ -122,11 +129,11 @@ class QoS(redis.QoS):
         except ResponseError as error:
             if (reason := refusal_of(error)) is None:
                 set_wrong_types_aside(self.channel)
-            elif reason != self._refusal:
-                logger.warning("messages of dead workers are not returned now: the broker %s", reason)
-            self._refusal = reason or ""
+            else:
+                self._note_refusal(reason)
         else:
-            self._refusal = ""
+            if time.monotonic() >= self._paused_until:
+                self._refusal = ""
 
     def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
         with self.channel.conn_or_acquire(client) as connection:
@@ -138,6 +145,12 @@ class QoS(redis.QoS):
             pipe = connection.pipeline().zrem(self.unacked_index_key, tag).hdel(self.unacked_key, tag)
             SetAside(connection).add(self.unacked_key, reason, entry, pipe)
             pipe.execute()
+
+    def _note_refusal(self, reason: str) -> None:
+        """Log why the broker refuses, once while it lasts."""
+        if reason != self._refusal:
+            self._refusal = reason
+            logger.warning("no messages now: the broker %s", reason)
 
     def _adopt_orphans(self) -> None:
         """Give a time to each entry that has none: without it the entry never returns."""

@@ -32,7 +32,7 @@ def test_a_task_whose_result_is_refused_is_given_back(bench: Bench, queue: Queue
     until(lambda: bench.began("task") == 1)
     with out_of_memory(bench):
         bench.store.delete("task:wait")
-        until(lambda: logged(bench, queue, "OutOfMemory"), 20)
+        until(lambda: logged(bench, queue, "returns to its queue when its lease ends"), 20)
     # When there is room again, then it is done, nothing is held, and the worker takes the next one
     until(lambda: bench.ended("task") == 1, 20)
     until(lambda: bench.broker.hlen("unacked") == 0)
@@ -47,7 +47,7 @@ def test_a_worker_starts_takes_and_returns_messages_while_writes_are_refused(ben
     with out_of_memory(bench):
         # When a worker starts, then it stays and says why it does not begin
         worker = bench.launch_worker("openai", 1)
-        until(lambda: logged(bench, "openai", "OutOfMemory"), 20)
+        until(lambda: logged(bench, "openai", "its memory is full; waiting"), 20)
         assert worker.alive
         assert bench.began("task") == 0
     # When there is room again, then it takes the message
