@@ -12,6 +12,7 @@ from orchestrator import exit_status
 from orchestrator.commands.common import EscapingParser
 from orchestrator.signals import Terminated
 from orchestrator.streams import READER_GONE, output_failure, protect_streams
+from tasks.private import keep_private
 
 DESCRIPTION = """\
 Whetstone makes a language model answer in fewer words without becoming wrong.
@@ -70,6 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its status.  Wrong arguments are status 1, like wrong settings."""
+    keep_private()
     protect_streams()
     name = ""
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -44,14 +43,14 @@ def folder_atomic(path: Path) -> Iterator[Path]:
 
     Its parent must exist.  Of two processes that make the same folder the first one counts.  Raises: OSError.
     """
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent))
+    work = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_UNFINISHED}")
+    work.mkdir()
     try:
         yield work
         for file in work.rglob("*"):
             if file.is_file():
                 with file.open("rb") as written:
                     os.fsync(written.fileno())
-        work.chmod(0o755)  # mkdtemp makes it private, but other workers read it too
         try:
             work.rename(path)
         except OSError:

@@ -7,11 +7,13 @@ touched.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-import tempfile
 from pathlib import Path
 
+TAKEN = "belongs to another user"
+LONGEST_SOCKET_PATH = 106  # bytes
 OTHERS = 0o077  # the permissions of the group and of all others
 
 
@@ -49,17 +51,33 @@ def runtime_folder() -> Path:
     write to and that lacks the sticky bit, they could rename the folder; /tmp has that bit.
     Raises: OSError when the name is taken by another user.
     """
-    try:
-        return private_folder(runtime_path())
-    except OSError as error:
-        raise PermissionError(f"{error}; remove it, or set TMPDIR to a folder of your own") from error
+    return private_folder(runtime_path())
 
 
 def runtime_path() -> Path:
     """The path of `runtime_folder`, which need not exist."""
+    import tempfile  # here, because it takes a tenth of the time of `orchestrator --help`
+
     return Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}"
+
+
+def runtime_socket(name: str) -> Path:
+    """The path of a socket in `runtime_folder`.  Creates nothing.  Raises: OSError when it is too long for a socket."""
+    path = runtime_path() / f"{name}.sock"
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        raise OSError(errno.ENAMETOOLONG, "the path of a socket is too long; set TMPDIR to a shorter folder", str(path))
+    return path
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether `path` is a folder, not a link to one, that belongs to this user."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
     if found.st_uid not in (os.getuid(), 0):
-        raise PermissionError(f"{path} belongs to another user")
+        raise PermissionError(errno.EPERM, f"{TAKEN}, which must not see or replace what is in it", str(path))

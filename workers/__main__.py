@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 
+from tasks.private import keep_private
 from tasks.queues import QUEUES
 from workers.health import free_name
 from workers.queues import celery_arguments, worker_environment
@@ -18,6 +19,7 @@ from workers.sglang.gpus import GPU_VARIABLE
 
 
 def main() -> None:
+    keep_private()
     arguments = _parse_arguments(sys.argv[1:])
     # Celery reads some variables when it is imported, so its imports come after this line.
     os.environ.update(worker_environment(arguments.queue))

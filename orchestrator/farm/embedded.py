@@ -12,7 +12,6 @@ from workers.processes.process import (
     Command,
     ProcessFailed,
     describe_exit,
-    free_port,
     is_healthy,
     log_tail,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "ProcessFailed",
     "control",
     "describe_exit",
-    "free_port",
     "is_healthy",
     "log_tail",
 ]

@@ -20,6 +20,7 @@ from orchestrator.flower_ext.handlers import Pages, routes
 from orchestrator.flower_ext.state import Monitor, RetryProcesses
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, add_run_fields
 from tasks import logs
+from tasks.private import private_folder
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -46,7 +47,7 @@ class ServerConfig:
 
 def serve(config: ServerConfig, environment: dict[str, str]) -> None:
     """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
-    config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(config.data)
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(config)

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import signal
+import socket
 import sqlite3
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.farm.embedded import ChildProcess, Command, free_port, is_healthy
+from orchestrator.farm.embedded import ChildProcess, Command, is_healthy
 from tasks.context import content_hash
 from tasks.judging.rows import AnswerRow
 from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
@@ -172,11 +173,11 @@ def open_endpoint(endpoint: Endpoint, rules: bool) -> Iterator[Endpoint]:
     if not rules:
         yield endpoint
         return
-    port = free_port()
-    argv = (sys.executable, "-m", "workers.embedded.endpoint", "--port", str(port))
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "endpoint.log"
-        process = ChildProcess(Command("endpoint", argv, log, dict(os.environ), signal.SIGKILL))
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
+        port, log = listener.getsockname()[1], Path(folder) / "endpoint.log"
+        argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener.fileno()))
+        command = Command("endpoint", argv, log, dict(os.environ), signal.SIGKILL, (listener.fileno(),))
+        process = ChildProcess(command)
         process.start()
         try:
             address = f"http://127.0.0.1:{port}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.private import keep_private, private_folder, runtime_folder, runtime_path
+from tasks.private import keep_private, private_folder, runtime_folder, runtime_path, runtime_socket
 
 
 def mode(path: Path) -> int:
@@ -55,19 +55,19 @@ def test_what_another_user_has_planted_is_refused_and_not_touched() -> None:
 
         as_another_user(plant)
         for name in ("link", "folder"):
-            with pytest.raises(PermissionError, match=f"{name} belongs to another user"):
+            with pytest.raises(PermissionError, match="belongs to another user"):
                 private_folder(shared / name)
         assert (mode(own), (own / "kept").exists()) == (0o755, True)
 
 
 @needs_root
-def test_a_runtime_folder_that_another_user_has_taken_is_refused_with_what_to_do(
+def test_a_runtime_folder_that_another_user_has_taken_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with shared_folder() as shared:
         monkeypatch.setattr("tempfile.tempdir", str(shared))
         as_another_user(runtime_path().mkdir)
-        with pytest.raises(PermissionError, match=r"belongs to another user; .* set TMPDIR"):
+        with pytest.raises(PermissionError, match="belongs to another user"):
             runtime_folder()
 
 
@@ -80,3 +80,11 @@ def test_files_of_a_process_that_keeps_them_private_are_readable_by_its_user_alo
     finally:
         os.umask(before)
     assert (mode(tmp_path / "file"), mode(tmp_path / "folder")) == (0o600, 0o700)
+
+
+def test_the_path_of_a_socket_that_would_be_too_long_is_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 100)))
+    with pytest.raises(OSError, match="set TMPDIR to a shorter folder"):
+        runtime_socket("valkey-0123456789ab")

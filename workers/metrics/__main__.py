@@ -16,6 +16,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, start_http_server
 
+from tasks.private import keep_private
 from tasks.store.address import queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -28,6 +29,7 @@ PAUSE_S = 1.0  # before listening again
 
 
 def main() -> None:
+    keep_private()
     options = _parse_arguments(sys.argv[1:])
     try:
         url = redis_url_of(os.environ)

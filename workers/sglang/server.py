@@ -24,7 +24,7 @@ from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import unix_url
 from tasks.models import Target
-from tasks.private import runtime_folder
+from tasks.private import runtime_folder, runtime_socket
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy
@@ -204,7 +204,7 @@ def make_socket_path(records: Path) -> Path:
     folder, name = runtime_folder(), hashlib.sha256(os.fsencode(records)).hexdigest()[:12]
     for old in folder.glob(f"target-{name}-*.sock"):
         old.unlink(missing_ok=True)
-    return folder / f"target-{name}-{secrets.token_hex(4)}.sock"
+    return runtime_socket(f"target-{name}-{secrets.token_hex(4)}")
 
 
 def listening_process(path: Path) -> int | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 SOCKET_VARIABLE = "WHETSTONE_TARGET_SOCKET"
 DESCRIPTOR_VARIABLE = "WHETSTONE_TARGET_FD"
-STARTED_S = 60.0  # the warm-up may be skipped, and its thread then ends before the server listens
+STARTED_S = 10.0  # the warm-up may be skipped, and its thread then ends before the server listens
 
 
 class Listening:

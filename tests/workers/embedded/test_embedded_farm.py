@@ -132,7 +132,7 @@ def test_a_stopped_farm_leaves_no_process_and_no_socket(folder: Path) -> None:
         assert len(processes_of(folder)) >= 6
         assert socket_of(farm.redis_url).exists()
     assert processes_of(folder) == []
-    assert not socket_of(farm.redis_url).parent.exists()
+    assert not socket_of(farm.redis_url).exists()
     assert not control.status(folder).up
 
 
