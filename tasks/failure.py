@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
-from tasks.validation import parse_json
+from tasks.validation import Moment, parse_json
 
 SHORTEST_PREFIX = 6  # characters of a task id that may stand for the whole
 
@@ -30,7 +30,7 @@ class Failure:
     error: str
     task: str
     tries: int
-    at: float
+    at: Moment
     attempt: int
     prompt: str = ""
 

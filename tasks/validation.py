@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
-from annotated_types import Ge, Le, MaxLen
+from annotated_types import Ge, Le, Lt, MaxLen
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -15,6 +15,9 @@ from tasks.escape import escape_control, quote, shorten
 from tasks.limits import LARGEST_DELTA, SCRATCHPAD_CHARACTERS
 
 T = TypeVar("T")
+
+Moment = Annotated[float, Ge(0), Lt(1e11)]
+"""Seconds of the epoch that a calendar has: up to the year 5138."""
 
 Delta = Annotated[FiniteFloat, Ge(-LARGEST_DELTA), Le(LARGEST_DELTA)]
 """The delta of one cluster in data from outside: what every server takes."""

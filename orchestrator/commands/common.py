@@ -119,19 +119,22 @@ def handle_errors(work: Callable[[], int]) -> int:
     from orchestrator.output import OutputError
     from orchestrator.settings import SettingsError
     from tasks.secret import SecretError
+    from tasks.store.address import AddressError
 
     try:
         return work()
     except SettingsError as error:
         return exit_status.fail(exit_status.WRONG, *error.problems)
-    except (OutputError, SecretError) as error:
+    except (OutputError, SecretError, AddressError) as error:
         return exit_status.fail(exit_status.WRONG, str(error))
     except FarmUnavailable as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
         where = f"{error.filename}: " if error.filename else ""
+        if error.errno not in NO_ROOM:
+            if not where:
+                raise
+            return exit_status.fail(exit_status.BROKEN, f"{where}{error.strerror}")
         return exit_status.fail(
             exit_status.BROKEN,
             f"{where}{error.strerror}; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,23 +48,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    from orchestrator.output import OutputError
     from orchestrator.runs.lifecycle import failed_of
     from orchestrator.runs.status import find_runs
+    from orchestrator.settings import SettingsError
 
     folders = [arguments.run] if arguments.run else find_runs(Path("outputs"))
-    failed = {folder: failed_of(folder) for folder in folders}
+    failed: dict[Path, list[Failure]] = {}
+    problems: list[str] = []
+    for folder in folders:
+        try:
+            failed[folder] = failed_of(folder)
+        except (OutputError, SettingsError) as error:  # it does not hide the others
+            problems += error.problems if isinstance(error, SettingsError) else [str(error)]
+    _print(arguments, failed)
+    if not problems:
+        return exit_status.DONE
+    return exit_status.fail(exit_status.WRONG if arguments.run else exit_status.BROKEN, *problems)
+
+
+def _print(arguments: argparse.Namespace, failed: Mapping[Path, Sequence[Failure]]) -> None:
     if arguments.json:
         listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
         print(json.dumps(listed, indent=2, ensure_ascii=False))
-        return exit_status.DONE
-    if not any(failed.values()):
+        return
+    if failed and not any(failed.values()):
         print(f"nothing has failed in {arguments.run or 'the runs under outputs'}")
     for folder, failures in failed.items():
         for failure in failures:
             print("\n".join(lines_of(failure, folder)))
         if failures:
             print(f"  retry    {command_line('retry', folder)}")
-    return exit_status.DONE
 
 
 def lines_of(failure: Failure, folder: Path) -> Iterator[str]:

@@ -13,12 +13,14 @@ from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.report.formatting import format_money
 from orchestrator.report.layout import format_table
-from orchestrator.runs.status import RunStatus, find_runs, run_status
+from orchestrator.runs.status import RunStatus, statuses
 from orchestrator.shell import command_line
 from orchestrator.signals import raise_on_signals
 
 DESCRIPTION = """\
 List the runs whose output folders are under a folder, and how far each of them is.
+
+A run of which a file cannot be read is named on standard error, with the file, and the exit status is 2.
 
 --delete takes one run off its farm: no key, no result and no message of it is left in Redis, but for results that
 another run has used as well.  Its output folder stays; `orchestrator retry RUN` goes on from there, and repeats what
@@ -67,14 +69,16 @@ def delete(folder: Path) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    runs = [run_status(folder) for folder in find_runs(arguments.folder)]
+    runs, unreadable = statuses(arguments.folder)
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(status) for status in runs], indent=2))
-    elif not runs:
-        print(f"no runs under {arguments.folder}; `make evolve` makes one")
-    else:
+        print(json.dumps([*map(dataclasses.asdict, runs), *map(dataclasses.asdict, unreadable)], indent=2))
+    elif runs:
         print(table(runs))
-    return exit_status.DONE
+    elif not unreadable:
+        print(f"no runs under {arguments.folder}; `make evolve` makes one")
+    if not unreadable:
+        return exit_status.DONE
+    return exit_status.fail(exit_status.BROKEN, *(run.reason for run in unreadable))
 
 
 def table(runs: Sequence[RunStatus]) -> str:

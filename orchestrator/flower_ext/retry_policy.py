@@ -63,6 +63,8 @@ def retry_mode(run: str, views: Mapping[str, RunView], ours: Mapping[str, float]
     view = views.get(run)
     if view is None:
         raise RetryRejected(404, f"no run {run} is known here")
+    if view.problem:
+        raise RetryRejected(409, view.problem)
     if view.state == "finished":
         raise RetryRejected(409, f"run {run} is finished")
     driven = view.state in ("running", "elsewhere")

@@ -12,13 +12,16 @@ from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.output import OutputError, run_id_of
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import PARKED_FILE, USAGE, RunStatus, find_runs, is_locked, run_status
+from orchestrator.settings import SettingsError
 from tasks.failure import Failure
 from tasks.store.store import Store
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run.  `status` is None when its folder is not visible from here; usage is the run's total so far."""
+    """One run.  `status` is None when its folder is not visible from here, or when one of its files cannot be read:
+    `problem` names that file.  Usage is the run's total so far.
+    """
 
     run: str
     status: RunStatus | None
@@ -26,10 +29,11 @@ class RunView:
     tokens: int
     cost_usd: float | None  # None: the prices are not known
     failed: tuple[Failure, ...]
+    problem: str = ""
 
     @property
     def state(self) -> str:
-        return self.status.state if self.status else "elsewhere"
+        return self.status.state if self.status else "unreadable" if self.problem else "elsewhere"
 
 
 def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
@@ -39,7 +43,8 @@ def index_runs(outputs: Path, store: Store) -> dict[str, RunView]:
     return {run: _view(run, statuses.get(run), store, run in known) for run in sorted(known | set(statuses))}
 
 
-def _view(run: str, status: RunStatus | None, store: Store, known: bool) -> RunView:
+def _view(run: str, found: RunStatus | str | None, store: Store, known: bool) -> RunView:
+    status, problem = (None, found) if isinstance(found, str) else (found, "")
     usage: Mapping[str, float] = store.usage(run)
     is_priced = status is None or status.cost_usd is not None
     if not usage and status:
@@ -51,16 +56,20 @@ def _view(run: str, status: RunStatus | None, store: Store, known: bool) -> RunV
         tokens=int(usage.get("target", 0)),
         cost_usd=usage.get("cost_usd", 0.0) if is_priced else None,
         failed=tuple(failed_tasks(store, run)) if known else (),
+        problem=problem,
     )
 
 
-def _statuses(outputs: Path) -> dict[str, RunStatus]:
-    found: dict[str, RunStatus] = {}
+def _statuses(outputs: Path) -> dict[str, RunStatus | str]:
+    """By run id; of a run that cannot be read, why.  One whose id cannot be read has its folder in the id's place."""
+    found: dict[str, RunStatus | str] = {}
     for folder in find_runs(outputs):
+        run = str(folder)
         try:
-            found.setdefault(run_id_of(folder), _status(folder, _signature(folder)))
-        except (OutputError, OSError):
-            continue  # a folder that cannot be gone on with from here is not a run
+            run = run_id_of(folder)
+            found.setdefault(run, _status(folder, _signature(folder)))
+        except (OutputError, SettingsError, OSError) as error:
+            found.setdefault(run, str(error))
     return found
 
 

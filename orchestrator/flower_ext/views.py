@@ -20,6 +20,7 @@ BADGES = {
     "finished": "text-bg-success",
     "parked": "text-bg-danger",
     "stopped": "text-bg-warning",
+    "unreadable": "text-bg-danger",
 }
 
 
@@ -77,7 +78,7 @@ def make_row(view: RunView, monitor: Monitor) -> RunRow:
         calls=f"{view.calls:,}",
         tokens=f"{view.tokens:,}",
         cost=_cost(view),
-        reason=status.reason if status and status.state == "parked" and not view.failed else "",
+        reason=status.reason if status and status.state == "parked" and not view.failed else view.problem,
         failed=view.failed,
         may_retry=monitor.may_retry(view.run),
         retry=monitor.retries.view(view.run),
@@ -99,7 +100,7 @@ def as_json(view: RunView, monitor: Monitor) -> Mapping[str, Any]:
         "target_tokens": view.tokens,
         "cost_usd": None if view.cost_usd is None else round(view.cost_usd, 6),
         "budget_usd": status and status.budget_usd,
-        "reason": status and status.reason,
+        "reason": status.reason if status else view.problem or None,
         "failed": [vars(failed) for failed in view.failed],
         "may_retry": monitor.may_retry(view.run),
         "retry": retry and vars(retry),

@@ -21,9 +21,10 @@ import redis
 from pydantic import FiniteFloat
 
 from orchestrator.dispatch.dispatcher import Parked
-from orchestrator.output import OutputFolder, OutputNotWritable, read_state, run_id_of
+from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
 from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
+from orchestrator.settings import SettingsError
 from tasks.failure import Failure
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
@@ -129,6 +130,26 @@ def run_status(folder: Path) -> RunStatus:
     )
 
 
+@dataclass(frozen=True)
+class UnreadableRun:
+    """A run of which a file cannot be used; `reason` names the file."""
+
+    folder: str
+    reason: str
+    state: Literal["unreadable"] = "unreadable"
+
+
+def statuses(folder: Path) -> tuple[list[RunStatus], list[UnreadableRun]]:
+    """All runs under a folder; those that cannot be read do not hide the others."""
+    runs, unreadable = [], []
+    for path in find_runs(folder):
+        try:
+            runs.append(run_status(path))
+        except (OutputError, SettingsError, OSError) as error:
+            unreadable.append(UnreadableRun(str(path), str(error)))
+    return runs, unreadable
+
+
 def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> State:
     if is_locked(folder):
         return "running"
@@ -138,14 +159,17 @@ def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> S
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process works on the run now."""
+    """Whether a process works on the run now.  Raises: OutputError when its lock cannot be read."""
+    path = folder / ".lock"
     try:
-        with (folder / ".lock").open() as lock:
+        with path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read, so whether a process works on the run is unknown: {error}") from None
     return False
 
 

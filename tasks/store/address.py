@@ -22,14 +22,22 @@ _BROKER, _BACKEND, _STORE = 0, 1, 2
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 
 
+class AddressError(ValueError):
+    """The address of a Redis or Valkey that is none; says why in one line."""
+
+
 def redis_url_of(environment: Mapping[str, str], configured: str = "") -> str:
     """The address that is `configured`, or that an environment names, or the usual one on this machine.
 
-    One without a password gets the environment's.  Raises: SecretError, a ValueError.
+    One without a password gets the environment's.  Raises: SecretError, AddressError; both are a ValueError.
     """
     url = configured or environment.get(ENVIRONMENT_VARIABLE) or DEFAULT
     password = secret(PASSWORD_VARIABLE, environment)
     register_secret(password_in(url))
+    try:
+        _parse(url)
+    except ValueError as error:
+        raise AddressError(str(error) if configured else f"{ENVIRONMENT_VARIABLE}: {error}") from None
     return with_password(url, password) if password else url
 
 

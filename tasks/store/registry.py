@@ -7,17 +7,58 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Required, cast
 
 import redis
+from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
+from tasks.escape import quote
 from tasks.store.keys import PAUSED, WORKERS, worker_key
-from tasks.validation import InvalidData, checked_json
+from tasks.validation import InvalidData, Moment, check_value, checked_json
 
 log = logging.getLogger(__name__)
+
+
+class TaskReport(TypedDict, total=False):
+    """A task that a worker is executing, `since` when in seconds of the epoch."""
+
+    id: str
+    name: str
+    arguments: list[Any]
+    since: FiniteFloat | None
+
+
+class GpuReport(TypedDict, total=False):
+    """A GPU; memory in bytes."""
+
+    index: int | str
+    name: str
+    used: FiniteFloat
+    total: FiniteFloat
+    utilization: FiniteFloat | None
+
+
+class TargetReport(TypedDict, total=False):
+    """The target server of a gpu worker."""
+
+    url: str | None
+    model: str
+    engine: str
+    version: str | None
+    in_flight: int
+    tokens_a_second: FiniteFloat
+    gpu: GpuReport | None
+
+
+class EndpointReport(TypedDict, total=False):
+    """The endpoint of an openai worker."""
+
+    key: bool
+    base_url: str
 
 
 class WorkerReport(TypedDict, total=False):
@@ -29,12 +70,42 @@ class WorkerReport(TypedDict, total=False):
     pid: int
     version: str
     slots: int
-    started: float  # seconds of the epoch
-    tasks: list[dict[str, Any]]
-    disk_free: int  # bytes
-    clock_offset_s: float
+    started: Moment
+    tasks: list[TaskReport]
+    disk_free: FiniteFloat  # bytes
+    clock_offset_s: FiniteFloat
     state: str | None  # what admission control does with messages, and why
     why: str | None
+    serves_only: str | None
+    target: TargetReport | None
+    endpoint: EndpointReport | None
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "queue": "", "host": "", "pid": 0, "version": "", "slots": 0, "started": 0.0, "tasks": [], "disk_free": 0.0
+}  # fmt: skip
+TASK_DEFAULTS: Mapping[str, Any] = {"id": "", "name": "", "arguments": [], "since": None}
+TARGET_DEFAULTS: Mapping[str, Any] = {"model": "", "engine": "", "in_flight": 0, "tokens_a_second": 0.0}
+GPU_DEFAULTS: Mapping[str, Any] = {"index": "", "name": "", "used": 0, "total": 0}
+ENDPOINT_DEFAULTS: Mapping[str, Any] = {"key": False, "base_url": ""}
+"""Of what a report leaves out."""
+
+
+def worker_report(content: Any, worker: str) -> dict[str, Any] | None:
+    """A worker's report, with `DEFAULTS`; None, and a warning that names the worker, when it is none."""
+    try:
+        check_value(WorkerReport, content)
+    except InvalidData as error:
+        log.warning("the report of the worker %s is left out: %s", quote(worker), error)
+        return None
+    report: dict[str, Any] = {**DEFAULTS, **content, "worker": worker}
+    report["tasks"] = [{**TASK_DEFAULTS, **task} for task in report["tasks"]]
+    for name, defaults in (("target", TARGET_DEFAULTS), ("endpoint", ENDPOINT_DEFAULTS)):
+        if report.get(name) is not None:
+            report[name] = {**defaults, **report[name]}
+    if gpu := (report.get("target") or {}).get("gpu"):
+        report["target"]["gpu"] = {**GPU_DEFAULTS, **gpu}
+    return report
 
 
 class WorkerRegistry:
@@ -58,11 +129,13 @@ class WorkerRegistry:
 
     def workers(self) -> list[dict[str, Any]]:
         """The reports that have not expired, in the order of the workers' names; a malformed one is left out."""
-        names = sorted(name.decode() for name in cast("set[bytes]", self.redis.smembers(WORKERS)))
-        texts = cast("list[bytes | None]", self.redis.mget(map(worker_key, names))) if names else []
-        if gone := [name for name, text in zip(names, texts, strict=True) if text is None]:
+        names = sorted(os.fsdecode(name) for name in cast("set[bytes]", self.redis.smembers(WORKERS)))
+        keys = [os.fsencode(worker_key(name)) for name in names]
+        texts = dict(zip(names, cast("list[bytes | None]", self.redis.mget(keys)) if names else [], strict=True))
+        if gone := [os.fsencode(name) for name, text in texts.items() if text is None]:
             self.redis.srem(WORKERS, *gone)
-        return [report for text in texts if text is not None and (report := _read(text)) is not None]
+        reports = (_read(name, text) for name, text in texts.items() if text is not None)
+        return [report for report in reports if report is not None]
 
     def is_alive(self, worker: str) -> bool:
         return bool(self.redis.exists(worker_key(worker)))
@@ -78,13 +151,22 @@ class WorkerRegistry:
     def paused(self) -> dict[str, float]:
         """What is paused, and since when in seconds of the epoch."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(PAUSED))
-        return {name.decode(): float(since) for name, since in found.items()}
+        return {os.fsdecode(name): _moment(since) for name, since in found.items()}
 
 
-def _read(text: bytes) -> dict[str, Any] | None:
+def _read(worker: str, text: bytes) -> dict[str, Any] | None:
     try:
-        report: dict[str, Any] = checked_json(WorkerReport, text)
+        content = checked_json(dict[str, Any], text)
     except InvalidData as error:
-        log.warning("a worker's report is left out: %s", error)
+        log.warning("the report of the worker %s is left out: %s", quote(worker), error)
         return None
-    return report
+    return worker_report(content, worker)
+
+
+def _moment(text: bytes) -> float:
+    """The epoch itself for what is no time: a pause counts all the same."""
+    try:
+        moment: float = check_value(Moment, float(text))
+    except ValueError:
+        return 0.0
+    return moment

@@ -1,0 +1,129 @@
+"""A run of which a file is damaged is named, with the file, and does not hide the others."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator import exit_status
+from orchestrator.commands import failed, runs, status
+from orchestrator.flower_ext.run_index import index_runs
+from orchestrator.output import OutputFolder
+from tasks.envelope import VERSION
+from tasks.store.store import Store
+
+HISTORY = {
+    "generation": 0, "best": 0.5, "mean": 0.5, "best_ever": 0.5, "offspring": [],
+    "population": [{"node": "g0_pop0", "fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 9.0}],
+    "evaluations": {"computed": 1, "cached": 0, "carried": 0}, "seconds": {"wall": 1.0},
+    "tokens": {"target": 1, "prompt": 1, "cached": 0, "completion": 1}, "calls": 3, "cost_usd": 0.0,
+}  # fmt: skip
+FAILURE = {
+    "run": "r", "record": "jobs", "name": "n", "node": "n", "stage": "s", "error": "e", "task": "t", "tries": 1,
+    "attempt": 1, "prompt": "",
+}  # fmt: skip
+
+
+def edit(name: str, text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_text(text) and None
+
+
+def flip(folder: Path) -> None:
+    """One digit of a file with a checksum."""
+    OutputFolder(folder).write_state("usage.json", {"requests": 7})
+    path = folder / "usage.json"
+    path.write_text(path.read_text().replace("7", "8"))
+
+
+def lock_that_is_a_folder(folder: Path) -> None:
+    (folder / ".lock").mkdir()
+
+
+DAMAGE = {
+    "run.json": edit("run.json", "{"),
+    "usage.json": flip,
+    "usage.json: NaN": edit("usage.json", '{"requests": NaN}'),
+    "usage.json: text": edit("usage.json", '{"requests": "7"}'),
+    "history.jsonl: NaN": edit("history.jsonl", json.dumps(HISTORY | {"best_ever": float("nan")}) + "\n"),
+    "history.jsonl: text": edit("history.jsonl", json.dumps(HISTORY | {"calls": "3"}) + "\n"),
+    "parked.json: time": edit("parked.json", json.dumps({"reason": "r", "failures": [FAILURE | {"at": 1e300}]})),
+    "in_progress.json": edit("in_progress.json", "[]"),
+    "run.json: newer": edit("run.json", json.dumps({"version": VERSION + 1, "id": "damaged", "kind": "evolve"})),
+    ".lock": lock_that_is_a_folder,
+}
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Path:
+    """Two sound runs."""
+    for name in ("first", "second"):
+        folder = OutputFolder(tmp_path / name)
+        folder.run_id("evolve")
+        folder.write("history.jsonl", json.dumps(HISTORY) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_run_is_named_and_the_others_are_listed(
+    outputs: Path, store: Store, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    # Given three runs, of which one is damaged
+    folder = OutputFolder(outputs / "damaged")
+    folder.run_id("evolve")
+    DAMAGE[damage](folder.path)
+    named = f"damaged/{damage.partition(':')[0]}"
+    # When they are listed, then the others are there, and the file is named
+    assert runs.run(runs.make_parser().parse_args([str(outputs)])) == exit_status.BROKEN
+    said = capsys.readouterr()
+    assert [line.split()[-1] for line in said.out.splitlines()[1:]] == [str(outputs / n) for n in ("first", "second")]
+    [line] = said.err.splitlines()
+    assert named in line
+    # And for a program
+    assert runs.run(runs.make_parser().parse_args([str(outputs), "--json"])) == exit_status.BROKEN
+    *_, last = json.loads(capsys.readouterr().out)
+    assert (last["folder"], last["state"]) == (str(folder.path), "unreadable") and named in last["reason"]
+    # And its own state is refused in one line
+    assert status.run(status.make_parser().parse_args([str(folder.path)])) == exit_status.WRONG
+    assert named in capsys.readouterr().err
+    # And Flower's page has all three
+    views = index_runs(outputs, store)
+    assert sorted(view.state for view in views.values()) == ["stopped", "stopped", "unreadable"]
+    assert [named in view.problem for view in views.values() if view.state == "unreadable"] == [True]
+
+
+def test_what_failed_is_listed_beside_a_damaged_run(
+    outputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (outputs / "outputs").mkdir()
+    for name in ("first", "second"):
+        (outputs / name).rename(outputs / "outputs" / name)
+    (outputs / "outputs" / "first" / "parked.json").write_text("half")
+    parked = {"reason": "r", "failures": [FAILURE | {"at": 1.0, "node": "g7"}]}
+    OutputFolder(outputs / "outputs" / "second").write_state("parked.json", parked)
+    config = Path(__file__).parents[3] / "configs" / "embedded.config"
+    for name in ("first", "second"):
+        text = (
+            config.read_text().replace("outputs/farm", str(outputs / "farm")).replace("configs/", f"{config.parent}/")
+        )
+        (outputs / "outputs" / name / "config").write_text(text)
+    monkeypatch.chdir(outputs)
+    assert failed.run(failed.make_parser().parse_args([])) == exit_status.BROKEN
+    said = capsys.readouterr()
+    assert said.out.startswith("g7: s failed") and "first/parked.json cannot be read" in said.err
+
+
+def test_a_name_that_is_too_long_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ("n" * 300)
+    assert status.run(status.make_parser().parse_args([str(folder)])) == exit_status.WRONG
+    assert "File name too long" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads every file")
+def test_a_lock_that_may_not_be_read_is_named(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (outputs / "first" / ".lock").touch(mode=0)
+    assert runs.run(runs.make_parser().parse_args([str(outputs)])) == exit_status.BROKEN
+    assert "first/.lock cannot be read" in capsys.readouterr().err
