@@ -24,16 +24,24 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down walk k8s clean
+.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
 
-# Plain pip finds a CPU build of torch where one is offered; uv and poetry look elsewhere.
-$(STAMP): pyproject.toml constraints.txt
+# Every file that is installed has a hash in constraints.txt (`make lock`).  Plain pip finds a CPU build of torch where one
+# is offered; what torch needs depends on its build, so it comes first.
+EXTRAS = embedded flower test lint build
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED = $(VENV)/requirements.txt
+
+$(STAMP): pyproject.toml constraints.txt ops/requirements.py
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; name a Python 3.11 with PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[embedded,flower,test,lint]'
+	@PIP=$(BIN)/pip ops/install_torch.sh
+	@$(BIN)/python ops/requirements.py $(EXTRAS) > $(LOCKED)
+	$(INSTALL) --require-hashes --requirement $(LOCKED)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 setup: $(STAMP)  ## make the environment in .venv
@@ -113,9 +121,17 @@ walk:            ## run every command of docs/operations.md, in containers (a qu
 	@$(PYTHON) ops/walk.py
 
 k8s: $(STAMP)    ## check the Kubernetes manifests against the schemas of Kubernetes and KEDA
-	@$(BIN)/python -c 'import kubernetes_validate' 2>/dev/null || \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[k8s]'
+	@$(BIN)/python ops/requirements.py k8s > $(LOCKED)
+	@$(BIN)/python -c 'import kubernetes_validate' 2>/dev/null || $(INSTALL) --require-hashes --requirement $(LOCKED)
 	@$(BIN)/python ops/k8s/check.py
+
+lock: $(STAMP)   ## write constraints.txt: all dependencies, with the hashes of their files (UPGRADE=NAME)
+	@$(BIN)/python ops/requirements.py lock > $(LOCKED)
+	$(INSTALL) --require-hashes --requirement $(LOCKED)
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python ops/lock.py $(UPGRADE)
+
+pin: $(STAMP)    ## write the digests of all base images into the Dockerfiles and the compose file; needs a network
+	@$(BIN)/python ops/pin.py
 
 fuzz: models     ## invalid input wherever input comes from outside: thousands of cases, counted
 	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz --timeout 1800

