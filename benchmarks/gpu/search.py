@@ -67,6 +67,9 @@ def main() -> int:
     parser.add_argument("--judge", default="three_stages")
     parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
     parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
+    parser.add_argument(
+        "--folds", type=int, default=0, help="split the --rows into so many parts; run KIND:N tests part N"
+    )
     parser.add_argument("--population", type=int, default=12)
     parser.add_argument("--generations", type=int, default=10)
     parser.add_argument("--in-flight", type=int, default=1024, help="requests at once")
@@ -111,11 +114,7 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
     by_model = run.kind.startswith(MODEL_REFLECTOR)
     settings = {
         **common.settings_of(options, redis_url, url),
-        "TRAINING_SPLIT": "train",
-        "VALIDATION_SPLIT": "validation",
-        "VALIDATION_INDICES": f"0-{options.validation - 1}",
-        "TEST_SPLIT": "test",
-        "TEST_INDICES": f"0-{options.test - 1}" if options.test else "",
+        **(fold_of(options.rows, options.folds, run.seed) if options.folds else splits_of(options)),
         "JUDGE": options.judge,
         "TARGET_CONCURRENCY": options.in_flight,
         "EMBEDDER_MODEL": "embedded",
@@ -138,6 +137,29 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         "orchestrator",
         *common.evolve_arguments(settings, options.folder / run.name, options.set),
     ]
+
+
+def splits_of(options: argparse.Namespace) -> dict[str, str]:
+    """The three sets where the data names the split of each question."""
+    return {
+        "TRAINING_SPLIT": "train",
+        "VALIDATION_SPLIT": "validation",
+        "VALIDATION_INDICES": f"0-{options.validation - 1}",
+        "TEST_SPLIT": "test",
+        "TEST_INDICES": f"0-{options.test - 1}" if options.test else "",
+    }
+
+
+def fold_of(rows: int, folds: int, number: int) -> dict[str, str]:
+    """The three sets of fold `number`, from 1 on: every `folds`-th question is tested, those after them validate."""
+    by_part = [(i - number) % folds for i in range(rows)]
+    sets = {
+        "TEST": [i for i, part in enumerate(by_part) if part == 0],
+        "VALIDATION": [i for i, part in enumerate(by_part) if part == 1],
+        "TRAINING": [i for i, part in enumerate(by_part) if part > 1],
+    }
+    indices = {f"{name}_INDICES": ",".join(map(str, part)) for name, part in sets.items()}
+    return {**indices, **{f"{name}_SPLIT": "" for name in sets}}
 
 
 def figures_of(folder: Path) -> dict[str, Any] | None:
