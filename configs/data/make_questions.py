@@ -50,7 +50,10 @@ CLOSINGS = (
 
 
 def make_rows(seed: int, each: int) -> list[dict[str, str]]:
-    """`each` questions of every split, half of each kind, the topics in turn.  Raises: ValueError for too many."""
+    """`each` questions of every split, a fifth of them arithmetic, the topics in turn.
+
+    Raises: ValueError for too many.
+    """
     rng = random.Random(f"whetstone questions {seed}")
     companies = [first + last for first in _FIRST.split() for last in _LAST.split()]
     if len(SPLITS) * each > len(companies):
@@ -58,7 +61,9 @@ def make_rows(seed: int, each: int) -> list[dict[str, str]]:
     rng.shuffle(companies)
     rows: list[dict[str, str]] = []
     for split in SPLITS:
-        topics = [(LOOK_UPS, WORK_OUTS)[i % 2][i // 2 % len(LOOK_UPS)] for i in range(each)]
+        calculations = each // 5
+        topics = [LOOK_UPS[i % len(LOOK_UPS)] for i in range(each - calculations)]
+        topics += [WORK_OUTS[i % len(WORK_OUTS)] for i in range(calculations)]
         rng.shuffle(topics)
         rows += [{"id": "", "split": split, **_row(rng, companies.pop(), topic)} for topic in topics]
     return [{**row, "id": f"question_{number:04}"} for number, row in enumerate(rows, start=1)]

@@ -73,11 +73,12 @@ class Closing:
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
         rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
-        start = self.start(initial_deltas, objective)
-        systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *start])
+        starts = self.starts(initial_deltas, rivals, objective)
+        systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *starts])
         winner = choose_winner([system for system in systems if system.kind == "evolved"])
-        if start and winner is not systems[-1]:
-            systems.pop()  # it stands in the report as the prompt that it is
+        # The other starts stand in the report as the prompt and the vectors that they are.
+        found = len(systems) - len(starts)
+        systems = [*systems[:found], *(system for system in systems[found:] if system is winner)]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
         assessment, dial = self._assess(systems, winner, uses), self._dial(winner, evolved)
@@ -112,12 +113,16 @@ class Closing:
     def _repeats(self) -> int:
         return REPEATS if self.settings.target_temperature else 0
 
-    def start(self, initial_deltas: tuple[float, ...], objective: Objective) -> list[MeasuredSystem]:
-        """The prompt that the search started from, without deltas, as a finalist, measured as often as the others.
+    def starts(
+        self, initial_deltas: tuple[float, ...], rivals: Sequence[MeasuredSystem], objective: Objective
+    ) -> list[MeasuredSystem]:
+        """What the search could have started from, as further finalists: the vectors without search, and no vector.
 
-        It has been measured once.  A search from the user's own deltas does not come back to none.
+        No vector is the prompt of the search with deltas of zero, measured as often as the finalists.  A search from
+        the user's own deltas does not come back to none, and only one from the best vector has vectors as starts.
         """
-        if any(initial_deltas) and self.settings.initial_deltas_path != BEST_VECTOR:
+        chooses = self.settings.initial_deltas_path == BEST_VECTOR
+        if any(initial_deltas) and not chooses:
             return []
         prompt, held_out = self.baselines.system(self.baselines.start), self.baselines.held_out
         further = [
@@ -126,11 +131,11 @@ class Closing:
         ]
         answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
         repeats = tuple(measurement_of(given, objective) for given in answers)
-        return [
-            dataclasses.replace(
-                prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
-            )
-        ]
+        zero = dataclasses.replace(
+            prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
+        )
+        vectors = [dataclasses.replace(one, name=f"start: {one.name}", kind="evolved") for one in rivals]
+        return [*(vectors if chooses else ()), zero]
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""

@@ -43,12 +43,16 @@ def test_it_is_read_like_any_file_in_three_splits_of_a_hundred() -> None:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_split_has_half_look_ups_and_half_arithmetic_of_all_topics(split: str) -> None:
+def test_every_split_has_eighty_look_ups_and_twenty_calculations_of_all_topics(split: str) -> None:
     rows = [row for row in ROWS if row["split"] == split]
-    assert Counter(row["kind"] for row in rows) == {"lookup": 50, "arithmetic": 50}
-    topics = Counter(row["topic"] for row in rows)
+    assert Counter(row["kind"] for row in rows) == {"lookup": 80, "arithmetic": 20}
+    topics = Counter((row["kind"], row["topic"]) for row in rows)
     assert len(topics) == 16
-    assert set(topics.values()) <= {6, 7}
+    assert {(kind, count) for (kind, _), count in topics.items()} == {
+        ("lookup", 10),
+        ("arithmetic", 2),
+        ("arithmetic", 3),
+    }
 
 
 def test_no_company_or_page_occurs_twice() -> None:

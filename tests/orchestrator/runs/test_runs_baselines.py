@@ -132,7 +132,7 @@ def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_other_f
     found = ensure_baselines(measurer(), settings, output)
     again = measurer()
     # when
-    [start] = Closing(again, settings, found, output, 3).start((0.0, 0.0), found.objective(settings))
+    [start] = Closing(again, settings, found, output, 3).starts((0.0, 0.0), [], found.objective(settings))
     # then
     asked = [candidate for _, plan in again.asked for candidate in plan]
     assert [(c.system_prompt, c.examples, c.repeat) for c in asked] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from farm_bench import until
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 from simulated_evolve import finish, start_evolve
-from simulated_measurer import SimulatedMeasurer
+from simulated_measurer import Respond, SimulatedMeasurer
 from simulated_run import RUN, Driver
 
 from orchestrator.optimisers.base import Best
@@ -22,6 +23,7 @@ from orchestrator.runs.baselines import ensure_baselines
 from orchestrator.runs.final import Closing, with_distinct_names
 from orchestrator.runs.vectors import Vectors
 from orchestrator.settings import load_settings
+from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
 
@@ -147,29 +149,60 @@ def test_systems_of_one_name_are_told_apart() -> None:
     ]  # fmt: skip
 
 
-def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_it_equals(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # given a search whose best changes no answer, in a folder of which only the state is left
+@pytest.fixture
+def closing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Closing]:
+    """A search that has ended, in a folder of which only the state is left: "concise" halves the tokens."""
     monkeypatch.chdir(Path(__file__).parents[3])
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text(PROMPTS)
-    options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "REDIS_URL": "redis://127.0.0.1"}
-    settings = load_settings(Path("configs/embedded.config"), [f"{name}={value}" for name, value in options.items()])
-    measurer = SimulatedMeasurer(
-        lambda candidate, number: (20 if "concise" in str(candidate.system_prompt) else 40, True),
-        store, training=12, validation=100, test=100,
-    )  # fmt: skip
-    baselines = ensure_baselines(measurer, settings, OutputFolder(tmp_path))
-    store.put_run(baselines.run(RUN, settings))
-    store.put_examples(RUN.id, measurer.examples)
-    store.put_metadata(RUN.id, CLUSTERING, "0" * 32)
+
+    def end(respond: Respond, **more: str) -> Closing:
+        options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "REDIS_URL": "redis://127.0.0.1", **more}
+        settings = load_settings(Path("configs/embedded.config"), [f"{name}={text}" for name, text in options.items()])
+        measurer = SimulatedMeasurer(
+            lambda candidate, number: (20 if "concise" in str(candidate.system_prompt) else 40, True),
+            store, training=12, validation=100, test=100,
+        )  # fmt: skip
+        baselines = ensure_baselines(measurer, settings, OutputFolder(tmp_path))
+        store.put_run(baselines.run(RUN, settings))
+        store.put_examples(RUN.id, measurer.examples)
+        store.put_metadata(RUN.id, CLUSTERING, "0" * 32)
+        measurer.respond = respond
+        return Closing(measurer, settings, baselines, OutputFolder(tmp_path), 3)
+
+    return end
+
+
+def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_it_equals(
+    closing: Callable[..., Closing],
+) -> None:
+    # given a search whose best changes no answer
+    ended = closing(lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True))
     # when
-    measurer.respond = lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True)
-    best = Best((1.0, -1.0), "", 1.2)
-    closing = Closing(measurer, settings, baselines, OutputFolder(tmp_path), 3)
-    final = closing.conclude(best, (0.0, 0.0), Vectors({}, (0.0, 0.0)), 0)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), Vectors({}, (0.0, 0.0)), 0)
     # then
     assert [s.name for s in final.systems] == ["none", "short", "best so far", "start"]
     assert (final.winner.name, final.winner.deltas) == ("start", (0.0, 0.0))
     assert final.assessment is not None and final.assessment.conclusion.outcome == "prompt_suffices"
+
+
+@pytest.mark.parametrize(("initial", "winner"), [("best", "start: log-odds alone"), ("zero", "best so far")])
+def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_is_best(
+    closing: Callable[..., Closing], initial: str, winner: str
+) -> None:
+    # given a vector without search with answers of 8 tokens, and a search whose best has 12
+    lengths = {(0.0, -2.0): 8, (1.0, -1.0): 12}
+
+    def respond(candidate: Candidate, _: int) -> tuple[int, bool]:
+        return 40 if candidate.system_prompt == "Answer." else lengths.get(candidate.deltas, 20), True
+
+    ended = closing(respond, INITIAL_DELTAS_PATH=initial, CLUSTERS_BY="waste")
+    vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (2.0, 0.0))
+    # when
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
+    # then the other starts are in the report once, as what they are
+    names = [s.name for s in final.systems]
+    assert names[:5] == ["none", "short", "end of turn alone", "log-odds alone", "best so far"]
+    assert final.winner.name == winner and names[5:] == [winner][: winner != "best so far"]
+    assert final.assessment is not None
+    assert final.assessment.conclusion.outcome == "vector_suffices"
