@@ -17,7 +17,8 @@ from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from tasks.envelope import parse_sealed, sealed_text
-from tasks.files import open_atomic, write_atomic
+from tasks.files import FileTooLarge, open_atomic, read_limited, write_atomic
+from tasks.limits import HISTORY_BYTES, STATE_BYTES
 from tasks.message import RunId
 from tasks.validation import InvalidData, checked_json, parse_json
 
@@ -240,10 +241,10 @@ def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = 
     Raises: FileNotFoundError; OutputError, with file, place and fault in one line, for everything else.
     """
     try:
-        return parse(kind, path.read_bytes())
+        return parse(kind, read_limited(path, STATE_BYTES))
     except FileNotFoundError:
         raise
-    except (OSError, InvalidData) as error:
+    except (OSError, InvalidData, FileTooLarge) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
 
 
@@ -261,11 +262,13 @@ def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[typ
 def read_history(path: Path) -> list[dict[str, Any]]:
     """Raises: OutputError for a line that is no generation, but for a last one that was cut short."""
     try:
-        whole, _, _ = path.read_bytes().rpartition(b"\n")
+        whole, _, _ = read_limited(path, HISTORY_BYTES).rpartition(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from None
+    except FileTooLarge as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
     generations: list[dict[str, Any]] = []
     for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
         try:

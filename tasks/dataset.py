@@ -7,9 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.limits import (
+    CONTEXT_BYTES,
+    GOLD_BYTES,
+    NAME_BYTES,
+    PAGE_BYTES,
+    QUESTION_BYTES,
+    REPORTED_FAULTS,
+    ROW_BYTES,
+    ROWS,
+)
 from tasks.models import Example
 
-PAGE_LIMIT_BYTES = 1_000_000  # the longest page of FinanceBench has 14 kB
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -23,8 +32,8 @@ def load_examples(path: str | Path) -> list[Example]:
     The context is the `evidence_text_full_page` of each evidence entry, each page of a document once, joined by an
     empty line.  The document is `doc_name` or `evidence_doc_name`.
 
-    Raises: DatasetError, once, with all malformed rows: bad JSON, invalid UTF-8, a missing or empty field, a page of
-    more than `PAGE_LIMIT_BYTES`, an id that an earlier line has; or when the file cannot be read or has no rows.
+    Raises: DatasetError, once, with all malformed rows: bad JSON, invalid UTF-8, a missing or empty field, one longer
+    than `tasks.limits` allows, an id that an earlier line has; or when the file cannot be read or has no rows.
     """
     examples: list[Example] = []
     faults: list[str] = []
@@ -46,18 +55,19 @@ def load_examples(path: str | Path) -> list[Example]:
 
 
 def malformed(path: str | Path, faults: list[str]) -> DatasetError:
-    """One error for all faults of a file."""
+    """One error for all faults of a file; it lists the first of many."""
     rows = "one malformed row" if len(faults) == 1 else f"{len(faults)} malformed rows"
-    return DatasetError("\n  ".join([f"{path}: {rows}", *faults]))
+    more = [f"and {len(faults) - REPORTED_FAULTS} more"] if len(faults) > REPORTED_FAULTS else []
+    return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:REPORTED_FAULTS], *more]))
 
 
 def parse_example(line: bytes) -> Example:
     """One row as an `Example`. Raises: DatasetError that says what is wrong with the row, all of it."""
     row = json_object(line)
     faults: list[str] = []
-    identifier = text_field(row, "financebench_id", faults)
-    question = text_field(row, "question", faults)
-    gold = text_field(row, "answer", faults)
+    identifier = text_field(row, "financebench_id", faults, NAME_BYTES)
+    question = text_field(row, "question", faults, QUESTION_BYTES)
+    gold = text_field(row, "answer", faults, GOLD_BYTES)
     context = _context(row, faults)
     if faults:
         raise DatasetError("; ".join(faults))
@@ -65,19 +75,36 @@ def parse_example(line: bytes) -> Example:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, with their numbers.  Raises: DatasetError when it cannot be read."""
+    """The lines of a file that are not blank, with their numbers; of a longer one the first `ROW_BYTES` + 1 bytes.
+
+    Raises: DatasetError when it cannot be read, or has more than `ROWS` of them.
+    """
+    count = 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), start=1):
+                rest = line
+                while len(rest) >= ROW_BYTES and not rest.endswith(b"\n"):
+                    rest = file.readline(ROW_BYTES)
                 content = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).rstrip(b"\r\n")
                 if content.strip():
+                    count += 1
+                    check_row_count(path, count)
                     yield number, content
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def check_row_count(path: Path, count: int) -> None:
+    """Raises: DatasetError for more rows than are read of one file."""
+    if count > ROWS:
+        raise DatasetError(f"{path}: it has more than {ROWS:,} rows; give a file with a part of them")
+
+
 def json_object(line: bytes) -> dict[str, Any]:
     """One line as a JSON object.  Raises: DatasetError that says what it is instead."""
+    if len(line) > ROW_BYTES:
+        raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -91,8 +118,8 @@ def json_object(line: bytes) -> dict[str, Any]:
     return row
 
 
-def text_field(row: dict[str, Any], name: str, faults: list[str], where: str = "") -> str:
-    """The text of a field, or "" with a fault noted."""
+def text_field(row: dict[str, Any], name: str, faults: list[str], most: int, where: str = "") -> str:
+    """The text of a field, of `most` bytes at most, or "" with a fault noted."""
     value = row.get(name)
     label = where + name
     if name not in row:
@@ -101,6 +128,8 @@ def text_field(row: dict[str, Any], name: str, faults: list[str], where: str = "
         faults.append(f"{label} is null")
     elif not isinstance(value, str):
         faults.append(f"{label} is not text")
+    elif len(value) > most or len(value.encode("utf-8", "replace")) > most:
+        faults.append(f"{label} is longer than {most:,} bytes")
     elif not value.strip():
         faults.append(f"{label} is empty")
     elif any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -122,13 +151,15 @@ def _context(row: dict[str, Any], faults: list[str]) -> str:
             faults.append(f"{where} is not an object")
             continue
         name = "evidence_doc_name" if "evidence_doc_name" in entry else "doc_name"
-        document = text_field(entry, name, faults, f"{where}.")
+        document = text_field(entry, name, faults, NAME_BYTES, f"{where}.")
         page = entry.get("evidence_page_num")
         if not isinstance(page, int) or isinstance(page, bool):
             faults.append(f"{where}.evidence_page_num is not a whole number")
             continue
-        text = text_field(entry, "evidence_text_full_page", faults, f"{where}.")
-        if len(text.encode("utf-8")) > PAGE_LIMIT_BYTES:
-            faults.append(f"{where}.evidence_text_full_page is longer than {PAGE_LIMIT_BYTES:,} bytes")
+        text = text_field(entry, "evidence_text_full_page", faults, PAGE_BYTES, f"{where}.")
         pages.setdefault((document, page), text)
-    return "\n\n".join(pages.values())
+    context = "\n\n".join(pages.values())
+    if len(context.encode("utf-8", "replace")) > CONTEXT_BYTES:
+        faults.append(f"evidence is longer than {CONTEXT_BYTES:,} bytes")
+        return ""
+    return context

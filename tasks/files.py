@@ -21,6 +21,19 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         out.write(data.encode() if isinstance(data, str) else data)
 
 
+class FileTooLarge(ValueError):
+    """A file has more bytes than is read of such a file."""
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """The content of a file of at most so many bytes.  Raises: OSError, FileTooLarge."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise FileTooLarge(f"it has more than {most:,} bytes, the most that such a file may have")
+    return content
+
+
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """As `write_atomic`, for content that is written piece by piece; after any exception the old content is left."""

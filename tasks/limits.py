@@ -24,6 +24,46 @@ OVERLONG_SCRATCHPAD_CHARACTERS = 100_000
 LOGGED_CHARACTERS = 1_000_000
 """Of each part of a logged prompt."""
 
+# Questions and rows to judge, bytes of UTF-8.
+QUESTION_BYTES = 1_000_000
+PAGE_BYTES = 1_000_000
+"""Of one page of a document, and of the context of one row that has no pages."""
+CONTEXT_BYTES = 4_000_000
+"""Of all pages of one question together."""
+GOLD_BYTES = 100_000
+"""Of a right answer."""
+ANSWER_BYTES = 4_000_000
+"""Of an answer to be judged: more than the tokens of the longest one allowed."""
+NAME_BYTES = 1_000
+"""Of an id and of the name of a split or a document."""
+ROW_BYTES = 16 * MIB
+"""Of one line of a file of rows."""
+ROWS = 1_000_000
+"""Of one file or folder."""
+REPORTED_FAULTS = 50
+"""That one error lists; it says how many more there are."""
+
+# Files that are read whole, bytes.
+SETTINGS_BYTES = 1 * MIB
+"""A `.config`, or a document in YAML or JSON."""
+DOCUMENT_VALUES = 20_000
+"""Values in one document, each alias of YAML counted with all that it stands for."""
+OPTION_CHARACTERS = 100_000
+"""The value of one option: a prompt, a template, a command."""
+DELTAS_BYTES = 1 * MIB
+"""A file of deltas: 1,002 clusters at most."""
+STATE_BYTES = 64 * MIB
+"""A state file of a run, such as evolution_state.json and usage.json."""
+HISTORY_BYTES = 256 * MIB
+"""history.jsonl, which grows by a line for each generation."""
+INDIVIDUALS_BYTES = 1024 * MIB
+"""individuals.jsonl, which grows by a line for each evaluation."""
+COLLECTED_BYTES = 1024 * MIB
+"""The output of a collection."""
+
+# What a judge of the user's own returns, characters.
+REASONING_CHARACTERS = 20_000
+
 # Vectors.
 LARGEST_DELTA = 1_000.0
 """Logits, of either sign: beyond it a token is forced or forbidden anyway, and float16 overflows."""

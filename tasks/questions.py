@@ -12,12 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, load_examples, text_field
+from tasks.dataset import DatasetError, check_row_count, load_examples, text_field
+from tasks.limits import GOLD_BYTES, NAME_BYTES, PAGE_BYTES, QUESTION_BYTES, REPORTED_FAULTS
 from tasks.models import Example
 from tasks.tables import Format, TableRow, format_of, read_table
-
-MOST_FAULTS = 50
-"""Faults that one error lists; it says how many more there are."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def read_questions(
     """Every question of a file or folder, in the order of its rows.
 
     Raises: DatasetError, once, with all malformed rows by line (or row) and column: text that is missing, empty or
-    longer than `PAGE_LIMIT_BYTES`, an id that an earlier row of the split has; or when the file cannot be read, has no
-    rows, or none of them has a column that `columns` names.
+    longer than `tasks.limits` allows, an id that an earlier row of the split has; or when the file cannot be read, has
+    no rows, or none of them has a column that `columns` names.
     """
     path, columns = Path(path), columns or Columns()
     chosen = file_format or format_of(path)
@@ -83,7 +81,9 @@ def read_questions(
         if earlier != row.place:
             found.append(f"column {columns.id!r}: {question.example.id!r} is already in {earlier}")
         faults += [f"{row.place}: {fault}" for fault in found]
-        questions.append(question)
+        check_row_count(path, number)
+        if not faults:
+            questions.append(question)
     if faults:
         raise _malformed(path, faults)
     if not questions:
@@ -112,17 +112,17 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
         if name in values:
             values[name] = read(values[name])
     faults: list[str] = []
-    identifier = text_field(values, columns.id, faults) if columns.id in values else str(number)
-    question, answer = text_field(values, columns.question, faults), text_field(values, columns.answer, faults)
+    identifier = text_field(values, columns.id, faults, NAME_BYTES) if columns.id in values else str(number)
+    question = text_field(values, columns.question, faults, QUESTION_BYTES)
+    answer = text_field(values, columns.answer, faults, GOLD_BYTES)
     context = values.get(columns.context)
     if context not in (None, ""):
-        context = text_field(values, columns.context, faults)
-    for name, text in ((columns.question, question), (columns.answer, answer), (columns.context, context)):
-        if isinstance(text, str) and len(text.encode("utf-8", "replace")) > PAGE_LIMIT_BYTES:
-            faults.append(f"{name} is longer than {PAGE_LIMIT_BYTES:,} bytes")
+        context = text_field(values, columns.context, faults, PAGE_BYTES)
     split = _as_text(values.get(columns.split))
     if split is not None and not isinstance(split, str):
         faults.append(f"{columns.split} is not text")
+    elif len(split or "") > NAME_BYTES:
+        faults.append(f"{columns.split} is longer than {NAME_BYTES:,} bytes")
     example = Example(identifier, context or "", question, answer)
     named = split if isinstance(split, str) and split else row.split
     return SplitExample(example, named), [f"column {fault}" for fault in faults]
@@ -143,5 +143,5 @@ def _joined(value: Any) -> Any:
 
 def _malformed(path: Path, faults: Sequence[str]) -> DatasetError:
     rows = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
-    more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-    return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:MOST_FAULTS], *more]))
+    more = [f"and {len(faults) - REPORTED_FAULTS} more"] if len(faults) > REPORTED_FAULTS else []
+    return DatasetError("\n  ".join([f"{path}: {rows}", *faults[:REPORTED_FAULTS], *more]))

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
-from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, json_object, read_lines
+from tasks.dataset import DatasetError, json_object, read_lines
+from tasks.files import read_limited
+from tasks.limits import PAGE_BYTES, ROW_BYTES, SETTINGS_BYTES
 
 Format = Literal["financebench", "jsonl", "csv", "parquet", "datasets"]
 SUFFIXES: Mapping[str, Format] = {
@@ -24,6 +26,7 @@ SUFFIXES: Mapping[str, Format] = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
+BATCH_ROWS = 256  # of Parquet in memory at a time; a row may have megabytes
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """The rows below the header; a row's place is the line on which it ends."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            before = csv.field_size_limit(PAGE_LIMIT_BYTES)
+            before = csv.field_size_limit(PAGE_BYTES)
             try:
-                reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+                lines = _limited_lines(path, file)
+                reader = csv.DictReader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
                 _check_columns(path, required, reader.fieldnames or ())
                 _check_distinct(path, reader.fieldnames or ())
                 for row in reader:
@@ -92,6 +96,14 @@ def _csv(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
         raise DatasetError(f"{path}: invalid UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _limited_lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Raises: DatasetError for a line of more than `ROW_BYTES` characters."""
+    for number, line in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), ""), start=1):
+        if len(line) > ROW_BYTES:
+            raise DatasetError(f"{path}: line {number} is longer than {ROW_BYTES:,} bytes")
+        yield line
 
 
 def _csv_row(row: dict[Any, Any], line: int) -> TableRow:
@@ -109,7 +121,7 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         _check_columns(path, required, file.schema_arrow.names)
-        yield from _table_rows(file.iter_batches(), "")
+        yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS), "")
     except (pyarrow.ArrowException, OSError) as error:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
 
@@ -164,7 +176,7 @@ def _check_distinct(path: Path, present: Sequence[str]) -> None:
 def _read_json(path: Path, key: str) -> list[Any]:
     """A list in one of the files that `save_to_disk` writes.  Raises: DatasetError when it is not there."""
     try:
-        value = json.loads(path.read_text("utf-8"))[key]
+        value = json.loads(read_limited(path, SETTINGS_BYTES))[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path}: not as `save_to_disk` writes it: {_one_line(error)}") from None
     if not isinstance(value, list):

@@ -15,6 +15,8 @@ from typing import Any
 from orchestrator.optimisers.base import Best
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.measuring import Measurer, measurement_of
+from tasks.files import read_limited
+from tasks.limits import INDIVIDUALS_BYTES
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
 from tasks.validation import Delta, check_value
@@ -41,7 +43,7 @@ def read_evaluations(path: Path) -> list[Evaluation]:
     """
     if not path.exists():
         return []
-    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    lines = [json.loads(line) for line in read_limited(path, INDIVIDUALS_BYTES).decode().splitlines() if line]
     return [
         Evaluation(
             line["node"],

@@ -19,6 +19,8 @@ from typing import Any
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.output import write_output, writing
+from tasks.files import read_limited
+from tasks.limits import INDIVIDUALS_BYTES
 from tasks.validation import Delta, check_value
 
 
@@ -42,7 +44,7 @@ class IndividualsFile:
 
         Raises: OSError, ValueError for a file that cannot be read.
         """
-        text = self._path.read_text("utf-8") if self._path.exists() else ""
+        text = read_limited(self._path, INDIVIDUALS_BYTES).decode() if self._path.exists() else ""
         lines = [json.loads(line) for line in text.splitlines()]
         found = [line["deltas"] for line in lines if line["node"] == node]
         if not found:

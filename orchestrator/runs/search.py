@@ -21,6 +21,8 @@ from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
 from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
 from orchestrator.settings.references import BEST_VECTOR
 from tasks.envelope import sealed_text, unsealed
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import STATE_BYTES
 from tasks.plan import Candidate, Evaluations, Outcome, Plan
 from tasks.validation import InvalidData
 
@@ -182,8 +184,8 @@ def _load_state(output: OutputFolder, search: Search) -> SearchState:
     if not output.state.exists():
         return search.init()
     try:
-        state = search.from_json(output.state.read_text())
-    except (StateError, UnicodeDecodeError) as error:
+        state = search.from_json(read_limited(output.state, STATE_BYTES).decode())
+    except (StateError, UnicodeDecodeError, FileTooLarge) as error:
         raise OutputError(f"{output.state}: {error}") from None
     # Where nothing has been evaluated, what the search starts from may have become known since it was written.
     return search.init() if state.generation == 0 and state.best is None else state

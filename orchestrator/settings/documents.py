@@ -20,6 +20,8 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.settings.options import SettingsError
 from tasks.escape import quote
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import DOCUMENT_VALUES, SETTINGS_BYTES
 from tasks.validation import fault_of
 
 T = TypeVar("T", bound="Document")
@@ -59,16 +61,35 @@ def read_mapping(path: Path) -> Mapped:
     Raises: SettingsError, with one line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, SETTINGS_BYTES).decode()
         values = _parse_json(text) if path.suffix == ".json" else yaml.load(text, Loader=_Loader)
+        _check_size(values)
     except OSError as error:
         raise SettingsError([f"{path}: {error.strerror}"]) from None
+    except (FileTooLarge, TooManyValues) as error:
+        raise SettingsError([f"{path}: {error}"]) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "YAML"
         raise SettingsError([f"{path}: not {language}: {' '.join(str(error).split())}"]) from None
     if not isinstance(values, Mapped):
         raise SettingsError([f"{path}: not a mapping of keys to values"])
     return values
+
+
+class TooManyValues(ValueError):
+    """A document with more values than are read, perhaps only because YAML's aliases stand for many."""
+
+
+def _check_size(values: Any) -> None:
+    """Raises: TooManyValues."""
+    count, todo = 0, [values]
+    while todo:
+        value = todo.pop()
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inside)
+        if count > DOCUMENT_VALUES:
+            raise TooManyValues(f"it has more than {DOCUMENT_VALUES:,} values, an alias counted as what it stands for")
+        todo.extend(inside)
 
 
 def parse_typed(text: str) -> Any:

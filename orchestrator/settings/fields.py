@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationErr
 
 from orchestrator.settings.kconfig import decoded
 from tasks.escape import quote
+from tasks.limits import OPTION_CHARACTERS
 
 Value = str | int | float | bool | Path | None
 
@@ -120,6 +121,8 @@ def read_value(annotation: Any, rule: Rule, typed: str) -> Value:
         if rule.needed_when is None:
             raise ValueError("is not set, and has no default")
         return -1
+    if len(typed) > OPTION_CHARACTERS:
+        raise ValueError(f"is longer than {OPTION_CHARACTERS:,} characters")
     kind = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
     text = typed if kind in (bool, int, float) else decoded(typed)
     try:

@@ -20,7 +20,7 @@ from orchestrator.settings.references import (
     read_sides,
     select_indices,
 )
-from tasks.dataset import DatasetError
+from tasks.dataset import DatasetError, read_lines
 from tasks.escape import quote
 from tasks.plan import EXAMPLE_SETS
 from tasks.tables import format_of
@@ -108,12 +108,9 @@ def check_waste(values: Values) -> Findings:
         yield "CLUSTERS_WASTE_FROM", str(error)
 
 
-def _count_lines(path: Path) -> int | None:
-    try:
-        with path.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
-    except OSError:
-        return None
+def _count_lines(path: Path) -> int:
+    """Raises: DatasetError."""
+    return sum(1 for _ in read_lines(path))
 
 
 FILE_CHECKS = (check_questions, check_initial_deltas, check_discovered, check_waste)

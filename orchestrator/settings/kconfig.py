@@ -23,6 +23,8 @@ from typing import Any
 import kconfiglib
 
 from tasks.escape import quote
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import SETTINGS_BYTES
 
 PREFIX = "CONFIG_"
 OTHER_NAMES = {"FINANCEBENCH_PATH": "DATA_PATH", "FINANCEBENCH_POOL_INDICES": "TRAINING_INDICES"}
@@ -93,15 +95,17 @@ class Kconfig(kconfiglib.Kconfig):  # type: ignore[misc]  # kconfiglib has no ty
     def load_config(self, filename: str | None = None, replace: bool = True, verbose: object = None) -> str:
         """As in kconfiglib, and also where menuconfig's own dialogue loads a file.
 
-        Raises: OSError when the file cannot be read, kconfiglib.KconfigError when it is not UTF-8.
+        Raises: OSError when the file cannot be read, kconfiglib.KconfigError when it is not UTF-8 or too large.
         """
         path = Path(filename or kconfiglib.standard_config_filename())
         if filename is None and not path.exists():
             return str(super().load_config(None, replace))
         try:
-            written = path.read_text("utf-8-sig")
+            written = read_limited(path, SETTINGS_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise kconfiglib.KconfigError(f"{path} is not UTF-8 text: {error}") from error
+        except FileTooLarge as error:
+            raise kconfiglib.KconfigError(f"{path}: {error}") from error
         with tempfile.TemporaryDirectory() as folder:
             copy = os.path.join(folder, path.name)
             Path(copy).write_text(as_kconfig_writes(written), "utf-8")

@@ -20,7 +20,8 @@ from orchestrator.settings.kconfig import (
 )
 from orchestrator.settings.options import Option, Settings, SettingsError, options
 from tasks.escape import quote
-from tasks.files import write_atomic
+from tasks.files import FileTooLarge, read_limited, write_atomic
+from tasks.limits import SETTINGS_BYTES
 
 _HEADER = "# Settings of Whetstone, complete.\n"
 
@@ -75,9 +76,11 @@ def typed_value(value: Value) -> str:
 
 def _read(config: Path) -> str:
     try:
-        return config.read_text("utf-8-sig")
+        return read_limited(config, SETTINGS_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError([f"{config}: is not UTF-8 text"]) from error
+    except FileTooLarge as error:
+        raise SettingsError([f"{config}: {error}"]) from error
     except OSError as error:
         hint = "; `make menuconfig` writes one, and configs/ has complete ones" if not config.exists() else ""
         raise SettingsError([f"{config}: cannot be read: {error.strerror or error}{hint}"]) from error

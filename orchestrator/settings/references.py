@@ -18,7 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from tasks.escape import quote
-from tasks.limits import LARGEST_DELTA
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import COLLECTED_BYTES, DELTAS_BYTES, LARGEST_DELTA
 from tasks.models import Sides
 from tasks.validation import Delta, parse_json
 
@@ -47,7 +48,9 @@ def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
     if path in (ZERO, BEST_VECTOR):
         return dict.fromkeys(layout.ids, 0.0)
     try:
-        pairs = json.loads(path.read_text("utf-8"), object_pairs_hook=_Pairs)
+        pairs = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=_Pairs)
+    except FileTooLarge as error:
+        raise ValueError(f"{quote(str(path))} cannot be read: {error}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
     if not isinstance(pairs, _Pairs):
@@ -90,7 +93,7 @@ def read_discovered_tokens(path: Path) -> tuple[int, ...]:
     empty or has anything but distinct whole numbers from 0.
     """
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(read_limited(path, COLLECTED_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
     selection = data.get("token_selection") if isinstance(data, dict) else None
@@ -134,7 +137,7 @@ def read_sides(path: Path) -> Sides:
     or has no such pair.
     """
     try:
-        collected = parse_json(_Collected, path.read_bytes())
+        collected = parse_json(_Collected, read_limited(path, COLLECTED_BYTES))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ValueError(f"{quote(str(path))} has no pairs of `orchestrator collect`: {reason}") from None

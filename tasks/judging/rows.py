@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.dataset import DatasetError, json_object, malformed, read_lines, text_field
+from tasks.limits import ANSWER_BYTES, GOLD_BYTES, QUESTION_BYTES
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ def parse_answer_row(line: bytes) -> AnswerRow:
     """Raises: DatasetError that says what is wrong with the row, all of it."""
     values = json_object(line)
     faults: list[str] = []
-    question, gold = text_field(values, "question", faults), text_field(values, "gold", faults)
+    question, gold = (
+        text_field(values, "question", faults, QUESTION_BYTES),
+        text_field(values, "gold", faults, GOLD_BYTES),
+    )
     answer = _answer(values, faults)
     if faults:
         raise DatasetError("; ".join(faults))
@@ -66,4 +70,4 @@ def parse_answer_row(line: bytes) -> AnswerRow:
 def _answer(values: dict[str, Any], faults: list[str]) -> str:
     """An empty answer is one: it is judged, and wrong."""
     given = values.get("answer")
-    return given if isinstance(given, str) and not given.strip() else text_field(values, "answer", faults)
+    return given if isinstance(given, str) and not given.strip() else text_field(values, "answer", faults, ANSWER_BYTES)

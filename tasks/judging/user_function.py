@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tasks.judging.verdict import category_of
+from tasks.limits import REASONING_CHARACTERS
 from tasks.models import Verdict
 
 GROUP = "whetstone.judges"
@@ -53,8 +54,13 @@ class UserFunction:
         is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
         if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
             raise UserFunctionError(
-                f"the judge {self.name} returned {str(result)[:80]!r} ({type(result).__name__}); "
+                f"the judge {self.name} returned {_shown(result)} ({type(result).__name__}); "
                 "it must return True or False (bool), or that and a text"
+            )
+        if len(reasoning) > REASONING_CHARACTERS:
+            raise UserFunctionError(
+                f"the judge {self.name} returned a reason of {len(reasoning):,} characters; "
+                f"it may have {REASONING_CHARACTERS:,} at most"
             )
         said = reasoning or f"{self.name} says {'right' if is_correct else 'wrong'}."
         return Verdict(is_correct, stage=1, confidence=1.0, category=category_of(gold), reasoning=said)
@@ -103,5 +109,13 @@ def _identity(function: Callable[..., Any]) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
+def _shown(value: Any) -> str:
+    """The beginning of a value, which may be of any class: its own text may be endless, or fail."""
+    try:
+        return repr(str(value)[:80])
+    except Exception as error:
+        return f"a value without a text ({type(error).__name__})"
+
+
 def _one_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500]

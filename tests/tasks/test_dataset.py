@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.dataset import PAGE_LIMIT_BYTES, DatasetError, load_examples
+from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rule import pure_number
 from tasks.judging.verdict import polarity
+from tasks.limits import PAGE_BYTES
 
 SAMPLE = Path(__file__).parents[2] / "configs" / "data" / "sample.jsonl"
 
@@ -68,7 +69,8 @@ def test_all_malformed_rows_are_named_in_one_error(tmp_path: Path) -> None:
         b'{"financebench_id": "broken", ',
         row("fine"),
         b'{"financebench_id": "caf\xe9"}',
-        row("huge", evidence=[page(text="x" * 10_000_000)]),
+        row("longest", question="x" * 48_000_000),
+        row("huge", evidence=[page(text="x" * 5_000_000)]),
         b"[1, 2]",
         row("two faults", question=" ", answer=7),
         row("half a pair", question="\ud800?"),
@@ -78,14 +80,15 @@ def test_all_malformed_rows_are_named_in_one_error(tmp_path: Path) -> None:
 
     faults = refusal(path)
 
-    assert [fault.split(":")[0] for fault in faults] == [f"line {number}" for number in range(2, 13)]
+    assert [fault.split(":")[0] for fault in faults] == [f"line {number}" for number in range(2, 14)]
     expected = [
         "evidence is missing",
         "answer is null",
         "invalid JSON at column 31",
         "financebench_id 'fine' is already on line 1",
         "invalid UTF-8 at byte 24",
-        f"evidence_text_full_page is longer than {PAGE_LIMIT_BYTES:,} bytes",
+        "the row is longer than 16,777,216 bytes",
+        f"evidence_text_full_page is longer than {PAGE_BYTES:,} bytes",
         "not a JSON object",
         "question is empty; answer is not text",
         "question holds half of a surrogate pair",
