@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tasks.http.connections import CONNECTIONS, SESSIONS, http_url
+from tasks.http.address import http_url
+from tasks.http.connections import CONNECTIONS, SESSIONS
 
 
 @pytest.mark.parametrize(
