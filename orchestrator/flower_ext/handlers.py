@@ -33,6 +33,10 @@ ADDITIONS = {
     "task.html": ('<div class="detail-actions">', "retry.html"),
     "tasks.html": ("{% block container %}", "list.html"),
 }
+# Flower's page: (a text in it, what replaces it).  A script in a page needs a nonce (orchestrator/flower_ext/guard.py).
+REPLACEMENTS = {
+    "workers.html": ('<script type="text/javascript">', '<script nonce="{{ request.nonce }}">'),
+}
 
 
 class Pages(BaseLoader):
@@ -40,7 +44,7 @@ class Pages(BaseLoader):
 
     def __init__(self) -> None:
         super().__init__(whitespace="single")
-        for name in ADDITIONS:
+        for name in (*ADDITIONS, *REPLACEMENTS):
             self.load(name)
 
     def resolve_path(self, name: str, parent_path: str | None = None) -> str:
@@ -53,12 +57,15 @@ class Pages(BaseLoader):
 
     @staticmethod
     def _added(text: str, name: str) -> str:
-        if name not in ADDITIONS:
-            return text
-        place, file = ADDITIONS[name]
-        if text.count(place) != 1:
+        place, new = "", ""
+        if name in ADDITIONS:
+            place, file = ADDITIONS[name]
+            new = place + (OURS / file).read_text()
+        elif name in REPLACEMENTS:
+            place, new = REPLACEMENTS[name]
+        if place and text.count(place) != 1:
             raise LookupError(f"this version of Flower has no {place!r} in {name}; Whetstone needs Flower 2.2")
-        return text.replace(place, place + (OURS / file).read_text())
+        return text.replace(place, new) if place else text
 
 
 ACCEPTED, SEE_OTHER = 202, 303

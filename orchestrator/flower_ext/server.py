@@ -16,6 +16,8 @@ from flower.views.tasks import TASK_COLUMNS
 from tornado.ioloop import IOLoop, PeriodicCallback
 
 from orchestrator.farm.producer import make_sender
+from orchestrator.flower_ext.event_check import EventCheck
+from orchestrator.flower_ext.guard import protect
 from orchestrator.flower_ext.handlers import Pages, routes
 from orchestrator.flower_ext.state import Monitor, RetryProcesses
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, add_run_fields
@@ -58,6 +60,8 @@ def serve(config: ServerConfig, environment: dict[str, str]) -> None:
     monitor = Monitor(farm, config.outputs, store, retries, app.executor, app.events.state.tasks.get)
     options.format_task = lambda task: add_run_fields(task, monitor)
     app.add_handlers(".*", routes(monitor))
+    protect(app, config.credentials)
+    app.events.on_event = EventCheck(app.events.on_event)
     port = app.start_http_server()
     fresh = PeriodicCallback(monitor.refresh_periodically, REFRESH_EVERY_MS)
     for number in (signal.SIGTERM, signal.SIGINT):

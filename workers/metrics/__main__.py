@@ -6,6 +6,7 @@ Like a worker it needs the address of the broker (WHETSTONE_REDIS_URL), and noth
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import threading
@@ -22,6 +23,8 @@ from tasks.store.client import connect
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING
 from workers.metrics.collector import FarmCollector, TaskEvents
+
+log = logging.getLogger(__name__)
 
 PORT = 9100
 TIMEOUT_S = 2.0  # of a server that does not answer: a scrape waits meanwhile
@@ -65,6 +68,8 @@ def listen(app: Celery[Any], events: TaskEvents, stop: threading.Event) -> None:
                         return
         except (OperationalError, redis.RedisError, OSError):
             stop.wait(PAUSE_S)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # of Celery, for an event that is none
+            log.warning("dropped an event: %s: %s", type(error).__name__, error)
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:

@@ -6,6 +6,7 @@ of tasks that we know and states that Celery has, so no message can add a series
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class TaskEvents:
         task = self._name(str(event.get("uuid", "")), event.get("name"), ended=state in ENDS)
         self._tasks.labels(task, state).inc()
         if state == "succeeded" and isinstance(runtime := event.get("runtime"), int | float):
+            if not 0 <= runtime < math.inf:
+                return  # a sum with it would be no number from then on
             self._seconds.labels(task).observe(runtime)
 
     def _name(self, task_id: str, name: object, *, ended: bool) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +18,7 @@ from flower_process import Flower, cpu_worker, eventually, failing_score, parked
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from workers.app import create_app
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,41 @@ def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> N
     assert scene.flower.stranger.get(path).status_code == 401
     assert scene.flower.stranger.get(path, auth=("somebody", "a wrong password")).status_code == 401
     assert scene.flower.client.get(path).status_code == 200
+
+
+def test_a_password_that_is_not_ascii_is_refused_without_a_trace(scene: Scene) -> None:
+    sent = "Basic " + b64encode("somebody:größer".encode()).decode()
+    refused = scene.flower.stranger.get("/runs", headers={"Authorization": sent})
+    assert (refused.status_code, "Traceback" in refused.text) == (401, False)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/workers", "/tasks", "/healthcheck", "/static/js/flower.js"])
+def test_a_page_runs_only_scripts_of_its_own(scene: Scene, path: str) -> None:
+    """Each script in a page has the nonce of its reply, or an address on this server."""
+    page = scene.flower.client.get(path)
+    policy = page.headers["Content-Security-Policy"]
+    nonce = re.search(r"script-src 'self' 'nonce-([\w-]+)';", policy)
+    assert nonce and "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+    if page.headers["Content-Type"].startswith("text/html"):
+        scripts = re.findall(r"<script\b[^>]*>", page.text)
+        assert all(" src=" in script or f'nonce="{nonce[1]}"' in script for script in scripts)
+        assert not re.search(r"\son\w+=|javascript:", page.text)
+
+
+def test_forged_events_leave_the_pages_as_they_were(scene: Scene, valkey_url: str) -> None:
+    forged: list[dict[str, Any]] = [
+        {"hostname": "forged@host", "freq": "often", "loadavg": "<script>"},
+        {"hostname": "strange@host", "heartbeats": "x", "freq": 2},
+        {"hostname": ["forged"]},
+    ]
+    with create_app({"WHETSTONE_REDIS_URL": valkey_url}) as app, app.events.default_dispatcher() as events:
+        for fields in forged:
+            events.hostname = fields.pop("hostname")
+            events.send("worker-heartbeat", **fields)
+    eventually(lambda: "strange@host" in scene.flower.client.get("/workers?json=1").text, "the events were seen")
+    shown = scene.flower.client.get("/workers")
+    assert shown.status_code == 200 and "forged@host" not in shown.text
+    assert scene.flower.client.get("/metrics").status_code == 200
 
 
 def test_health_is_for_everybody(scene: Scene) -> None:
@@ -168,6 +207,15 @@ def test_a_button_shows_the_runs(scene: Scene) -> None:
     assert (pressed.status_code, pressed.headers["location"]) == (303, "/runs")
     eventually(lambda: scene.flower.run("second")["retry"]["at_work"], "the run is at work")
     assert "retried from here, at work" in scene.flower.client.get("/runs").text
+
+
+def test_guessing_passwords_is_limited(scene: Scene) -> None:
+    """The last test that needs the pages: this address then has to wait."""
+    answers = [scene.flower.stranger.get("/runs", auth=("somebody", f"guess {number}")) for number in range(24)]
+    assert [answer.status_code for answer in answers[-2:]] == [429, 429]
+    assert "too many wrong passwords; try again in" in answers[-1].text
+    assert scene.flower.client.get("/api/runs").status_code == 429
+    assert scene.flower.stranger.get("/healthcheck").status_code == 200
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(scene: Scene, tmp_path: Path) -> None:
