@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 NOBODY = 65534
+"localhost".encode("idna")  # loads what the other user may not be able to read
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 
 

@@ -103,7 +103,7 @@ def test_a_port_answers_nothing_without_its_key(at_work: AtWork) -> None:
 
 
 def test_no_file_or_environment_can_be_read(at_work: AtWork) -> None:
-    assert (at_work.run.output / "settings.yaml").exists() and list(at_work.run.farm.rglob("*.aof*"))
+    assert list(at_work.run.output.iterdir()) and list(at_work.run.farm.rglob("*.aof*"))
 
     def read() -> list[str]:
         found = readable_files(at_work.run.folder) + readable_files(runtime_path())
@@ -119,7 +119,8 @@ def test_no_file_or_environment_can_be_read(at_work: AtWork) -> None:
 
 def test_no_secret_is_in_a_command_line(at_work: AtWork) -> None:
     def lines() -> str:
-        return "\n".join(" ".join(process.cmdline()) for process in psutil.process_iter())
+        found = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"])]
+        return "\n".join(" ".join(line or ()) for line in found)
 
     seen = as_another_user(lines)
     assert "workers" in seen

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import signal
+import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import torch
 from conftest import CLUSTERING, CLUSTERS, Server
+from other_user import as_another_user
 from server_target import http_client
 
 from tasks.gpu.target import Generated, TargetClient, request_body
+from tasks.http.address import unix_path
+from workers.sglang.server import listening_process
 
 pytestmark = pytest.mark.gpu
 CLEAR = 0.5  # between the two highest logits: bfloat16 rounds logits of this size by up to 0.13
@@ -150,6 +156,19 @@ def test_bad_parameters_are_refused_and_the_server_lives(server: Server) -> None
     reply = http.post("/generate", json=foreign, headers=headers)
     assert reply.status_code == 400
     assert server.answers([server.request(0, deltas(c1=-1.0))])[0].completion_tokens > 0
+
+
+def test_the_server_listens_on_its_socket_and_no_longer_on_a_port(server: Server) -> None:
+    path, process = unix_path(server.url), psutil.Process(server.host._server.pid)  # type: ignore[union-attr]
+    line = process.cmdline()
+    port = int(line[line.index("--port") + 1])
+    with socket.socket() as connection:
+        assert connection.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+    assert listening_process(Path(path or "")) == process.pid
+    assert server.key not in " ".join(line)
+    if os.getuid() == 0:
+        with socket.socket(socket.AF_UNIX) as connection:
+            assert as_another_user(lambda: connection.connect_ex(path)) == errno.EACCES
 
 
 def test_a_server_killed_in_mid_batch_is_brought_back(server: Server) -> None:

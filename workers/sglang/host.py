@@ -23,7 +23,7 @@ from tasks.gpu.host import TargetChanged, TargetUnavailable
 from tasks.gpu.identity import differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
-from tasks.private import private_folder, runtime_folder
+from tasks.private import private_folder
 from tasks.secret import secret
 from workers import steering
 from workers.embedded import models
@@ -36,9 +36,11 @@ from workers.sglang.server import (
     ServerPaths,
     ServerSpec,
     TargetServer,
+    clear_temporary,
     is_server_healthy,
     make_spec,
     make_steering_path,
+    temporary_environment,
     write_processor,
 )
 
@@ -142,6 +144,8 @@ class LocalTargetHost:
         self._closing.set()
         self.stop()
         self._starter.shutdown()
+        if self._starts:
+            clear_temporary(self._records.path)
         if self._claim is not None:
             self._claim.release()
 
@@ -260,9 +264,8 @@ class LocalTargetHost:
         return {
             **self._environment,
             **gpu,
+            **temporary_environment(self._records.path, self._environment),
             LABELS_VARIABLE: str(self.labels_folder()),
-            # SGLang's own sockets and torch's compiled code: not under names in /tmp that other users can take.
-            "TMPDIR": str(private_folder(runtime_folder() / "tmp")),
             steering.PREFIX_CACHE_VARIABLE: self._environment.get(steering.PREFIX_CACHE_VARIABLE) or "prompts",
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
         }, locks

@@ -24,7 +24,7 @@ from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import unix_url
 from tasks.models import Target
-from tasks.private import runtime_folder, runtime_socket
+from tasks.private import private_folder, runtime_folder, runtime_socket
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy
@@ -33,6 +33,7 @@ from workers.sglang.identity import local_weights, read_identity
 
 log = logging.getLogger(__name__)
 
+COMPILED_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 RECENT_S = 5.0  # an answer in the last so many seconds replaces a health check
 
 
@@ -201,10 +202,32 @@ def make_socket_path(records: Path) -> Path:
 
     Sockets that killed servers with the same records left there are removed.  Raises: OSError.
     """
-    folder, name = runtime_folder(), hashlib.sha256(os.fsencode(records)).hexdigest()[:12]
-    for old in folder.glob(f"target-{name}-*.sock"):
+    folder, name = runtime_folder(), _runtime_name(records)
+    for old in folder.glob(f"{name}-*.sock"):
         old.unlink(missing_ok=True)
-    return runtime_socket(f"target-{name}-{secrets.token_hex(4)}")
+    return runtime_socket(f"{name}-{secrets.token_hex(4)}")
+
+
+def temporary_environment(records: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that keep a server's temporary files from names under /tmp that other users could take.
+
+    SGLang leaves the Unix sockets between its processes behind, so its folder is emptied.  The code that torch has
+    compiled is in another folder, which all servers of this user share.  Raises: OSError.
+    """
+    temporary = clear_temporary(records)
+    compiled = environment.get(COMPILED_VARIABLE) or str(private_folder(runtime_folder() / "torchinductor"))
+    return {"TMPDIR": str(private_folder(temporary)), COMPILED_VARIABLE: compiled}
+
+
+def clear_temporary(records: Path) -> Path:
+    """Remove the temporary files of a server that has ended; returns their folder."""
+    temporary = runtime_folder() / f"{_runtime_name(records)}.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    return temporary
+
+
+def _runtime_name(records: Path) -> str:
+    return f"target-{hashlib.sha256(os.fsencode(records)).hexdigest()[:12]}"
 
 
 def listening_process(path: Path) -> int | None:

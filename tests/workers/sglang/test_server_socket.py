@@ -19,9 +19,10 @@ from server_target import TINY_SERVER, http_client, server_reply, server_target
 
 from tasks.gpu.host import TargetUnavailable
 from tasks.http.address import unix_path
+from tasks.private import runtime_path
 from workers.processes.pid_records import PidRecords
 from workers.sglang.host import LocalTargetHost
-from workers.sglang.server import listening_process
+from workers.sglang.server import clear_temporary, listening_process, temporary_environment
 
 
 @pytest.fixture
@@ -40,6 +41,15 @@ def test_a_server_listens_on_a_socket_of_its_user_alone(host: LocalTargetHost) -
     assert [c for c in psutil.Process(int(str(server["pid"]))).net_connections("inet") if c.status == "LISTEN"] == []
     host.stop()
     assert not path.exists()
+
+
+def test_temporary_files_of_a_server_are_in_a_folder_of_its_user_and_do_not_pile_up(tmp_path: Path) -> None:
+    first = Path(temporary_environment(tmp_path / "records.json", {})["TMPDIR"])
+    (first / "left-behind").touch()
+    variables = temporary_environment(tmp_path / "records.json", {"TORCHINDUCTOR_CACHE_DIR": "/own"})
+    assert variables == {"TMPDIR": str(first), "TORCHINDUCTOR_CACHE_DIR": "/own"}
+    assert (list(first.iterdir()), stat.S_IMODE(first.stat().st_mode)) == ([], 0o700)
+    assert (first.parent, clear_temporary(tmp_path / "records.json"), first.exists()) == (runtime_path(), first, False)
 
 
 def test_each_start_has_a_key_and_a_socket_of_its_own(host: LocalTargetHost) -> None:
@@ -91,7 +101,7 @@ def test_another_user_cannot_take_the_place_of_a_server_that_loads(host: LocalTa
         def reach() -> list[str]:
             with socket.socket(socket.AF_UNIX) as connection:
                 reached = connection.connect_ex(str(path)) == 0
-            lines = [" ".join(process.cmdline()) for process in psutil.process_iter()]
+            lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
             return [*(["socket"] if reached else []), *[line for line in lines if str(key) in line]]
 
         assert as_another_user(reach) == []
