@@ -101,7 +101,7 @@ faults: models   ## the long tests: kill the command, or any part of its farm, a
 soak: models     ## small runs for an hour; memory, keys, files and descriptors stay flat (MINUTES=60)
 	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
-chaos: models    ## small runs under faults of ten kinds (SEED=7 FAULTS=200, half an hour)
+chaos: models    ## small runs under faults of fifteen kinds (SEED=7 FAULTS=200, three quarters of an hour)
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
 
 # Compose before version 2 is a program of its own.

@@ -1,4 +1,4 @@
-"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of ten kinds, one after another.
+"""`make chaos SEED=7 FAULTS=200`: small runs of the real thing under faults of fifteen kinds, one after another.
 
 Each run must end in the state of a run without faults, or park with a reason and end there after `orchestrator retry`;
 no answered call may be repeated more often than the faults explain, and no process may remain.
@@ -35,11 +35,13 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="start no further run after so many minutes")
     parser.add_argument("--lanes", type=int, default=2, help="runs at the same time: a run waits most of its time")
+    parser.add_argument("--kinds", nargs="*", default=[], choices=SHARES, metavar="KIND", help="only these kinds")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: stop_now(folder, 128 + number))
-    if not chaos(folder, options.seed, options.faults, options.minutes, options.lanes):
+    planned = faults(options.seed, options.faults, options.kinds)
+    if not chaos(folder, options.seed, planned, options.minutes, options.lanes):
         sys.exit(f"the folders of the failed runs are in {folder}")
     shutil.rmtree(folder)
 
@@ -47,12 +49,12 @@ def main() -> None:
 def stop_now(folder: Path, status: int) -> None:
     """Kill all processes of the runs and exit at once."""
     RunFolder(folder).clear()
-    for output in folder.glob("*/output"):
-        unmount(output)
+    for mounted in (*folder.glob("*/output"), *folder.glob("*/farm")):
+        unmount(mounted)
     os._exit(status)
 
 
-def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bool:
+def chaos(folder: Path, seed: int, planned: Sequence[Fault], minutes: float, lanes: int) -> bool:
     """Run after run until all faults have happened.  Returns whether every run was correct."""
     started = time.monotonic()
     reference = RunFolder(folder / "reference", dict(LONGER))
@@ -61,7 +63,7 @@ def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bo
     if done.returncode:
         raise SystemExit(f"the reference run failed:\n{done.stdout}")
     print(f"the reference run took {time.monotonic() - started:.0f} s", flush=True)
-    queue, numbers, state = deque(faults(seed, count)), itertools.count(), reference.state()
+    queue, numbers, state = deque(planned), itertools.count(), reference.state()
 
     def lane() -> list[Report]:
         reports = []
@@ -73,12 +75,19 @@ def chaos(folder: Path, seed: int, count: int, minutes: float, lanes: int) -> bo
 
     with ThreadPoolExecutor(lanes) as pool:
         reports = [report for done in [pool.submit(lane) for _ in range(lanes)] for report in done.result()]
-    return summary(seed, count, reports, time.monotonic() - started)
+    return summary(seed, len(planned), reports, time.monotonic() - started)
 
 
 def one_run(folder: Path, number: int, queue: deque[Fault], state: str, sockets: Path) -> Report:
-    disk = any(fault.kind == "disk full" for fault in list(queue)[:FAULTS_OF_A_RUN])
-    subject = Subject(folder, LONGER, outside_endpoint=number % 2 == 1, small_disk=disk)
+    coming = {fault.name for fault in list(queue)[:FAULTS_OF_A_RUN]}
+    subject = Subject(
+        folder,
+        LONGER,
+        outside_endpoint=number % 2 == 1,
+        small_disk="disk full (output)" in coming,
+        small_farm_disk="disk full (farm)" in coming,
+        own_clock=any(name.startswith("clock step") for name in coming),
+    )
     try:
         report = run_with_faults(folder.name, subject, queue, state, sockets)
     finally:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,9 @@ class Proxy:
     def cut(self) -> None:
         self._is_cut = True
         self._do(self._drop_all())
+
+    def silence(self) -> None:
+        self._silent |= self._open
 
     def restore(self) -> None:
         self._is_cut = False
@@ -140,6 +143,23 @@ def slowed(socket: Path, real: Path, delay_s: float) -> Iterator[None]:
     finally:
         proxy.close()
         _bring_back(real, socket)
+
+
+def silenced(socket: Path, real: Path, settle: Callable[[], object]) -> Proxy:
+    """All connections to the broker stay open and are silent; new ones reach it.
+
+    `settle` gives the clients time to connect through the proxy.  The connections are silent until it is closed.
+    """
+    os.rename(socket, real)
+    proxy = Proxy(socket, real)
+    try:
+        disconnect_all(real)
+        settle()
+        proxy.silence()
+    finally:
+        if socket.parent.is_dir():
+            os.rename(real, socket)
+    return proxy
 
 
 def disconnect_all(socket: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Literal
@@ -19,6 +19,11 @@ Kind = Literal[
     "500s",
     "invalid JSON",
     "hung target",
+    "refusing store",
+    "silent connection",
+    "failover",
+    "clock step",
+    "second owner",
 ]
 # The relative frequency of each kind, and the processes that it happens to, in turn.
 SHARES: Mapping[Kind, int] = {
@@ -27,11 +32,16 @@ SHARES: Mapping[Kind, int] = {
     "broker restart": 2,
     "connection cut": 3,
     "slow network": 3,
-    "disk full": 2,
+    "disk full": 4,
     "429 storm": 2,
     "500s": 2,
     "invalid JSON": 2,
     "hung target": 1,
+    "refusing store": 4,
+    "silent connection": 2,
+    "failover": 2,
+    "clock step": 2,
+    "second owner": 2,
 }
 VICTIMS: Mapping[Kind, tuple[str, ...]] = {
     "kill -9": (
@@ -41,11 +51,16 @@ VICTIMS: Mapping[Kind, tuple[str, ...]] = {
     "broker restart": ("valkey",),
     "connection cut": ("valkey", "endpoint"),
     "slow network": ("endpoint", "valkey"),
-    "disk full": ("output",),
+    "disk full": ("output", "farm"),
     "429 storm": ("endpoint",),
     "500s": ("endpoint",),
     "invalid JSON": ("endpoint",),
     "hung target": ("target",),
+    "refusing store": ("memory", "disk"),
+    "silent connection": ("valkey", "endpoint"),
+    "failover": ("valkey",),
+    "clock step": ("all",),
+    "second owner": ("same", "fresh", "copy"),
 }  # fmt: skip
 MOST_CALLS_BETWEEN = 5
 SHORTEST_S, LONGEST_S = 1.0, 12.0  # of the faults that last; after 10 s without its lease a task is delivered again
@@ -65,13 +80,13 @@ class Fault:
         return f"{self.kind} ({self.victim})"
 
 
-def faults(seed: int, count: int) -> list[Fault]:
-    """`count` faults of all kinds, in an order and at moments that the seed alone decides."""
+def faults(seed: int, count: int, only: Collection[str] = ()) -> list[Fault]:
+    """`count` faults of all kinds, or `only` of some, in an order and at moments that the seed alone decides."""
     rng = random.Random(f"chaos {seed}")
     turns: dict[Kind, Iterator[str]] = {kind: cycle(rng.sample(who, len(who))) for kind, who in VICTIMS.items()}
     drawn: list[Fault] = []
     while len(drawn) < count:
-        kinds = [kind for kind, share in SHARES.items() for _ in range(share)]
+        kinds = [kind for kind, share in SHARES.items() for _ in range(share) if kind in (only or SHARES)]
         rng.shuffle(kinds)
         drawn += [
             Fault(

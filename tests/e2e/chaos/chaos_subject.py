@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from chaos_clock import Clock
 from chaos_network import Proxy
 from run_folder import ROOT, RunFolder, environment, process_of
 
@@ -24,7 +25,8 @@ from workers.processes.process import free_port, is_healthy
 
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 TIMEOUTS = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
-DISK_KB = 4096
+SECOND_OWNER_S = 90.0
+DISK_KB, FARM_DISK_KB = 4096, 65536
 PAUSE_S = 0.05
 
 
@@ -73,13 +75,23 @@ class Subject:
     """A run whose orchestrator is started, observed and started again, with what the faults need."""
 
     def __init__(
-        self, folder: Path, options: Mapping[str, str], *, outside_endpoint: bool = False, small_disk: bool = False
+        self,
+        folder: Path,
+        options: Mapping[str, str],
+        *,
+        outside_endpoint: bool = False,
+        small_disk: bool = False,
+        small_farm_disk: bool = False,
+        own_clock: bool = False,
     ) -> None:
         folder.mkdir(parents=True)
         self.folder = RunFolder(folder, {**TIMEOUTS, **options})
         self.process: subprocess.Popen[str] | None = None
         self.session_logs: list[str] = []
-        self.small_disk = small_disk and mount(self.folder.output)
+        self.small_disk = small_disk and mount(self.folder.output, DISK_KB)
+        self.small_farm_disk = small_farm_disk and mount(self.folder.farm, FARM_DISK_KB)
+        self.clock = Clock(folder / "clock") if own_clock else None
+        self.silent: list[Proxy] = []  # proxies with silent connections
         self.endpoint = Endpoint(self.folder.farm / "logs" / LOGS[1]) if outside_endpoint else None
         if self.endpoint is not None:
             self.folder.options["EMBEDDED_ENDPOINT"] = "openai"
@@ -95,13 +107,23 @@ class Subject:
         self._start([sys.executable, "-m", "orchestrator", "retry", str(self.folder.output), "--plain"])
 
     def _start(self, command: list[str]) -> None:
-        key = {"OPENAI_API_KEY": "chaos"} if self.endpoint else {}
         log = self.folder.folder / f"session{len(self.session_logs)}.log"
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env={**environment(), **key}, stdout=out, stderr=subprocess.STDOUT, text=True
+                command, cwd=ROOT, env=self._environment(), stdout=out, stderr=subprocess.STDOUT, text=True
             )
         self.session_logs.append(str(log))
+
+    def _environment(self) -> dict[str, str]:
+        key = {"OPENAI_API_KEY": "chaos"} if self.endpoint else {}
+        return {**environment(), **key, **(self.clock.environment() if self.clock else {})}
+
+    def second_owner(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Start another command beside the run, and wait for its end.  Raises: TimeoutExpired."""
+        return subprocess.run(
+            command, cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=SECOND_OWNER_S, check=False,
+        )  # fmt: skip
 
     @property
     def ended(self) -> bool:
@@ -119,8 +141,11 @@ class Subject:
         if self.process is not None:
             self.process.wait(30)
         until(lambda: not self.folder.processes(), 20)
-        if self.small_disk:
-            unmount(self.folder.output)
+        for proxy in self.silent:
+            proxy.close()
+        for is_small, folder in ((self.small_disk, self.folder.output), (self.small_farm_disk, self.folder.farm)):
+            if is_small:
+                unmount(folder)
         socket_path(self.folder.farm).unlink(missing_ok=True)
 
     # -- its state ----------------------------------------------------------------------------------------------------
@@ -197,11 +222,11 @@ def ignore_ended(work: Callable[[], object]) -> None:
         return
 
 
-def mount(folder: Path) -> bool:
-    """Mount a small disk as the output folder; returns whether that was permitted."""
+def mount(folder: Path, size_kb: int) -> bool:
+    """Mount a small disk as this folder; returns whether that was permitted."""
     folder.mkdir(parents=True)
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_KB}k", "tmpfs", str(folder)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(folder)], capture_output=True, check=False
     )
     return done.returncode == 0
 
