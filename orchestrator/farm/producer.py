@@ -12,11 +12,13 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import redis
 from celery import Celery
 from celery.backends.redis import RedisBackend
+from kombu.exceptions import OperationalError
 
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
@@ -48,6 +50,7 @@ def make_sender(redis_url: str) -> Celery:
     app.conf.update(
         result_backend=f"{name}+{address}",
         result_backend_transport_options={"retry_policy": {"max_retries": 0}},
+        broker_transport_options={**app.conf.broker_transport_options, "max_retries": 0},
         task_publish_retry=False,
     )
     return app
@@ -62,8 +65,9 @@ def submit(app: Celery, store: Store, send: Callable[[], object]) -> None:
 
     def reconnect(_: object) -> None:
         # After a failover an open connection is one to the server that has become a replica.
-        app.pool.force_close_all()  # type: ignore[attr-defined]  # the stubs name another class
         app.backend.client.connection_pool.disconnect()  # type: ignore[attr-defined]  # every backend here is a Redis
+        with suppress(redis.RedisError, OperationalError), app.producer_pool.acquire(block=True) as producer:
+            producer.channel.client.connection_pool.disconnect()  # type: ignore[union-attr]  # a kombu channel for Redis
 
     waiting_of(store.redis).call_with_retry(send, reconnect)
 

@@ -1,14 +1,23 @@
-"""What Celery keeps of a run is found by the run's id, and nothing of another run with it."""
+"""Messages that a broker refuses are sent later; what Celery keeps of a run is found by the run's id."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
+import pytest
+from refusing_valkey import RefusingValkey
+
 from orchestrator.dispatch.evaluator import send_chord
+from orchestrator.dispatch.scheduler import send_job
 from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
+from tasks.job import JobSpec
 from tasks.plan import Candidate
-from tasks.store.address import queues_url
+from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
+from tasks.store.waiting import Waiting
 
 CANDIDATES = [Candidate(0, (0.0,)), Candidate(1, (1.0,), target=0)]
 
@@ -29,3 +38,34 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
     # When one is deleted, then the other's are all that is left
     assert delete_run(app, connect(queues_url(valkey_url)), store, "run") >= 2
     assert kept(app) == {"run-2"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
+    valkey = RefusingValkey(tmp_path_factory.mktemp("refusing"))
+    try:
+        valkey.start()
+        yield valkey
+    finally:
+        valkey.close()
+
+
+@pytest.mark.parametrize("refusal", ["full_disk", "full_memory", "replica", "away"])
+def test_what_a_broker_refuses_is_sent_once_it_accepts_it(server: RefusingValkey, refusal: str) -> None:
+    # Given an application that has sent before, and a broker that refuses then
+    checked = threading.Event()
+    store, app = Store(connect(store_url(server.url), Waiting(30.0, check=checked.set))), make_sender(server.url)
+    spec = JobSpec("cpu.plot", "a plot", {})
+    send_job(app, store, "run", "plot:0", spec, 1)
+    with getattr(server, refusal)():
+        # when a chord is sent
+        sending = threading.Thread(target=send_chord, args=(app, store, "run", "g0_child", CANDIDATES, {}, 1))
+        sending.start()
+        assert checked.wait(10)
+    # then it is sent once the broker accepts it, and the next message too
+    sending.join(10)
+    send_job(app, store, "run", "plot:1", spec, 1)
+    broker = connect(queues_url(server.url))
+    assert broker.llen("gpu") >= len(CANDIDATES)
+    assert broker.llen("cpu") == 2
+    broker.flushall()
