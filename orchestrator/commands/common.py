@@ -6,7 +6,6 @@ Imports only what `--help` needs; the rest is imported when a command runs.
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 from collections.abc import Callable
@@ -15,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator import exit_status
 from tasks.escape import escape_control
+from tasks.files import NO_ROOM
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class EscapingParser(argparse.ArgumentParser):

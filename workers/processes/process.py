@@ -7,8 +7,10 @@ still running.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks import die_with_parent
+from tasks.files import NO_ROOM
 from tasks.limits import REPLY_BYTES
 from tasks.process_identity import identify
 from workers.processes.pid_records import TOKEN_VARIABLE, PidRecord, PidRecords, end_processes
@@ -33,6 +36,7 @@ LOG_LINES = 12
 PROBE_PAUSE_S = 0.05
 DEATHS_ALLOWED, DEATHS_WINDOW_S = 5, 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+FULL_BYTES = 1_000_000  # less than this is no room to start in
 
 
 class ProcessFailed(RuntimeError):
@@ -85,7 +89,11 @@ class ChildProcess:
         if process is not None:
             self._record = PidRecord.of(self.command.name, process, token)
             if self._records is not None:
-                self._records.add(self._record)
+                try:
+                    self._records.add(self._record)
+                except OSError:
+                    self.stop(0)  # a process without a record could outlive its owner
+                    raise
 
     def _wrapper(self) -> list[str]:
         if self.command.death_signal is None:
@@ -150,7 +158,8 @@ class ChildProcess:
             # and not every process keeps its environment readable.
             end_processes([*group, *self._record.members()], grace_s=0)
         if self._records is not None and self._record is not None:
-            self._records.remove(self._record)
+            with contextlib.suppress(OSError):  # on a full disk it stays: the record of an ended process does no harm
+                self._records.remove(self._record)
         self._record = None
 
     def log_tail(self, lines: int = LOG_LINES) -> str:
@@ -159,7 +168,10 @@ class ChildProcess:
 
 
 class RestartPolicy:
-    """Restarts one child process when it dies, after a pause that doubles with each recent death."""
+    """Restarts one child process when it dies, after a pause that doubles with each recent death.
+
+    While there is no room on the disk, deaths are not counted, and it tries again and again.
+    """
 
     def __init__(self, child: ChildProcess) -> None:
         self.child = child
@@ -171,20 +183,34 @@ class RestartPolicy:
         if self._restart_at is None and not self.child.alive:
             self._note_death(now)
         if self._restart_at is not None and now >= self._restart_at:
+            self._restart_at = now + LONGEST_PAUSE_S
+            try:
+                self.child.start()
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                logger.warning("%s cannot be started: %s", self.child.command.name, error)
+                return
             self._restart_at = None
-            self.child.start()
 
     def _note_death(self, now: float) -> None:
         name, how = self.child.command.name, describe_exit(self.child.returncode)
         self.child.stop(0)  # the rest of its group
         self._deaths.append(now)
         recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
-        if recent >= DEATHS_ALLOWED:
+        if recent >= DEATHS_ALLOWED and _is_full(self.child.command.log.parent):
+            logger.warning("%s died with %s, and its disk is full", name, how)
+            self._deaths.clear()
+        elif recent >= DEATHS_ALLOWED:
             window = f"{recent} times in {DEATHS_WINDOW_S:g} s"
             raise ProcessFailed(f"{name} died {window}, at last with {how}{self.child.log_tail()}")
         pause = min(FIRST_PAUSE_S * 2 ** (recent - 1), LONGEST_PAUSE_S)
         logger.warning("%s died with %s; restarting it in %.1f s", name, how, pause)
         self._restart_at = now + pause
+
+
+def _is_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < FULL_BYTES
 
 
 def log_tail(log: Path, lines: int = LOG_LINES) -> str:

@@ -44,9 +44,6 @@ class Proxy:
         self._is_cut = True
         self._do(self._drop_all())
 
-    def silence(self) -> None:
-        self._silent |= self._open
-
     def restore(self) -> None:
         self._is_cut = False
 
