@@ -46,8 +46,10 @@ MEGABYTE = 2**20
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("gc", DESCRIPTION, EPILOG)
     common.add_farm(parser)
-    parser.add_argument("--days", type=_days, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
-    parser.add_argument("--store-mb", type=_days, metavar="N", help="the most memory of the store (default: no limit)")
+    parser.add_argument("--days", type=_number, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
+    parser.add_argument(
+        "--store-mb", type=_number, metavar="N", help="the most memory of the store (default: no limit)"
+    )
     parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
                         help="also this run, whatever its state; may be repeated")  # fmt: skip
     parser.add_argument("--remove", action="store_true", help="remove it; without this option nothing is changed")
@@ -55,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _days(text: str) -> float:
+def _number(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e6:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1,000,000")
@@ -186,7 +188,10 @@ def _state(run: StoredRun) -> str:
 def _conclusion(removed: dict[str, int] | None) -> str:
     if removed is None:
         return "nothing was removed; add --remove to remove it"
-    return f"removed {removed['runs']:,} runs, {removed['results']:,} results and {removed['files']:,} files"
+    from orchestrator.report.formatting import format_count
+
+    runs, results, files = (format_count(removed[name], name) for name in ("runs", "results", "files"))
+    return f"removed {runs}, {results} and {files}"
 
 
 def _as_json(found: Unneeded, rule: CleanupRule) -> dict[str, object]:

@@ -41,7 +41,7 @@ def test_it_shows_what_it_would_remove_and_removes_it_when_told_to(gc: Run, stor
     assert store.run_ids() == ["ended", "waits"]
 
     status, printed = gc("--remove")
-    assert (status, printed.splitlines()[-1]) == (0, "removed 1 runs, 0 results and 0 files")
+    assert (status, printed.splitlines()[-1]) == (0, "removed 1 run, 0 results and 0 files")
     assert store.run_ids() == ["waits"]
 
 
