@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_farm(parser)
     parser.add_argument("--days", type=_number, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
     parser.add_argument(
-        "--store-mb", type=_number, metavar="N", help="the most memory of the store (default: no limit)"
+        "--store-mb", type=_number, metavar="N", help="most memory of the store (default: no limit)"
     )
     parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
                         help="also this run, whatever its state; may be repeated")  # fmt: skip
