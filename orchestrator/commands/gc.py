@@ -47,9 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("gc", DESCRIPTION, EPILOG)
     common.add_farm(parser)
     parser.add_argument("--days", type=_number, metavar="N", help="what is old (default: CONFIG_CACHE_DAYS)")
-    parser.add_argument(
-        "--store-mb", type=_number, metavar="N", help="most memory of the store (default: no limit)"
-    )
+    parser.add_argument("--store-mb", type=_number, metavar="N", help="memory of the store (default: no limit)")
     parser.add_argument("--run", action="append", default=[], metavar="ID", dest="runs",
                         help="also this run, whatever its state; may be repeated")  # fmt: skip
     parser.add_argument("--remove", action="store_true", help="remove it; without this option nothing is changed")
