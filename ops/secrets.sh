@@ -19,7 +19,7 @@ chmod 700 secrets
 keep valkey_password "$(random)"
 keep flower_basic_auth "whetstone:$(random)"
 keep grafana_password "$(random)"
-keep openai_api_key "${OPENAI_API_KEY:-rules}"
+keep openai_api_key "${OPENAI_API_KEY:-rules-$(random)}"
 keep hf_token "${HF_TOKEN:-}"  # for gated models on Hugging Face
 
 # Runs are written to outputs/ with your user id, but not as root.
@@ -32,7 +32,7 @@ chmod 755 outputs data
 
 if [ ! -e .env ]; then
     rules=http://rules:8000/v1
-    [ "$(cat secrets/openai_api_key)" = rules ] || rules=
+    case "$(cat secrets/openai_api_key)" in rules*) ;; *) rules= ;; esac
     cat > .env <<ENVIRONMENT
 # Read by docker compose.  docs/operations.md lists the other variables.
 WHETSTONE_SECRETS=./secrets

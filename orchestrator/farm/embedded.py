@@ -6,6 +6,7 @@ Other modules of the orchestrator import these names from here; only `orchestrat
 from __future__ import annotations
 
 from workers.embedded import control
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FarmSpec
 from workers.processes.process import (
     ChildProcess,
@@ -17,6 +18,7 @@ from workers.processes.process import (
 )
 
 __all__ = [
+    "ENDPOINT_KEY_VARIABLE",
     "ChildProcess",
     "Command",
     "FarmSpec",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 import signal
 import socket
 import sqlite3
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.farm.embedded import ChildProcess, Command, is_healthy
+from orchestrator.farm.embedded import ENDPOINT_KEY_VARIABLE, ChildProcess, Command, is_healthy
 from tasks.context import content_hash
 from tasks.judging.rows import AnswerRow
 from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
@@ -173,16 +174,16 @@ def open_endpoint(endpoint: Endpoint, rules: bool) -> Iterator[Endpoint]:
     if not rules:
         yield endpoint
         return
+    os.environ[EMBEDDED_KEY_VARIABLE] = key = secrets.token_hex(32)
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         port, log = listener.getsockname()[1], Path(folder) / "endpoint.log"
         argv = (sys.executable, "-m", "workers.embedded.endpoint", "--fd", str(listener.fileno()))
-        command = Command("endpoint", argv, log, dict(os.environ), signal.SIGKILL, (listener.fileno(),))
-        process = ChildProcess(command)
+        environment = {**os.environ, ENDPOINT_KEY_VARIABLE: key}
+        process = ChildProcess(Command("endpoint", argv, log, environment, signal.SIGKILL, (listener.fileno(),)))
         process.start()
         try:
             address = f"http://127.0.0.1:{port}"
             process.wait_ready(lambda: is_healthy(address), READY_S)
-            os.environ[EMBEDDED_KEY_VARIABLE] = "embedded"  # the endpoint checks no key, but the client requires one
             yield dataclasses.replace(endpoint, base_url=f"{address}/v1", api_key_env=EMBEDDED_KEY_VARIABLE)
         finally:
             os.environ.pop(EMBEDDED_KEY_VARIABLE, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal, NotRequired, Union
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -57,7 +57,7 @@ def not_strict(schema: object, path: str = "$") -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-@cache
+@lru_cache(maxsize=64)  # an endpoint gets schemas from outside
 def _adapter(schema: str) -> TypeAdapter[Any]:
     return TypeAdapter(_type_of(json.loads(schema)))
 

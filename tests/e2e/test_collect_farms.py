@@ -15,6 +15,7 @@ from run_folder import ROOT, environment, orchestrator, wait_until
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE
 from workers.health import worker_answers
 from workers.queues import worker_command
@@ -114,6 +115,7 @@ def by_hand(collection: CollectionFolder) -> Iterator[tuple[str, str]]:
         endpoint = subprocess.Popen(
             [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", calls],
             cwd=ROOT, stdout=subprocess.PIPE, text=True,
+            env=environment() | {ENDPOINT_KEY_VARIABLE: own[KEY_VARIABLE]},
         )  # fmt: skip
         stack.callback(_end, endpoint)
         assert endpoint.stdout is not None

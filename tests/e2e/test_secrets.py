@@ -11,6 +11,8 @@ import psutil
 import pytest
 from run_folder import ROOT, RunFolder, environment, finish, wait_until
 
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
+
 KEY = "sk-e2e-0123456789-never-printed"
 
 
@@ -18,7 +20,9 @@ KEY = "sk-e2e-0123456789-never-printed"
 def endpoint(tmp_path: Path) -> Iterator[str]:
     """The embedded endpoint, started by the test and not by the farm."""
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment() | {ENDPOINT_KEY_VARIABLE: KEY}
+    ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().split()[-1]
         process.terminate()

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -29,6 +30,7 @@ from tasks.private import keep_private
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
 from workers.health import worker_answers
 from workers.processes.log_files import LogRotation
@@ -38,7 +40,6 @@ from workers.queues import worker_command
 
 logger = logging.getLogger("whetstone.farm")
 
-EMBEDDED_KEY = "embedded"  # the client requires a key, the embedded endpoint accepts any
 CHECK_PERIOD_S = 0.1
 WORKERS_GRACE_S, ENDPOINT_GRACE_S, VALKEY_GRACE_S = 6.0, 1.0, 3.0
 
@@ -55,6 +56,8 @@ class Supervisor:
         self.endpoint: ChildProcess | None = None
         self.listener: socket.socket | None = None  # the endpoint's
         self.workers: list[ChildProcess] = []
+        # The endpoint's key is a new one for each start, in no file; a test that sends requests itself gives its own.
+        self.environment = {ENDPOINT_KEY_VARIABLE: secrets.token_hex(32), **os.environ}
         self.rotation = LogRotation(self.logs)
 
     def logs(self) -> list[Path]:
@@ -92,10 +95,10 @@ class Supervisor:
             self.listener = socket.create_server(("127.0.0.1", 0))
             host, port = self.listener.getsockname()
             addresses = dataclasses.replace(addresses, endpoint_url=f"http://{host}:{port}/v1")
-            command = endpoint_command(self.spec, self.listener.fileno(), dict(os.environ))
+            command = endpoint_command(self.spec, self.listener.fileno(), self.environment)
             self.endpoint = ChildProcess(command, self.records)
             self.endpoint.start()
-        for command in worker_commands(self.spec, addresses, dict(os.environ)):
+        for command in worker_commands(self.spec, addresses, self.environment):
             worker = ChildProcess(command, self.records)
             self.workers.append(worker)
             worker.start()
@@ -181,7 +184,8 @@ def _worker_environment(
     if spec.offline:
         own["HF_HUB_OFFLINE"] = "1"
     if addresses.endpoint_url:
-        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": EMBEDDED_KEY, NAME_VARIABLE: EMBEDDED}
+        key = environment[ENDPOINT_KEY_VARIABLE]
+        own |= {"OPENAI_BASE_URL": addresses.endpoint_url, "OPENAI_API_KEY": key, NAME_VARIABLE: EMBEDDED}
     return {**environment, **own}
 
 

@@ -20,6 +20,7 @@ from chaos_clock import Clock
 from chaos_network import Proxy
 from run_folder import ROOT, RunFolder, environment, process_of
 
+from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 from workers.embedded.valkey import socket_path
 from workers.processes.process import free_port, is_healthy
 
@@ -27,6 +28,8 @@ LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 TIMEOUTS = {"TARGET_TIMEOUT_S": "30", "OPENAI_TIMEOUT_S": "20", "STAGE_TIMEOUT_S": "300"}
 SECOND_OWNER_S = 90.0
 DISK_KB, FARM_DISK_KB = 4096, 65536
+KEY = "the-key-of-the-endpoint"
+ENDPOINT = {ENDPOINT_KEY_VARIABLE: KEY, ENDPOINT_CONTROL_VARIABLE: "1"}  # in the environment of the endpoint
 PAUSE_S = 0.05
 
 
@@ -56,7 +59,7 @@ class Endpoint:
         options = ["--port", str(self.port), "--calls-log", str(self.calls)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "workers.embedded.endpoint", *options],
-            cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            cwd=ROOT, env=environment() | ENDPOINT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         if not until(lambda: is_healthy(f"http://127.0.0.1:{self.port}"), 30):
             raise RuntimeError("the endpoint did not start")
@@ -115,7 +118,7 @@ class Subject:
         self.session_logs.append(str(log))
 
     def _environment(self) -> dict[str, str]:
-        key = {"OPENAI_API_KEY": "chaos"} if self.endpoint else {}
+        key = {"OPENAI_API_KEY": KEY} if self.endpoint else ENDPOINT
         return {**environment(), **key, **(self.clock.environment() if self.clock else {})}
 
     def second_owner(self, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -207,7 +210,8 @@ class Subject:
         if url is None:
             return False
         body = json.dumps({"faults": spec}).encode()
-        request = urllib.request.Request(f"{url}/_faults", body, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+        request = urllib.request.Request(f"{url}/_faults", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=5) as reply:
                 return bool(reply.status == 200)

@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
+
 NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
 NEAR = NUMBER | {"answer": "It was $1,700 million."}
 PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answer": "No, not at all."}
@@ -28,7 +30,8 @@ def endpoint(tmp_path: Path) -> Iterator[Any]:
     def start(*options: str) -> tuple[str, Path]:
         log = tmp_path / "calls.jsonl"
         command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log), *options]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        environment = {**os.environ, ENDPOINT_KEY_VARIABLE: "k"}
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
         assert started[-1].stdout is not None
         return started[-1].stdout.readline().split()[-1], log
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import urllib.request
@@ -19,6 +20,7 @@ from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.limits import NoLimit
 from tasks.openai.provider import Usage
+from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 
 KEY = "key-for-tests-0123456789"
 
@@ -29,10 +31,13 @@ class Service:
 
     url: str
     log: Path
+    key: str = KEY
 
     def fail(self, faults: str) -> None:
         body = json.dumps({"faults": faults}).encode()
-        with urllib.request.urlopen(f"{self.url.removesuffix('/v1')}/_faults", body, timeout=10) as response:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
+        request = urllib.request.Request(f"{self.url.removesuffix('/v1')}/_faults", body, headers)
+        with urllib.request.urlopen(request, timeout=10) as response:
             assert response.status == 200
 
     def calls(self, call_id: str) -> list[dict[str, Any]]:
@@ -64,7 +69,8 @@ class Caller:
 def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     log = tmp_path_factory.mktemp("endpoint") / "calls.jsonl"
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", "--calls-log", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, ENDPOINT_KEY_VARIABLE: KEY, ENDPOINT_CONTROL_VARIABLE: "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         yield Service(process.stdout.readline().split()[-1], log)
         process.terminate()

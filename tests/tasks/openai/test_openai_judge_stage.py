@@ -27,7 +27,7 @@ PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)),))
 def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    monkeypatch.setenv("KEY_OF_THIS_TEST", "k")
+    monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
     context.store.cache_clear()
     made = make_run(load_settings(Path("configs/embedded.config")), "first")
     yield dataclasses.replace(

@@ -27,7 +27,7 @@ def run(store: Store, service: Any, valkey_url: str, monkeypatch: pytest.MonkeyP
     """A run that asks for models by name, at an address that is the rules'."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
-    monkeypatch.setenv("KEY_OF_THIS_TEST", "k")
+    monkeypatch.setenv("KEY_OF_THIS_TEST", service.key)
     settings = load_settings(Path("configs/embedded.config"), {"REFLECTOR_MODEL": "large", "JUDGE_MODEL": "small"})
     made = make_run(settings, "answered")
     endpoint = dataclasses.replace(made.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST")

@@ -1,8 +1,12 @@
-"""python -m workers.embedded.endpoint: serve until SIGTERM."""
+"""python -m workers.embedded.endpoint: serve until SIGTERM.
+
+The key that clients must send is in WHETSTONE_ENDPOINT_KEY, or in the file that WHETSTONE_ENDPOINT_KEY_FILE names.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import time
 from pathlib import Path
@@ -10,25 +14,36 @@ from pathlib import Path
 import uvicorn
 
 from tasks.private import keep_private
+from tasks.secret import SecretError, secret
+from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 from workers.embedded.endpoint.app import EndpointState, build_endpoint_app
 from workers.embedded.endpoint.calls import CallLog, TokenBucket
 from workers.embedded.endpoint.faults import Faults, parse_faults
 from workers.embedded.endpoint.rules import all_rules
+from workers.embedded.http_guard import LOOPBACK, RequestGuard, server_config
 
 
 def main() -> None:
     keep_private()
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    try:
+        key = secret(ENDPOINT_KEY_VARIABLE)
+    except SecretError as error:
+        parser.error(str(error))
+    if not key:
+        name = ENDPOINT_KEY_VARIABLE
+        parser.error(f"neither {name} nor {name}_FILE is set: it is the key that clients send")
     calls = CallLog(options.calls_log)
     buckets = [TokenBucket(limit, time.monotonic) for limit in (options.rpm, options.tpm)]
     state = EndpointState(all_rules(), Faults(options.faults), calls, *buckets)
+    control = os.environ.get(ENDPOINT_CONTROL_VARIABLE) == "1"
     listener = (
         socket.create_server((options.host, options.port)) if options.fd is None else socket.socket(fileno=options.fd)
     )
     host, port = listener.getsockname()[:2]
-    config = uvicorn.Config(
-        build_endpoint_app(state), log_level="warning", access_log=False, timeout_graceful_shutdown=1
-    )
+    hosts = LOOPBACK if host in LOOPBACK else None
+    config = server_config(RequestGuard(build_endpoint_app(state, control), key, hosts), timeout_graceful_shutdown=1)
     print(f"listening on http://{host}:{port}/v1", flush=True)
     try:
         uvicorn.Server(config).run(sockets=[listener])

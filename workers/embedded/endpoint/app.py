@@ -1,10 +1,9 @@
-"""The HTTP routes: authorization, limits, requested faults, and the reply of a rule."""
+"""The HTTP routes: limits, requested faults, the reply of a rule.  workers/embedded/http_guard.py asks for the key."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from workers.embedded.endpoint.calls import CallLog, EndpointCall, TokenBucket
 from workers.embedded.endpoint.chat import ApiError, ChatRequest
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
 from workers.embedded.endpoint.rules import Rule
+from workers.embedded.http_guard import parse_body_json
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -38,9 +38,11 @@ class EndpointState:
         return {**self.requests.headers("requests"), **self.tokens.headers("tokens")}
 
 
-def build_endpoint_app(state: EndpointState) -> FastAPI:
-    """The application; it changes `state`."""
+def build_endpoint_app(state: EndpointState, control: bool) -> FastAPI:
+    """The application; it changes `state`.  With `control` its faults and calls have routes too, for tests."""
     app = FastAPI(title="Whetstone's embedded OpenAI endpoint", openapi_url=None)
+    if control:
+        _add_control(app, state)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -53,18 +55,6 @@ def build_endpoint_app(state: EndpointState) -> FastAPI:
             "data": [{"id": chat.MODEL, "object": "model", "created": 0, "owned_by": "whetstone"}],
         }
 
-    @app.get("/_calls")
-    async def calls() -> dict[str, Any]:
-        return state.calls.summary()
-
-    @app.post("/_faults")
-    async def set_faults(request: Request) -> JSONResponse:
-        try:
-            state.faults = Faults(parse_faults(str((await request.json())["faults"]), state.rules))
-        except (ValueError, KeyError, TypeError) as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse({"status": "ok"})
-
     @app.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> JSONResponse:
         return await _answer(state, request)
@@ -72,10 +62,24 @@ def build_endpoint_app(state: EndpointState) -> FastAPI:
     return app
 
 
+def _add_control(app: FastAPI, state: EndpointState) -> None:
+    @app.get("/_calls")
+    async def calls() -> dict[str, Any]:
+        return state.calls.summary()
+
+    @app.post("/_faults")
+    async def set_faults(request: Request) -> JSONResponse:
+        try:
+            faults = parse_body_json(await request.body())["faults"]
+            state.faults = Faults(parse_faults(str(faults), state.rules))
+        except (ValueError, KeyError, TypeError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return JSONResponse({"status": "ok"})
+
+
 async def _answer(state: EndpointState, request: Request) -> JSONResponse:
     call = EndpointCall(request.headers.get("idempotency-key", ""), "", "", 200, "")
     try:
-        _authorize(request.headers.get("authorization", ""))
         chat_request = chat.read_request(await _json(request))
         call = dataclasses.replace(call, schema=chat_request.schema_name, messages=chat_request.digest)
         rule = state.rules.get(chat_request.schema_name)
@@ -105,15 +109,9 @@ async def _answer(state: EndpointState, request: Request) -> JSONResponse:
 
 async def _json(request: Request) -> object:
     try:
-        return json.loads(await request.body())
+        return parse_body_json(await request.body())
     except ValueError as error:
         raise chat.bad_request(f"the body is not JSON: {error}") from error
-
-
-def _authorize(header: str) -> None:
-    scheme, _, key = header.partition(" ")
-    if scheme.lower() != "bearer" or not key.strip():
-        raise ApiError(401, "You did not provide an API key.", "invalid_request_error", "invalid_api_key")
 
 
 def _charge(state: EndpointState, request: ChatRequest) -> None:

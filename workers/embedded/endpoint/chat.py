@@ -15,6 +15,7 @@ from tasks.openai.provider import RULES_FINGERPRINT, estimate_tokens
 from tasks.openai.schema import Schema, not_strict
 
 MODEL = "whetstone-rules"
+MOST_TOKENS = 10_000_000  # of a completion
 FINGERPRINT = f"{RULES_FINGERPRINT}-2"  # the version of the rules, which decides the answer of a prompt
 
 
@@ -159,7 +160,10 @@ def _read_format(response_format: object) -> tuple[str, Schema]:
     if requested.get("strict") is not True:
         raise bad_request("json_schema must have strict: true")
     name, schema = requested.get("name"), requested.get("schema")
-    reason = not_strict(schema)
+    try:
+        reason = not_strict(schema)
+    except (AttributeError, TypeError) as error:
+        reason = str(error)
     if not isinstance(name, str) or not isinstance(schema, dict) or reason:
         raise bad_request(f"invalid schema for response_format {name!r}: {reason}")
     return name, schema
@@ -167,6 +171,6 @@ def _read_format(response_format: object) -> tuple[str, Schema]:
 
 def _read_limit(body: Mapping[str, Any]) -> int | None:
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise bad_request("max_completion_tokens must be a positive integer")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_TOKENS):
+        raise bad_request(f"max_completion_tokens must be a positive integer, {MOST_TOKENS:,} at most")
     return limit

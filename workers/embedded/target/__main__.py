@@ -17,6 +17,7 @@ import uvicorn
 from transformers import AutoTokenizer
 
 from tasks.private import keep_private
+from workers.embedded.http_guard import LOOPBACK, RequestGuard, server_config
 from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
@@ -57,13 +58,9 @@ def main(arguments: list[str]) -> int:
 
 def _serve(service: Service, options: argparse.Namespace) -> int:
     """HTTP in a thread of its own and the engine in this, the main one, until a signal; returns the exit status."""
-    config = uvicorn.Config(
-        build_target_app(service),
-        host=options.host,
-        port=options.port or 0,
-        log_level="warning",
-        timeout_graceful_shutdown=DRAIN_S,
-    )
+    hosts = LOOPBACK if options.uds or options.host in LOOPBACK else None
+    app = RequestGuard(build_target_app(service), service.api_key, hosts)
+    config = server_config(app, host=options.host, port=options.port or 0, timeout_graceful_shutdown=DRAIN_S)
     server = uvicorn.Server(config)
     listeners = [_private_socket(options.uds)] if options.uds else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,11 +15,14 @@ import psutil
 import pytest
 
 from tasks.openai.merge import SCHEMA, Parent, merge_messages
+from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 from workers.embedded.endpoint.calls import TokenBucket
 from workers.embedded.endpoint.faults import Fault, Faults, parse_faults
 
+JSON = "application/json"
 SYSTEM, USER = merge_messages(Parent("a", 0.5), Parent("b", 0.25))
 FORMAT = {"type": "json_schema", "json_schema": {"name": "merge", "strict": True, "schema": SCHEMA}}
+ENVIRONMENT = {**os.environ, ENDPOINT_KEY_VARIABLE: "k", ENDPOINT_CONTROL_VARIABLE: "1"}
 BODY = {
     "model": "any",
     "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}],
@@ -34,7 +38,7 @@ def serve() -> Iterator[Callable[..., httpx.Client]]:
 
     def start(*options: str) -> httpx.Client:
         command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1].removesuffix("/v1")
         client = httpx.Client(base_url=url, headers={"authorization": "Bearer k"}, timeout=10, trust_env=False)
@@ -102,7 +106,8 @@ def test_an_unsupported_request_is_a_bad_request_in_openais_form(serve_once, cha
 @pytest.fixture(scope="module")
 def serve_once() -> Iterator[httpx.Client]:
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    without_control = {**ENVIRONMENT, ENDPOINT_CONTROL_VARIABLE: ""}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=without_control) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1].removesuffix("/v1")
         with httpx.Client(base_url=url, headers={"authorization": "Bearer k"}, trust_env=False) as client:
@@ -110,14 +115,60 @@ def serve_once() -> Iterator[httpx.Client]:
         process.terminate()
 
 
-def test_a_request_without_a_key_is_refused(serve_once):
-    response = serve_once.post("/v1/chat/completions", json=BODY, headers={"authorization": ""})
-    assert response.status_code == 401
-    assert response.json()["error"]["code"] == "invalid_api_key"
+@pytest.mark.parametrize("given", ["", "k", "Bearer", "Bearer kk", "Bearer K", "Basic k", "Bearer \xe9"])
+def test_a_request_without_the_key_is_refused(serve_once, given):
+    header = {"authorization": given.encode("latin-1")}
+    for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/docs"), ("GET", "/none")):
+        response = serve_once.request(method, path, json=BODY, headers=header)
+        assert response.status_code == 401
+        assert response.json()["error"]["code"] == "invalid_api_key"
+
+
+def test_faults_and_calls_have_routes_only_for_tests_that_ask_for_them(serve_once, serve):
+    assert serve_once.post("/_faults", json={"faults": "*:500:*"}).status_code == 404
+    assert serve_once.get("/_calls").status_code == 404
+    asked_for = serve()
+    assert asked_for.post("/_faults", json={"faults": "*:500:*"}, headers={"authorization": ""}).status_code == 401
+    assert asked_for.get("/_calls", headers={"authorization": "Bearer other"}).status_code == 401
+    assert post(asked_for).status_code == 200, "no fault was set"
+
+
+def test_without_a_key_it_does_not_start():
+    command = [sys.executable, "-m", "workers.embedded.endpoint"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**ENVIRONMENT, ENDPOINT_KEY_VARIABLE: ""}
+    )
+    assert (
+        done.returncode == 2
+        and f"neither {ENDPOINT_KEY_VARIABLE} nor {ENDPOINT_KEY_VARIABLE}_FILE is set" in done.stderr
+    )
+
+
+def in_format(**schema: Any) -> dict[str, Any]:
+    """A response format with a schema that no model would be given."""
+    schema = {"type": "object", "additionalProperties": False, **schema}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_completion_tokens": 10**400},
+        in_format(properties=5, required=[]),
+        in_format(properties={}, required=[1, "a"]),
+        {"messages": [{"role": "user", "content": "\ud800"}]},
+    ],
+)
+def test_no_request_makes_it_fail(serve_once, changes):
+    content = json.dumps({**BODY, **changes}).encode()
+    response = serve_once.post("/v1/chat/completions", content=content, headers={"content-type": JSON})
+    assert response.status_code == 400
 
 
 def test_a_body_that_is_not_json_is_a_bad_request(serve_once):
-    assert serve_once.post("/v1/chat/completions", content=b"{").status_code == 400
+    for content in (b"{", b"\xff", b"[" * 100_000, b'{"a":' * 65 + b"1" + b"}" * 65, b"9" * 5000):
+        response = serve_once.post("/v1/chat/completions", content=content, headers={"content-type": JSON})
+        assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error"), content[:9]
 
 
 def test_faults_come_as_often_as_requested_and_can_be_set_while_it_runs(serve):
@@ -163,7 +214,7 @@ def test_a_rate_limit_is_a_429_with_the_seconds_to_wait(serve):
 
 def test_a_wrong_option_is_named_and_ends_the_program():
     command = [sys.executable, "-m", "workers.embedded.endpoint", "--faults", "merge:flood:1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=ENVIRONMENT)
     assert done.returncode == 2 and "flood" in done.stderr and "Traceback" not in done.stderr
 
 

@@ -19,6 +19,8 @@ from transformers import AutoTokenizer
 
 from workers.steering.request import reference_string
 
+JSON = "application/json"
+
 
 @pytest.fixture
 def http(target_server: TargetServer) -> Iterator[httpx.Client]:
@@ -115,7 +117,22 @@ def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"text": "a", "sampling_params": {"temperature": NaN}}'])
 def test_what_is_not_a_request_is_refused(http: httpx.Client, raw: bytes) -> None:
-    assert http.post("/generate", content=raw).status_code == 400
+    response = http.post("/generate", content=raw, headers={"content-type": JSON})
+    assert response.status_code == 400
+
+
+def test_what_a_web_page_can_send_is_not_read(http: httpx.Client) -> None:
+    """A page of another origin can send plain text without being asked, and call this host by a name of its own."""
+    raw = json.dumps({"input_ids": [504]}).encode()
+    assert http.post("/generate", content=raw, headers={"content-type": "text/plain"}).status_code == 415
+    assert http.post("/generate", json={"input_ids": [504]}, headers={"host": "attacker.example"}).status_code == 421
+    assert http.post("/abort_request", content=b"[" * 10**6, headers={"content-type": JSON}).status_code == 400
+
+
+def test_a_body_beyond_the_limit_is_not_read(http: httpx.Client) -> None:
+    head = {"content-type": JSON, "content-length": str(10**9)}
+    request = http.build_request("POST", "/generate", headers=head)
+    assert http.send(request).status_code == 413
 
 
 def test_the_real_model_answers_the_same_in_any_company(http: httpx.Client) -> None:
@@ -150,7 +167,7 @@ def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server
     body = json.dumps({"input_ids": [5, 6], "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}).encode()
     host, port = target_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
-        head = f"POST /generate HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /generate HTTP/1.1\r\nHost: {host}\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
         _until(http, (1, 0))
     _until(http, (0, 0))
