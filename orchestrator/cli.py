@@ -7,6 +7,7 @@ import errno
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from orchestrator import exit_status
 from orchestrator.commands.common import EscapingParser
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         parsed = make_parser().parse_args(argv)
         name = parsed.command
-        command = importlib.import_module(f"orchestrator.commands.{name}")
+        command = _import(name)
         arguments = command.make_parser().parse_args(parsed.arguments)
         status = command.run(arguments)
     except SystemExit as stop:  # argparse exits with 2 for wrong arguments; here 2 is an error while running
@@ -87,6 +88,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     except Terminated as ended:
         status = exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}")
     sys.exit(_after_output(status, is_result=name in LISTINGS or not name))
+
+
+def _import(name: str) -> ModuleType:
+    """The module of a command.  Raises: SystemExit, with a line printed, for an environment that it cannot use."""
+    from tasks.secret import SecretError
+    from tasks.store.address import AddressError
+
+    try:
+        return importlib.import_module(f"orchestrator.commands.{name}")
+    except (SecretError, AddressError) as error:  # Celery's application is made of the environment
+        raise SystemExit(exit_status.fail(exit_status.WRONG, str(error))) from None
 
 
 def _after_output(status: int, *, is_result: bool) -> int:

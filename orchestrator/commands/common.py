@@ -113,12 +113,15 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
 
 def handle_errors(work: Callable[[], int]) -> int:
     """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback."""
-    from orchestrator.farm.connection import FarmUnavailable
-    from orchestrator.output import OutputError
-    from orchestrator.settings import SettingsError
     from tasks.secret import SecretError
     from tasks.store.address import AddressError
 
+    try:
+        from orchestrator.farm.connection import FarmUnavailable
+        from orchestrator.output import OutputError
+        from orchestrator.settings import SettingsError
+    except (SecretError, AddressError) as error:  # Celery's application is made of the environment
+        return exit_status.fail(exit_status.WRONG, str(error))
     try:
         return work()
     except SettingsError as error:
@@ -128,12 +131,13 @@ def handle_errors(work: Callable[[], int]) -> int:
     except FarmUnavailable as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        if error.errno not in NO_ROOM:
-            if not where:
-                raise
-            return exit_status.fail(exit_status.BROKEN, f"{where}{error.strerror}")
-        return exit_status.fail(
-            exit_status.BROKEN,
-            f"{where}{error.strerror}; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}",
-        )
+        return _fail_of(error)
+
+
+def _fail_of(error: OSError) -> int:
+    """Raises: the error itself, when it names no file: then it is one of the program."""
+    where = f"{error.filename}: " if error.filename else ""
+    hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if error.errno in NO_ROOM else ""
+    if not where and not hint:
+        raise error
+    return exit_status.fail(exit_status.BROKEN, f"{where}{error.strerror}{hint}")

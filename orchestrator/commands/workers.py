@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from tasks.escape import escape_control
 
 DESCRIPTION = """\
 List the workers of the farm: queue, state, tasks in flight and their limit, pid, host and code version.  For a gpu
@@ -48,7 +49,7 @@ def _show(arguments: argparse.Namespace) -> int:
         return exit_status.DONE
     print("\n".join(lines(found)) if found else "no worker is available; start one with `python -m workers QUEUE`")
     for name, since in sorted(paused.items()):
-        print(f"paused: {name}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
+        print(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     print("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
     return exit_status.DONE
 

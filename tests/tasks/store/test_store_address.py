@@ -42,11 +42,15 @@ def test_tls_is_checked_unless_the_address_says_otherwise() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://somewhere", "unix://run/valkey.sock", "redis:///0", "redis://somewhere/first", "unix:///s?db=-1", ""],
+    [
+        *["http://somewhere", "unix://run/valkey.sock", "redis:///0", "redis://somewhere/first", "unix:///s?db=-1", ""],
+        *["redis://[::1", "redis://h:99999/0", "redis://h:port/0", f"unix:///{'x' * 107}", "redis://h/0?foo=1"],
+        *["rediss://h/0?ssl_cert_reqs=foo", f"redis://{'h' * 64}/0", "redis://a b/0", "redis://\udcff/0"],
+    ],
 )
 def test_what_is_no_address_is_refused_by_all(url: str) -> None:
     for write in (broker_url, backend_url, store_url):
-        with pytest.raises(ValueError, match=r"address|host|database"):
+        with pytest.raises(ValueError, match=r"address|host|database|redis"):
             write(url)
 
 
