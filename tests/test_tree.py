@@ -56,6 +56,7 @@ ELSEWHERE = {
     "orchestrator/commands/flower.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/commands/pause.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/commands/resume.py": "orchestrator/commands/test_farm_commands.py",
+    "orchestrator/commands/refused.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/commands/workers.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/farm/workers.py": "orchestrator/commands/test_farm_commands.py",
     "orchestrator/flower_ext/server.py": "orchestrator/flower_ext/test_monitor_http.py",

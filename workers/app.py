@@ -23,6 +23,7 @@ from workers.celery_ext.admission import AdmissionControl
 from workers.celery_ext.broker import ReadableMessages
 from workers.celery_ext.heartbeat import Heartbeat
 from workers.celery_ext.lease import Lease
+from workers.celery_ext.stalled import Stalled, stalled_limit
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -43,6 +44,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
     broker.register_transport()
     url = redis_url_of(environment)
+    stalled_limit(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery(
         "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=ReadableMessages
@@ -50,7 +52,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     app.conf.update(message_settings() | recovery_settings(visibility_s) | result_settings(url) | event_settings())
     app.conf.include = queues.modules_to_import(environment)
     threads.limit_shutdown()
-    app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
+    app.steps["consumer"].update((Lease, AdmissionControl, Stalled, Heartbeat))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
         from workers.celery_ext.prefetch import FillServer
         from workers.sglang.step import TargetHostStep

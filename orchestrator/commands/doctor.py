@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Check everything that a run needs, one line for each check: the settings, the questions, the broker (its reply, its
-persistence), the workers of each queue, pauses, the same code everywhere, the target servers and GPUs, the key of the
-openai workers, the disks, and the clocks of all hosts.  Nothing is started and nothing is changed.
+persistence), the workers of each queue and whether their work moves, pauses, messages that no worker could read, the
+same code everywhere, the target servers and GPUs, the key of the openai workers, the disks, and the clocks of all
+hosts.  Nothing is started and nothing is changed.
 
 The exit status is 0 when every check passes and 1 otherwise.  A failed check has a hint below it."""
 
@@ -108,7 +109,8 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     from orchestrator.farm import workers
     from orchestrator.farm.checks import check_broker, check_clock, clock_offset, failed_check
     from orchestrator.farm.connection import FarmUnavailable, named_address, reach
-    from orchestrator.farm.worker_checks import check_all
+    from orchestrator.farm.worker_checks import check_all, check_set_aside
+    from tasks.store.set_aside import SetAside
 
     try:
         address = named_address(config)
@@ -116,6 +118,7 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
             yield from check_broker(farm.store.redis, address)
             yield check_clock("here", clock_offset(farm.store.redis))
             yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
+            yield from check_set_aside(SetAside(farm.broker).entries())
     except (FarmUnavailable, redis.RedisError) as error:
         hint = "start a farm: orchestrator farm up, or docker compose up -d; or set WHETSTONE_REDIS_URL or --config"
         yield failed_check("broker", str(error), hint)

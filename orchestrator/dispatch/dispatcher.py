@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.producer import count_messages
+from orchestrator.farm.producer import count_messages, refused_messages
 from tasks.failure import Failure
 from tasks.openai.errors import BudgetSpent
 from tasks.store.keys import CANCELLED
 from tasks.store.registry import WorkerRegistry
+from tasks.store.set_aside import SetAsideEntry
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 0.25
+MOST_RESENDS = 5  # of the same messages
 LOST_MESSAGE_TIMEOUT_S = 30.0  # a killed worker's messages are back long before
 CANCELLED_REASON = "cancelled by `orchestrator cancel`"
 
@@ -46,6 +48,14 @@ class WaitLimits:
     no_progress_s: float
     retry_wait_s: float = 0.0
     lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class Resends:
+    """How often lost messages were sent again since something finished, and what had been refused before the last."""
+
+    count: int = 0
+    refused: tuple[SetAsideEntry, ...] = ()
 
 
 class Work(Protocol):
@@ -81,7 +91,8 @@ class Dispatcher:
 
     A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
     takes and notes in two steps).  So where nothing has finished for a while and the broker has no message of the
-    run, what is missing is sent again.  A task that was not lost after all is still done once.
+    run, what is missing is sent again.  A task that was not lost after all is still done once.  A run whose messages
+    workers refuse parks with the reason.
     """
 
     farm: FarmConnection
@@ -122,7 +133,7 @@ class Dispatcher:
         """
         seen: object = None
         changed = counted = time.monotonic()
-        is_notified = False
+        is_notified, resends = False, Resends()
         while True:
             work.refresh()
             self.check()
@@ -131,7 +142,7 @@ class Dispatcher:
                 return
             now = time.monotonic()
             if (progress := work.progress()) != seen:
-                seen, changed, counted, is_notified = progress, now, now, False
+                seen, changed, counted, is_notified, resends = progress, now, now, False, Resends()
             failures = work.failures()
             if failures and not work.is_running():
                 parked = Parked(parking_reason(failures), tuple(failures))
@@ -144,12 +155,22 @@ class Dispatcher:
                 raise Parked(f"no {work.name} has finished for {self.limits.no_progress_s:.0f} s")
             elif now - counted > self.limits.lost_message_timeout_s:
                 counted = now
-                self._resend_lost(work)
+                resends = self._resend_lost(work, resends)
             self.store.wait(self.run_id, POLL_S)
 
-    def _resend_lost(self, work: Work) -> None:
-        if count_messages(self.farm.broker, self.run_id) == 0 and (lost := work.resend()):
-            log.warning("messages of %d tasks were lost, and are sent again", lost)
+    def _resend_lost(self, work: Work, before: Resends) -> Resends:
+        """Raises: Parked when workers refuse what was sent again, or it was lost too often."""
+        if count_messages(self.farm.broker, self.run_id) > 0:
+            return before
+        refused = refused_messages(self.farm.broker, self.run_id)
+        if before.count and (new := [entry for entry in refused if entry not in before.refused]):
+            raise Parked(f"workers refuse messages of this run: {new[0].reason} (see `orchestrator refused`)")
+        if before.count >= MOST_RESENDS:
+            raise Parked(f"no {work.name} has finished or failed, though it was sent {MOST_RESENDS + 1} times")
+        if not (lost := work.resend()):
+            return before
+        log.warning("messages of %d tasks were lost, and are sent again", lost)
+        return Resends(before.count + 1, tuple(refused))
 
 
 def parking_reason(failures: list[Failure]) -> str:

@@ -22,6 +22,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
+from tasks.store.set_aside import SetAside, SetAsideEntry
 from tasks.store.store import Store
 from tasks.store.waiting import waiting_of
 from workers.app import create_app
@@ -100,6 +101,11 @@ def count_messages(broker: redis.Redis, run_id: str) -> int:
     return [*waiting, *taken].count(run_id)
 
 
+def refused_messages(broker: redis.Redis, run_id: str) -> list[SetAsideEntry]:
+    """What workers have refused of the run, the latest first.  Raises: redis.RedisError."""
+    return [entry for entry in SetAside(broker).entries() if _run_of(entry.text) == run_id]
+
+
 def drop_waiting(broker: redis.Redis, run_id: str) -> int:
     """Take the run's messages out of the queues.  Returns how many there were.  Raises: redis.RedisError."""
     dropped = 0
@@ -123,7 +129,7 @@ def drop_taken(broker: redis.Redis, run_id: str) -> int:
     return len(tags)
 
 
-def _run_of(line: bytes, *, taken: bool = False) -> str | None:
+def _run_of(line: bytes | str, *, taken: bool = False) -> str | None:
     """The run of a message: the first of its task's arguments.  None for a message that is not Whetstone's."""
     try:
         message = json.loads(line)[0] if taken else json.loads(line)

@@ -22,6 +22,7 @@ from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, Hash, RunId
 from tasks.models import Sides
+from tasks.progress import PROGRESS_CLOCK
 from tasks.store.keys import CLUSTERING, PROGRESS
 from tasks.task import raise_if_cancelled
 from tasks.validation import check_value
@@ -94,6 +95,7 @@ def cluster(job: Job) -> dict[str, Any]:
 
     def progress(stage: str, done: int, total: int) -> None:
         raise_if_cancelled(store, run)
+        PROGRESS_CLOCK.note()
         store.put_metadata(run, PROGRESS, json.dumps({"stage": stage, "done": done, "total": total}))
         store.notify(run)
 

@@ -22,6 +22,7 @@ from tasks.models import Endpoint
 from tasks.openai import errors
 from tasks.openai.provider import Usage, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
+from tasks.progress import PROGRESS_CLOCK
 from tasks.secret import SecretError, secret
 from tasks.validation import InvalidData, check_value
 
@@ -98,6 +99,7 @@ class OpenAIClient:
 
         def attempt() -> ChatCompletion:
             self._limiter.acquire(most.prompt + most.completion)
+            PROGRESS_CLOCK.note()
             reservation_id = self._budget.reserve(most)
             try:
                 completion = _completion_or_error(sdk.chat.completions.create(**request))
@@ -109,6 +111,8 @@ class OpenAIClient:
                     reason = f"{type(error).__name__} {error}"[:300]
                     raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
                 raise
+            finally:
+                PROGRESS_CLOCK.note()
             provider = provider_of(completion.system_fingerprint or "", request["model"])
             self._budget.settle(reservation_id, provider, usage_of(completion) if completion.usage else None)
             return completion

@@ -137,8 +137,10 @@ class WorkerRegistry:
         reports = (_read(name, text) for name, text in texts.items() if text is not None)
         return [report for report in reports if report is not None]
 
-    def is_alive(self, worker: str) -> bool:
-        return bool(self.redis.exists(worker_key(worker)))
+    def unhealthy_reason(self, worker: str) -> str:
+        """Why the worker of this name is not healthy; "" when it is."""
+        text = cast("bytes | None", self.redis.get(os.fsencode(worker_key(worker))))
+        return unhealthy_reason(None if text is None else _read(worker, text))
 
     def pause(self, name: str) -> None:
         """Record that a queue or a worker is paused; the first time stands."""
@@ -152,6 +154,17 @@ class WorkerRegistry:
         """What is paused, and since when in seconds of the epoch."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(PAUSED))
         return {os.fsdecode(name): _moment(since) for name, since in found.items()}
+
+
+def unhealthy_reason(report: Mapping[str, Any] | None) -> str:
+    """Why a worker is not healthy, from its report or None for none; "" for a healthy one.
+
+    A worker is healthy when its event loop runs, which writes the report, and its work moves
+    (workers/celery_ext/stalled.py).
+    """
+    if report is None:
+        return "has no recent heartbeat"
+    return f"is stalled: {report.get('why')}" if report.get("state") == "stalled" else ""
 
 
 def _read(worker: str, text: bytes) -> dict[str, Any] | None:

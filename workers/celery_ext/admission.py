@@ -88,6 +88,7 @@ class AdmissionControl(PeriodicStep):
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         self.is_consuming = True
+        self.stalled = ""  # since when the worker does nothing although it has work (workers/celery_ext/stalled.py)
         self.paused = ""  # the queue's or the worker's name, where one of them is paused
         self.closed_until = 0.0
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
@@ -191,7 +192,9 @@ class AdmissionControl(PeriodicStep):
             self.consumer.cancel_task_queue(self.queue)
 
     def state(self) -> tuple[str, str]:
-        """The state ("ready", "paused" or "refusing"), and the reason."""
+        """The state ("ready", "paused", "refusing" or "stalled"), and the reason."""
+        if self.stalled:
+            return "stalled", self.stalled
         if self.paused:
             return "paused", f"{self.paused} is paused"
         recent = [reason for at, reason in self.refusals.values() if time.monotonic() - at < REFUSAL_S]

@@ -28,7 +28,7 @@ from tasks.escape import quote
 from tasks.labels import LABEL, format_label
 from tasks.queues import QUEUES
 from tasks.store.set_aside import SetAside
-from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
+from tasks.store.waiting import NO_WAITING, Waiting, refusal_of, wait_limit_of
 from workers.celery_ext.unacked import NotRecorded, QoS, envelope_error, set_wrong_types_aside
 
 logger = get_logger(__name__)
@@ -89,6 +89,10 @@ class Channel(redis.Channel):
                 SetAside(connection).add(place, reason, text)
         except (RedisError, OSError) as error:
             logger.warning("the message was not set aside: %s", error)
+
+    def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
+        # redis-py's own policy of one try fails with an AttributeError on a Unix socket (docs/upstream.md).
+        return {**super()._connparams(*args, **options), "retry": NO_WAITING}  # type: ignore[misc]
 
     def _queue_bind(self, exchange: str, *binding: Any) -> None:
         # At the start of a worker: while the broker refuses it, the worker waits, as it does for the store.

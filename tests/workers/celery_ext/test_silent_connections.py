@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from chaos_network import Proxy
 from farm_bench import Bench, until
@@ -21,6 +22,27 @@ def proxy(bench: Bench) -> Iterator[Proxy]:
     proxy = Proxy(0, bench.socket)
     yield proxy
     proxy.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bench", [DEFAULT_VISIBILITY_S], indirect=True)
+def test_a_broker_on_a_unix_socket_that_stands_still_ends_no_worker(bench: Bench) -> None:
+    # Given a task that runs when Valkey is stopped for longer than a reply may take
+    bench.start_worker("openai")
+    bench.app.send_task("openai.hold", ("task",))
+    until(lambda: bench.began("task") == 1)
+    server = psutil.Process(bench.valkey.pid)
+    server.suspend()
+    try:
+        until(lambda: "the lease of 1 tasks was not refreshed" in bench.log("openai").read_text())
+    finally:
+        server.resume()
+    # When it goes on, then the task ends, once, and the same worker takes the next one
+    bench.let_end("task", "next")
+    until(lambda: bench.ended("task") == 1, RECONNECTED_S)
+    bench.app.send_task("openai.hold", ("next",))
+    until(lambda: bench.ended("next") == 1, RECONNECTED_S)
+    assert (bench.began("task"), [worker.alive for worker in bench.workers]) == (1, [True])
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from tasks.store.address import queues_url
 from tasks.store.client import connect
 from tasks.store.keys import STATUS
 from tasks.store.registry import WorkerRegistry
+from tasks.store.set_aside import SetAside
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING
 from workers.metrics import runs
@@ -53,12 +54,13 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     store.add_usage(run.id, {"target": 123})
     roster = WorkerRegistry(store.redis)
     target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}
-    for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {})):
+    for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {"state": "stalled"})):
         roster.put(name, {"worker": name, "queue": queue, "slots": 4, "tasks": [{}, {}], **more}, 60)
     roster.pause("cpu")
     broker = connect(queues_url(valkey_url))
     broker.flushdb()
     broker.lpush("cpu", "one", "two")
+    SetAside(broker).add("the queue cpu", "not JSON", "{")
     yield FarmCollector(broker, store)
     broker.flushdb()
 
@@ -76,6 +78,8 @@ def test_queues_workers_and_gpus(farm: FarmCollector) -> None:
     found = samples(farm)
     assert [found["queue_messages", queue] for queue in ("gpu", "openai", "cpu")] == [0, 0, 2]
     assert [found["workers", queue] for queue in ("gpu", "openai", "cpu")] == [1, 1, 0]
+    assert [found["workers_stalled", queue] for queue in ("gpu", "openai", "cpu")] == [0, 1, 0]
+    assert found["set_aside_messages",] == 1
     assert [found["queue_paused", queue] for queue in ("gpu", "cpu")] == [0, 1]
     assert (found["worker_slots", "gpu"], found["worker_tasks", "gpu"], found["up",]) == (4, 2, 1)
     assert found["target_requests_in_flight", "gpu@a"] == 7
