@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 import time
 from queue import Empty
 from typing import Any
@@ -22,18 +23,23 @@ from celery.app.amqp import AMQP
 from celery.utils.log import get_logger
 from kombu.transport import redis
 from redis import RedisError, ResponseError
+from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError
+from redis.retry import Retry
 
 from tasks.escape import quote
 from tasks.labels import LABEL, format_label
 from tasks.queues import QUEUES
 from tasks.store.set_aside import SetAside
-from tasks.store.waiting import NO_WAITING, Waiting, refusal_of, wait_limit_of
+from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
 from workers.celery_ext.unacked import NotRecorded, QoS, envelope_error, set_wrong_types_aside
 
 logger = get_logger(__name__)
 
 CHECK_EVERY_S = 5
+# Nothing is sent again: kombu connects anew.  With 0 tries redis-py fails with an AttributeError on a Unix socket
+# (docs/upstream.md).
+ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
 
 class ReadableMessages(AMQP):
@@ -91,8 +97,7 @@ class Channel(redis.Channel):
             logger.warning("the message was not set aside: %s", error)
 
     def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
-        # redis-py's own policy of one try fails with an AttributeError on a Unix socket (docs/upstream.md).
-        return {**super()._connparams(*args, **options), "retry": NO_WAITING}  # type: ignore[misc]
+        return {**super()._connparams(*args, **options), "retry": ONE_TRY}  # type: ignore[misc]
 
     def _queue_bind(self, exchange: str, *binding: Any) -> None:
         # At the start of a worker: while the broker refuses it, the worker waits, as it does for the store.

@@ -52,8 +52,8 @@ def test_malformed_entries_are_set_aside_by_workers_that_run_and_by_one_that_sta
     bench.broker.hset("unacked", "orphan", json.dumps([json.loads(message), "cpu", "cpu"]))
     # When a worker starts, then they are set aside, with their reasons, and the message of the dead worker is done
     worker = bench.start_worker("cpu")
+    until(lambda: bench.ended("lost") == 1)
     until(lambda: bench.broker.hlen("unacked") + bench.broker.zcard("unacked_index") == 0)
-    assert bench.ended("lost") == 1
     found = set_aside(bench).entries()
     assert {entry.place for entry in found} == {"unacked"}
     assert (len(found), len({entry.reason for entry in found})) == (len(MALFORMED), len(MALFORMED) - 1)
