@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tasks.http.hosts import is_loopback_name
 from tasks.limits import MIB
 
 BODY_BYTES = 16 * MIB
@@ -33,7 +34,6 @@ CONNECTIONS = 1024
 DEPTH = 64
 """Of objects and lists inside each other."""
 OPEN_PATHS = ("/health",)  # need no key, and take no body
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class RequestRefused(Exception):
@@ -47,10 +47,10 @@ class RequestRefused(Exception):
 
 
 class RequestGuard:
-    """ASGI middleware.  `key` None asks for none; `hosts` None accepts each name of the server."""
+    """ASGI middleware.  `key` None asks for none; with `loopback` only loopback names are answered."""
 
-    def __init__(self, app: ASGIApp, key: str | None, hosts: Collection[str] | None) -> None:
-        self._app, self._key, self._hosts = app, key, hosts
+    def __init__(self, app: ASGIApp, key: str | None, loopback: bool) -> None:
+        self._app, self._key, self._loopback = app, key, loopback
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,9 +74,7 @@ class RequestGuard:
             return await JSONResponse(refused.body, refused.status, close)(scope, receive, send)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        if self._hosts is not None and name not in self._hosts:
+        if self._loopback and not is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
             raise RequestRefused(421, "this server is not the host of that name")
 
     def _check_key(self, headers: dict[bytes, bytes]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tasks.http.hosts import LOOPBACK
 from tasks.private import keep_private
 from tasks.secret import SecretError, secret
 from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
@@ -20,7 +21,7 @@ from workers.embedded.endpoint.app import EndpointState, build_endpoint_app
 from workers.embedded.endpoint.calls import CallLog, TokenBucket
 from workers.embedded.endpoint.faults import Faults, parse_faults
 from workers.embedded.endpoint.rules import all_rules
-from workers.embedded.http_guard import LOOPBACK, RequestGuard, server_config
+from workers.embedded.http_guard import RequestGuard, server_config
 
 
 def main() -> None:
@@ -42,8 +43,9 @@ def main() -> None:
         socket.create_server((options.host, options.port)) if options.fd is None else socket.socket(fileno=options.fd)
     )
     host, port = listener.getsockname()[:2]
-    hosts = LOOPBACK if host in LOOPBACK else None
-    config = server_config(RequestGuard(build_endpoint_app(state, control), key, hosts), timeout_graceful_shutdown=1)
+    config = server_config(
+        RequestGuard(build_endpoint_app(state, control), key, host in LOOPBACK), timeout_graceful_shutdown=1
+    )
     print(f"listening on http://{host}:{port}/v1", flush=True)
     try:
         uvicorn.Server(config).run(sockets=[listener])
