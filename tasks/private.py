@@ -44,6 +44,17 @@ def private_folder(path: Path) -> Path:
     return path
 
 
+def check_own_file(path: Path) -> None:
+    """Nothing where there is no file.  Raises: OSError when another user made it or may write it, or it is a link."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode) or stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, "it is no file that only this user may write", str(path))
+    _check_owner(path, found)
+
+
 def runtime_folder() -> Path:
     """The folder for this user's sockets and locks, the same for all processes of the user that share a TMPDIR.
 

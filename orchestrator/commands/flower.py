@@ -60,5 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         serve(ServerConfig(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
     except OSError as error:
-        return exit_status.fail(exit_status.BROKEN, f"{arguments.address}:{arguments.port}: {error.strerror or error}")
+        place = error.filename or f"{arguments.address}:{arguments.port}"
+        return exit_status.fail(exit_status.BROKEN, f"{place}: {error.strerror or error}")
     return exit_status.DONE

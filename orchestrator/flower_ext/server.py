@@ -22,7 +22,7 @@ from orchestrator.flower_ext.handlers import Pages, routes
 from orchestrator.flower_ext.state import Monitor, RetryProcesses
 from orchestrator.flower_ext.views import COLUMNS, SHOWN, add_run_fields
 from tasks import logs
-from tasks.private import private_folder
+from tasks.private import check_own_file, private_folder
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -33,6 +33,7 @@ SAVE_EVERY_MS = 5000  # what a kill may cost of the history
 REFRESH_EVERY_MS = 2000
 TASKS_KEPT = 20_000  # in memory and in the history: saving them takes well under a second
 STORE_TIMEOUT_S = 5.0
+HISTORY = "history"
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class ServerConfig:
 
 
 def serve(config: ServerConfig, environment: dict[str, str]) -> None:
-    """Serve until SIGTERM or SIGINT.  Raises: OSError when the port is taken, ValueError for a bad address."""
-    private_folder(config.data)
+    """Serve until SIGTERM or SIGINT.  Raises: OSError, ValueError for a bad address."""
+    for history in private_folder(config.data).glob(f"{HISTORY}*"):
+        check_own_file(history)  # Flower loads it as a pickle, which runs what its writer wants
     logs.set_up([logging.StreamHandler()], logging.INFO)
     logging.getLogger("tornado.access").setLevel(logging.WARNING)  # who was refused, and not every picture
     configure(config)
@@ -90,7 +92,7 @@ def configure(config: ServerConfig) -> None:
         "basic_auth": list(config.credentials),
         "read_only": True,
         "persistent": True,
-        "db": str(config.data / "history"),
+        "db": str(config.data / HISTORY),
         "state_save_interval": SAVE_EVERY_MS,
         "max_tasks": TASKS_KEPT,
         "tasks_columns": SHOWN,

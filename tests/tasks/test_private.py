@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, needs_root, shared_folder
 
-from tasks.private import keep_private, private_folder, runtime_folder, runtime_path, runtime_socket
+from tasks.private import check_own_file, keep_private, private_folder, runtime_folder, runtime_path, runtime_socket
 
 
 def mode(path: Path) -> int:
@@ -34,6 +34,20 @@ def test_a_link_that_this_user_made_is_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     private_folder(tmp_path / "link")
     assert mode(tmp_path / "disk") == 0o700
+
+
+def test_a_file_that_others_may_write_is_not_this_user_s_own(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    check_own_file(history)  # nothing is there yet
+    history.touch(mode=0o600)
+    check_own_file(history)
+    (tmp_path / "link").symlink_to(history)
+    with pytest.raises(PermissionError, match="only this user may write"):
+        check_own_file(tmp_path / "link")
+    for open_to in (0o620, 0o602):
+        history.chmod(open_to)
+        with pytest.raises(PermissionError, match="only this user may write"):
+            check_own_file(history)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

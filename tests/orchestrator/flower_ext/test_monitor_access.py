@@ -54,3 +54,15 @@ def test_the_command_refuses_to_start_and_says_why(given: dict[str, str], told: 
     assert done.returncode == 1
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_history_that_another_user_could_have_written_is_not_loaded(valkey_url: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "history.dat").write_bytes(b"a pickle")
+    (tmp_path / "data" / "history.dat").chmod(0o666)
+    given = {"FLOWER_BASIC_AUTH": "ann:longenough", "WHETSTONE_REDIS_URL": valkey_url}
+    started = [*command(), "--port", "0", "--data", str(tmp_path / "data")]
+    done = subprocess.run(started, env={**environment(), **given}, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "history.dat: it is no file that only this user may write" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
