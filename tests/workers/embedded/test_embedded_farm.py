@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,12 +14,15 @@ import redis
 from celery import chain, chord
 from clock_step import after_clock_step
 from farm_bench import until
+from other_user import as_another_user, needs_root, shared_folder
 
+from tasks.private import runtime_path
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
 from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.control import Farm, FarmBusy, FarmError
 from workers.embedded.farm import FarmSpec
+from workers.embedded.valkey import socket_path
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -123,14 +127,57 @@ def running_again(running: Running) -> bool:
         return False
 
 
+@needs_root
+def test_a_farm_does_not_start_in_a_folder_that_another_user_has_made() -> None:
+    with shared_folder() as shared:
+        as_another_user((shared / "farm").mkdir)
+        with pytest.raises(FarmError, match=r"cannot use .*/farm: it belongs to another user"):
+            control.start(spec(shared / "farm"))
+        assert list((shared / "farm").iterdir()) == []
+
+
+@needs_root
+def test_a_link_that_another_user_has_planted_costs_no_farm_its_socket(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shared_folder() as shared:
+        # Given a folder of this user with a socket, and a link to it in the place of the folder for sockets
+        own = tmp_socket(shared / "own", socket_path(folder).name)
+        monkeypatch.setenv("TMPDIR", str(shared))
+        monkeypatch.setattr("tempfile.tempdir", None)  # TMPDIR is read again
+        place = runtime_path()
+        as_another_user(lambda: place.symlink_to(own.parent))
+        # When a farm is stopped that is not up, and when one is started
+        control.down(folder)
+        assert own.exists()
+        with pytest.raises(FarmError, match="belongs to another user"):
+            control.start(spec(folder))
+        # Then nothing behind the link was touched
+        assert own.exists()
+
+
+def tmp_socket(folder: Path, name: str) -> Path:
+    folder.mkdir()
+    path = folder / name
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    return path
+
+
 def test_a_stopped_farm_leaves_no_process_and_no_socket(folder: Path) -> None:
+    before = os.umask(0)
     with control.start(spec(folder)) as farm:
+        os.umask(before)
         status = control.status(folder)
         assert status.up
         assert [one.name for one in status.processes] == ["supervisor", "valkey", "gpu", "openai1", "openai2", "cpu"]
         assert all(one.alive and one.rss > 0 for one in status.processes)
         assert len(processes_of(folder)) >= 6
         assert socket_of(farm.redis_url).exists()
+        # And its data is open to its user alone, whatever the umask
+        files = [folder, *(folder / "valkey").rglob("*")]
+        assert len(files) > 3
+        assert [path for path in files if path.stat().st_mode & 0o077] == []
     assert processes_of(folder) == []
     assert not socket_of(farm.redis_url).exists()
     assert not control.status(folder).up
@@ -155,6 +202,7 @@ import signal, sys
 from pathlib import Path
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
+from workers.embedded.valkey import socket_path
 farm = control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
 print("up", flush=True)
 signal.pause()
@@ -194,6 +242,7 @@ import sys
 from pathlib import Path
 from workers.embedded import control
 from workers.embedded.farm import FarmSpec
+from workers.embedded.valkey import socket_path
 try:
     control.start(FarmSpec.from_json(Path(sys.argv[1]).read_text()))
 except control.FarmError as error:
