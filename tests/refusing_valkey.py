@@ -41,23 +41,29 @@ class RefusingValkey:
         process = psutil.Process(self.server.pid)
         process.rlimit(psutil.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         until(lambda: refuses(self.admin))
-        yield
-        process.rlimit(psutil.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        try:
+            yield
+        finally:
+            process.rlimit(psutil.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     @contextmanager
     def full_memory(self) -> Iterator[None]:
         """`maxmemory` is less than what is stored: OOM."""
         self.admin.config_set("maxmemory", "1")
         until(lambda: refuses(self.admin))
-        yield
-        self.admin.config_set("maxmemory", "0")
+        try:
+            yield
+        finally:
+            self.admin.config_set("maxmemory", "0")
 
     @contextmanager
     def replica(self) -> Iterator[None]:
         """After a failover to another server, and until one back: READONLY."""
         self.admin.execute_command("REPLICAOF", "127.0.0.1", "1")
-        yield
-        self.admin.execute_command("REPLICAOF", "NO", "ONE")
+        try:
+            yield
+        finally:
+            self.admin.execute_command("REPLICAOF", "NO", "ONE")
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -66,8 +72,10 @@ class RefusingValkey:
         self.socket.rename(hidden)
         away = redis.Redis(unix_socket_path=str(hidden), retry=NO_WAITING)
         away.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        yield
-        hidden.rename(self.socket)
+        try:
+            yield
+        finally:
+            hidden.rename(self.socket)
 
     @contextmanager
     def silent(self) -> Iterator[None]:
@@ -75,8 +83,10 @@ class RefusingValkey:
         assert self.server.pid is not None
         process = psutil.Process(self.server.pid)
         process.suspend()
-        yield
-        process.resume()
+        try:
+            yield
+        finally:
+            process.resume()
 
     @property
     def refusals(self) -> Mapping[str, Callable[[], object]]:

@@ -18,7 +18,10 @@ from orchestrator.settings import Settings
 from tasks.escape import escape_control
 from tasks.limits import MODELS_BYTES
 from tasks.secret import secret
-from tasks.store.address import redacted
+from tasks.store.address import redacted, store_url
+from tasks.store.client import connect
+from tasks.store.keys import PROBE
+from tasks.store.waiting import NO_WAITING, refusal_of
 from workers.sglang.gpus import GpuUnavailable, available_gpus
 
 
@@ -68,7 +71,21 @@ def check_broker(client: redis.Redis, address: str) -> Iterator[Finding]:
         yield failed_check("broker", said, "have the farm and its broker in one network")
     else:
         yield passed_check("broker", said)
+    yield check_writes(address)
     yield from check_persistence(info)
+
+
+def check_writes(address: str) -> Finding:
+    """Whether the store accepts a write: it refuses as a read-only replica, and for want of memory or disk."""
+    try:
+        with connect(store_url(address), NO_WAITING) as client:
+            client.set(PROBE, "1", ex=1)
+    except redis.RedisError as error:
+        if (reason := refusal_of(error)) is None:
+            raise
+        hint = "make room for it; a replica: name the primary's address. Runs wait, and then park"
+        return failed_check("writes", f"the store {reason}", hint)
+    return passed_check("writes", "accepted")
 
 
 def check_persistence(info: dict[str, Any]) -> Iterator[Finding]:

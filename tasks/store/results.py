@@ -43,6 +43,17 @@ redis.call("SADD", KEYS[1], KEYS[3])
 redis.call("SADD", KEYS[2], KEYS[3])
 return 1
 """
+# KEYS: the run's sets of held and of used results, the result, and the run's counters.  ARGV: the result's text, then
+# names and counts of what it used, which are counted when the run did not hold the result yet.
+_PUT = """
+local is_new = redis.call("SADD", KEYS[1], KEYS[3])
+redis.call("SADD", KEYS[2], KEYS[3])
+redis.call("SETNX", KEYS[3], ARGV[1])
+redis.call("PERSIST", KEYS[3])
+if is_new == 1 then
+    for i = 2, #ARGV, 2 do redis.call("HINCRBYFLOAT", KEYS[4], ARGV[i], ARGV[i + 1]) end
+end
+"""
 # KEYS: the sets of held results, the run's own first.  ARGV: seconds.
 _RELEASE = """
 for _, result in ipairs(redis.call("SDIFF", unpack(KEYS))) do redis.call("EXPIRE", result, ARGV[1]) end
@@ -54,9 +65,8 @@ class SharedResults:
     """Typed access to the shared results in one Redis or Valkey.  Raises: redis.RedisError."""
 
     def __init__(self, client: redis.Redis) -> None:
-        self._redis = client
         self._take, self._release = client.register_script(_TAKE), client.register_script(_RELEASE)
-        self._hold = client.register_script(_HOLD)
+        self._hold, self._put = client.register_script(_HOLD), client.register_script(_PUT)
 
     def take(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those of the results that are in the store, by content key; they are held for the run from here on."""
@@ -70,16 +80,11 @@ class SharedResults:
         """Keep a result under its content key and hold it for the run.
 
         The first result stands, so that all readers see the same one.  `usage` is counted for the run in the same
-        trip: hundreds of answers arrive in a second.
+        trip (hundreds of answers arrive in a second), and once when this is sent twice.
         """
-        pipe = self._redis.pipeline()
-        pipe.sadd(run_key(run_id, keys.HELD), result_key(key))
-        pipe.sadd(run_key(run_id, keys.SHARED), result_key(key))
-        pipe.set(result_key(key), json.dumps(value), nx=True)
-        pipe.persist(result_key(key))
-        for name, count in usage.items():
-            pipe.hincrbyfloat(run_key(run_id, keys.USAGE), name, count)
-        pipe.execute()
+        names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
+        counts = [part for name, count in usage.items() for part in (name, repr(count))]
+        self._put([*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
 
     def hold(self, run_id: str, key: str, held: str) -> bool:
         """Hold a key of any type for the run, in its set `held`; returns whether it is there."""

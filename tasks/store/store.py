@@ -230,9 +230,9 @@ class Store:
 
         `keep` is called with the failures of the attempt before, and returns those that stand.
         """
-        failures = self.failures(run_id, record)
-        attempt = self.next_attempt(run_id, record)
-        latest = [failure for failure in failures if failure.attempt == attempt - 1]
+        failures, before = self.failures(run_id, record), self.attempt(run_id, record)
+        attempt = self.next_attempt(run_id, record)  # more than one later, where its command was sent twice
+        latest = [failure for failure in failures if failure.attempt == before]
         standing = [dataclasses.replace(failure, attempt=attempt) for failure in keep(latest)]
         pipe = self.redis.pipeline()
         for failure in failures:

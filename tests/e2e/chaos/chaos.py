@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7, help="decides which faults happen, to which process and when")
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=90.0, help="start no further run after so many minutes")
-    parser.add_argument("--lanes", type=int, default=2, help="runs at the same time: a run waits most of its time")
+    parser.add_argument("--lanes", type=int, default=3, help="runs at the same time: a run waits most of its time")
     parser.add_argument("--kinds", nargs="*", default=[], choices=SHARES, metavar="KIND", help="only these kinds")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))

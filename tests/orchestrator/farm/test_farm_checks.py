@@ -6,8 +6,10 @@ import http.server
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from refusing_valkey import RefusingValkey
 
 from orchestrator.farm.checks import (
     check_clock,
@@ -16,6 +18,7 @@ from orchestrator.farm.checks import (
     check_endpoints,
     check_gpus_here,
     check_persistence,
+    check_writes,
 )
 from orchestrator.farm.worker_checks import check_all, check_queue, check_versions
 from tasks.code_version import code_version
@@ -141,3 +144,15 @@ def test_the_gpus_of_this_machine_are_those_that_the_driver_tells_of() -> None:
     else:
         assert found.ok
         assert all(name in found.message for name in names)
+
+
+def test_a_store_that_refuses_writes_is_wrong(tmp_path: Path) -> None:
+    server = RefusingValkey(tmp_path)
+    try:
+        server.start()
+        assert check_writes(server.url).ok
+        with server.replica():
+            found = check_writes(server.url)
+        assert (found.ok, found.message) == (False, "the store refuses writes: it is a read-only replica")
+    finally:
+        server.close()

@@ -102,3 +102,15 @@ def test_from_a_full_server_is_removed_what_no_run_holds_and_nothing_else(store:
     assert store.shared("fourth", [KEY]) == {}
     assert store.shared("second", [OTHER]) == {OTHER: {"text": "so"}}
     assert store.redis.exists("whetstone:lock:a")
+
+
+def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> None:
+    for _ in range(2):  # the reply to the first was lost
+        store.put_shared("first", "answer:a", {"text": "so"}, {"target": 3})
+    store.put_shared("second", "answer:a", {"text": "so"}, {"target": 3})
+    assert store.usage("first") == store.usage("second") == {"target": 3.0}
+    # A run that computes it anew, because it has expired meanwhile, pays for it again.
+    store.release_shared("first")
+    store.release_shared("second", kept_s=0)
+    store.put_shared("first", "answer:a", {"text": "so"}, {"target": 3})
+    assert store.usage("first") == {"target": 6.0}
