@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LABEL_TYPES = ("uint8", "uint16")
-MOST_TOKENS = 4_000_000
-"""Of a vocabulary: ten times the largest that there is."""
 HEADER_BYTES = 10_000  # numpy writes 128
 
 

@@ -61,6 +61,24 @@ INDIVIDUALS_BYTES = 1024 * MIB
 COLLECTED_BYTES = 1024 * MIB
 """The output of a collection."""
 
+# A clustering, and its labels wherever they are packed.
+VOCABULARY_TOKENS = 4_000_000
+"""Ten times the largest vocabulary that there is."""
+CLUSTERING_JSON_BYTES = 64 * MIB
+"""Its manifest, descriptions or figures."""
+CLUSTERING_FILE_BYTES = 16 * 1024 * MIB
+"""The largest holds the embeddings: a million tokens in 4,096 dimensions."""
+
+# Requests to the embedded endpoint and the embedded target.
+REQUEST_BYTES = 16 * MIB
+"""The body of one request."""
+HELD_REQUEST_BYTES = 256 * MIB
+"""All bodies that one server has in memory at the same time."""
+REQUEST_LEVELS = 64
+"""Objects and lists inside each other."""
+REQUEST_CONNECTIONS = 1024
+"""Open at the same time."""
+
 # What a judge of the user's own returns, characters.
 REASONING_CHARACTERS = 20_000
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from celery import shared_task
 
-from tasks.arrays import HEADER_BYTES, LABEL_TYPES, MOST_TOKENS, checked_array
+from tasks.arrays import HEADER_BYTES, LABEL_TYPES, checked_array
 from tasks.files import write_atomic
 from tasks.gpu import host
 from tasks.gpu.clustering.artifacts import ClusteringError
 from tasks.gpu.clustering.process import run_clustering
 from tasks.gpu.prompt import load_early
 from tasks.job import Job, JobTask, run_job
+from tasks.limits import VOCABULARY_TOKENS
 from tasks.message import ContentKey, Count, Hash, RunId
 from tasks.models import Sides
 from tasks.progress import PROGRESS_CLOCK
@@ -59,7 +60,7 @@ def unpack_labels(packed: bytes) -> NDArray[np.integer]:
 
 def _decompressed(packed: bytes) -> bytes:
     """The content of the labels' `.npy` file.  Raises: ValueError when it is damaged, or too large for a vocabulary."""
-    most = 2 * MOST_TOKENS + HEADER_BYTES
+    most = 2 * VOCABULARY_TOKENS + HEADER_BYTES
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(packed, most)

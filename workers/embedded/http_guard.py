@@ -22,17 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tasks.http.hosts import is_loopback_name
-from tasks.limits import MIB
+from tasks.limits import HELD_REQUEST_BYTES, REQUEST_BYTES, REQUEST_CONNECTIONS, REQUEST_LEVELS
 
-BODY_BYTES = 16 * MIB
-"""Of one request: a prompt for the reflector has at most a few."""
-HELD_BYTES = 256 * MIB
-"""Of the bodies that are in memory at the same time."""
 BODY_S, HEAD_S = 30.0, 10.0
 """How long the body, and what comes before it, may take to arrive."""
-CONNECTIONS = 1024
-DEPTH = 64
-"""Of objects and lists inside each other."""
 OPEN_PATHS = ("/health",)  # need no key, and take no body
 
 
@@ -96,7 +89,7 @@ class RequestGuard:
             self._held -= hold.bytes
 
     def _take(self, count: int) -> None:
-        if self._held + count > HELD_BYTES:
+        if self._held + count > HELD_REQUEST_BYTES:
             raise RequestRefused(503, "the requests in progress hold all the memory that they may; try again later")
         self._held += count
 
@@ -109,8 +102,8 @@ class _Hold:
 
     def grow(self, size: int) -> None:
         """The body has `size` bytes by now.  Raises: RequestRefused."""
-        if size > BODY_BYTES:
-            raise RequestRefused(413, f"a request has at most {BODY_BYTES:,} bytes")
+        if size > REQUEST_BYTES:
+            raise RequestRefused(413, f"a request has at most {REQUEST_BYTES:,} bytes")
         if size > self.bytes:
             self._guard._take(size - self.bytes)
             self.bytes = size
@@ -157,14 +150,14 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def parse_body_json(raw: bytes) -> Any:
-    """The value of a JSON text of at most `DEPTH` levels.  Raises: ValueError."""
-    deep = ValueError(f"it has more than {DEPTH} levels of objects and lists")
+    """The value of a JSON text of at most `REQUEST_LEVELS` levels.  Raises: ValueError."""
+    deep = ValueError(f"it has more than {REQUEST_LEVELS} levels of objects and lists")
     try:
         value = json.loads(raw)
     except RecursionError:
         raise deep from None
     level = [value]
-    for _ in range(DEPTH):
+    for _ in range(REQUEST_LEVELS):
         level = [
             child
             for part in level
@@ -183,7 +176,7 @@ class _GuardedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        if len(self.connections) > REQUEST_CONNECTIONS:
             transport.abort()
         else:
             self._watch_head()

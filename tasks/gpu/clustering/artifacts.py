@@ -35,6 +35,7 @@ from typing_extensions import TypedDict
 from tasks.arrays import require_file
 from tasks.files import folder_atomic, model_sha256, remove_unfinished
 from tasks.gpu.clustering.describe import Description
+from tasks.limits import CLUSTERING_FILE_BYTES
 from tasks.message import Hash
 from tasks.models import ClusterFigures
 
@@ -58,8 +59,6 @@ FILES = frozenset({
 })  # fmt: skip
 """The names that a manifest may list."""
 MANIFEST = "manifest.json"
-
-MOST_ARRAY_BYTES = 16 * 2**30  # embeddings of a million tokens in 4096 dimensions
 
 
 class Manifest(TypedDict):
@@ -225,6 +224,6 @@ def _write_json(path: Path, value: object) -> None:
 
 def file_sha256(path: Path) -> str:
     """Raises: ValueError when the file is too large; OSError when there is none."""
-    require_file(path, MOST_ARRAY_BYTES)  # a device or a pipe has no end
+    require_file(path, CLUSTERING_FILE_BYTES)  # a device or a pipe has no end
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.arrays import HEADER_BYTES, LABEL_TYPES, MOST_TOKENS, load_array, require_file
+from tasks.arrays import HEADER_BYTES, LABEL_TYPES, load_array, require_file
 from tasks.escape import quote
 from tasks.gpu.clustering.artifacts import (
     DESCRIPTIONS,
@@ -17,7 +17,6 @@ from tasks.gpu.clustering.artifacts import (
     LABELS_KMEANS,
     LABELS_WASTE,
     MANIFEST,
-    MOST_ARRAY_BYTES,
     Clustering,
     ClusteringError,
     ClusteringInputs,
@@ -25,14 +24,13 @@ from tasks.gpu.clustering.artifacts import (
     file_sha256,
 )
 from tasks.gpu.clustering.describe import Description
+from tasks.limits import CLUSTERING_FILE_BYTES, CLUSTERING_JSON_BYTES, VOCABULARY_TOKENS
 from tasks.models import ClusterFigures
 from tasks.validation import InvalidData, checked_json, parse_json
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-MOST_JSON_BYTES = 64 * 2**20
 
 
 def find_embeddings(root: Path, inputs: ClusteringInputs) -> NDArray[np.float32] | None:
@@ -88,14 +86,14 @@ def load_clustering(folder: Path) -> Clustering:
 
 
 def _labels(folder: Path, name: str, descriptions: Sequence[Description]) -> NDArray[Any]:
-    labels = load_array(folder / name, LABEL_TYPES, (None,), 2 * MOST_TOKENS + HEADER_BYTES)
+    labels = load_array(folder / name, LABEL_TYPES, (None,), 2 * VOCABULARY_TOKENS + HEADER_BYTES)
     if not labels.size or int(labels.max()) >= len(descriptions):
         raise ValueError(f"{name}: not every token is in one of the {len(descriptions)} clusters")
     return labels
 
 
 def _embeddings(folder: Path, tokens: int) -> NDArray[np.float32]:
-    return load_array(folder / EMBEDDINGS, ("float32",), (tokens, None), MOST_ARRAY_BYTES)
+    return load_array(folder / EMBEDDINGS, ("float32",), (tokens, None), CLUSTERING_FILE_BYTES)
 
 
 def _descriptions(folder: Path) -> list[Description]:
@@ -122,5 +120,5 @@ def _figures(folder: Path, descriptions: Sequence[Description]) -> ClusterFigure
 
 def _read_json(path: Path) -> bytes:
     """The content of a file that is not too large.  Raises: ValueError, OSError."""
-    require_file(path, MOST_JSON_BYTES)
+    require_file(path, CLUSTERING_JSON_BYTES)
     return path.read_bytes()

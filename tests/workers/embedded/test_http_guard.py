@@ -16,8 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from tasks.limits import REQUEST_BYTES, REQUEST_LEVELS
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
-from workers.embedded.http_guard import BODY_BYTES, DEPTH, HEAD_S, parse_body_json
+from workers.embedded.http_guard import HEAD_S, parse_body_json
 
 KEY = "the-key-of-this-test"
 POST = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
@@ -89,7 +90,7 @@ def test_a_body_without_a_length_is_refused_at_the_limit(client: httpx.Client, e
     json = {"content-type": "application/json"}
     with contextlib.suppress(httpx.TransportError):  # the server has answered and closed while the rest was being sent
         assert client.post("/v1/chat/completions", content=chunks(), headers=json).status_code == 413
-    assert endpoint[1].memory_info().rss - before < 4 * BODY_BYTES
+    assert endpoint[1].memory_info().rss - before < 4 * REQUEST_BYTES
     assert client.get("/v1/models").status_code == 200
 
 
@@ -153,9 +154,9 @@ def test_a_head_that_trickles_is_cut_off_and_others_are_answered_meanwhile(endpo
 
 
 def test_json_has_a_limit_of_levels() -> None:
-    at_most = b"[" * DEPTH + b"1" + b"]" * DEPTH
+    at_most = b"[" * REQUEST_LEVELS + b"1" + b"]" * REQUEST_LEVELS
     assert parse_body_json(at_most)
     assert parse_body_json(b'{"a": [1, {"b": 2}]}') == {"a": [1, {"b": 2}]}
     for deep in (b"[" + at_most + b"]", b"[" * 5000 + b"]" * 5000, b'{"a":' * 100 + b"1" + b"}" * 100):
-        with pytest.raises(ValueError, match=f"more than {DEPTH} levels"):
+        with pytest.raises(ValueError, match=f"more than {REQUEST_LEVELS} levels"):
             parse_body_json(deep)
