@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 LOG_BYTES = 10 * 2**20
 OLD_FILES = 3
-CHECK_S = 5.0
+CHECK_S = 2.0
 
 
 def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES, kept: int = OLD_FILES) -> None:

@@ -18,11 +18,13 @@ from other_user import as_another_user, needs_root, shared_folder
 
 from tasks.private import runtime_path
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
+from tasks.store.client import connect
 from workers.app import create_app
 from workers.embedded import control
 from workers.embedded.control import Farm, FarmBusy, FarmError
 from workers.embedded.farm import FarmSpec
 from workers.embedded.valkey import socket_path
+from workers.processes.log_files import LOG_BYTES
 from workers.queues import MODULES_VARIABLE
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -181,6 +183,19 @@ def test_a_stopped_farm_leaves_no_process_and_no_socket(folder: Path) -> None:
     assert processes_of(folder) == []
     assert not socket_of(farm.redis_url).exists()
     assert not control.status(folder).up
+
+
+def test_a_farm_bounds_its_memory_and_its_logs(farm: Farm) -> None:
+    # Given a log that has grown beyond its limit
+    log = farm.folder / "logs" / "cpu.log"
+    with log.open("ab") as file:
+        file.write(b"x" * (LOG_BYTES + 1))
+    # Then it is rotated while its worker writes, and Valkey has a limit and evicts nothing
+    until(lambda: log.with_name("cpu.log.1").exists(), 15)
+    assert log.stat().st_size < LOG_BYTES < log.with_name("cpu.log.1").stat().st_size
+    with connect(store_url(farm.redis_url)) as client:
+        limits = client.config_get("maxmemory*")
+    assert (limits["maxmemory-policy"], int(limits["maxmemory"])) == ("noeviction", 2048 * 2**20)
 
 
 def test_the_next_start_ends_what_a_killed_supervisor_left_running(folder: Path) -> None:
