@@ -69,8 +69,8 @@ class Bound:
 
 
 # Memory in MB.  An allocator gives back late what it has reserved, and three runs at once need more than one: a few MB,
-# connections and keys are noise.  In the second half of an hour are some 20 runs, so one that leaves a descriptor, a key
-# or a megabyte behind is seen.
+# connections and keys are noise.  In the second half of an hour are some 20 runs, so a descriptor, a key or a megabyte
+# that each of them leaves behind is seen.
 BOUNDS = {
     "memory": Bound(12.0, 0.03),
     "descriptors": Bound(5.0),
