@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import common
+from benchmarks.gpu.port import open_port
 from workers.embedded import control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained", "RACING": "off"}
@@ -82,7 +83,10 @@ def main() -> int:
     options.folder = options.folder.resolve()
     deadline = time.monotonic() + options.seconds
     spec = common.farm_spec(options, openai_workers=max(1, (os.cpu_count() or 1) // 4))
-    with common.open_server(options, common.target_of(options, 1)) as (url, key):
+    with (
+        common.open_server(options, common.target_of(options, 1)) as (url, key),
+        open_port(url) as options.reflector_url,
+    ):
         with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(lambda run: evolve(options, run, farm.redis_url, url, deadline), options.runs))
         with common.client(url, key) as http:
@@ -125,7 +129,7 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
     }
     if by_model:
         settings |= {
-            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_BASE_URL": f"{options.reflector_url}/v1",
             "OPENAI_API_KEY_ENV": "SGLANG_API_KEY",
             "REFLECTOR_MODEL": settings["TARGET_MODEL"],
             "REFLECTOR_CONTEXT_TOKENS": 32_000,
