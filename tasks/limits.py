@@ -30,7 +30,7 @@ PAGE_BYTES = 1_000_000
 """Of one page of a document, and of the context of one row that has no pages."""
 CONTEXT_BYTES = 4_000_000
 """Of all pages of one question together."""
-GOLD_BYTES = 100_000
+GOLD_BYTES = 20_000
 """Of a right answer."""
 ANSWER_BYTES = 4_000_000
 """Of an answer to be judged: more than the tokens of the longest one allowed."""

@@ -44,7 +44,7 @@ def row(**fields: Any) -> dict[str, Any]:
     ("fields", "says"),
     [
         ({"question": "x" * 2_000_000}, "line 1: question is longer than 1,000,000 bytes"),
-        ({"answer": "x" * 6_000_000}, "line 1: answer is longer than 100,000 bytes"),
+        ({"answer": "x" * 6_000_000}, "line 1: answer is longer than 20,000 bytes"),
         ({"financebench_id": "x" * 2000}, "line 1: financebench_id is longer than 1,000 bytes"),
         (
             {"evidence": [row()["evidence"][0] | {"evidence_page_num": n, "evidence_text_full_page": "x" * 990_000}
@@ -65,8 +65,8 @@ def test_a_question_is_refused_by_the_field_that_is_too_long(tmp_path: Path, fie
     ("name", "text", "says"),
     [
         ("q.jsonl", json.dumps({"question": "x" * 2_000_000, "answer": "4"}), "question is longer than 1,000,000"),
-        ("q.jsonl", json.dumps({"question": "why?", "answer": "4" * 200_000}), "answer is longer than 100,000"),
-        ("q.csv", f"question,answer\nwhy?,{'x' * 200_000}\n", "answer is longer than 100,000"),
+        ("q.jsonl", json.dumps({"question": "why?", "answer": "4" * 200_000}), "answer is longer than 20,000"),
+        ("q.csv", f"question,answer\nwhy?,{'x' * 200_000}\n", "answer is longer than 20,000"),
         ("q.csv", f"question,answer\nwhy?,{'x' * 48_000_000}\n", "line 2 is longer than 16,777,216"),
     ],
 )
@@ -79,7 +79,7 @@ def test_rows_of_other_formats_have_the_same_limits(tmp_path: Path, name: str, t
 def test_rows_to_judge_have_limits_too(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(json.dumps({"question": "why?", "gold": "x" * 6_000_000, "answer": "4"}))
-    with pytest.raises(DatasetError, match="line 1: gold is longer than 100,000 bytes"):
+    with pytest.raises(DatasetError, match="line 1: gold is longer than 20,000 bytes"):
         count_answer_rows(path)
 
 

@@ -86,6 +86,7 @@ def test_retry_after_is_honoured(call_as, service):
         ("refusal", errors.RefusedError, 1),
         ("truncated", errors.TruncatedError, 1),
         ("invalid_json", errors.InvalidJsonError, 1),
+        ("oversized", errors.OversizedReplyError, 1),
     ],
 )
 def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, tries):
@@ -99,8 +100,8 @@ def test_a_failure_that_stays_has_its_own_error(call_as, service, fault, error, 
     )
     assert "\n" not in str(raised.value) and len(str(raised.value)) > 10
     assert caller.budget.used.requests == len(caller.budget.tries) == tries
-    # and only of a try that nobody heard the end of is it not known whether it was paid
-    assert [used is None for used in caller.budget.tries] == [fault == "hang:2"] * tries
+    # and only of a try whose reply was not read to its end is it not known whether it was paid
+    assert [used is None for used in caller.budget.tries] == [fault in ("hang:2", "oversized")] * tries
 
 
 def test_what_was_written_before_the_end_is_kept_for_the_log(call_as, service):

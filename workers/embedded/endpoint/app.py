@@ -144,7 +144,7 @@ def _complete(request: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str
         raise chat.bad_request(f"the rule's reply does not fit the requested schema: {reason}")
     ordered = {name: reply[name] for name in request.schema["properties"]}
     output = faults.apply_fault(ordered, request, fault)
-    limit = request.max_completion_tokens
+    limit = None if fault and fault.kind == "oversized" else request.max_completion_tokens
     if limit is not None and estimate_tokens(output.text) > limit:
         output = dataclasses.replace(output, text=output.text[: 2 * limit], finish_reason="length")
     return chat.completion(request, output.text, output.finish_reason, output.refusal, int(time.time()))

@@ -8,6 +8,7 @@ SCHEMA is the name of a schema that a rule answers, or `*`; TIMES is a count or 
     refusal               a refusal in place of an answer
     truncated             the reply stops in the middle, finish_reason "length"
     invalid_json          the reply is complete but not JSON
+    oversized             each text of the reply has 10 MB, whatever limit was asked for
     unchanged             the reflector proposes the current delta
     hang:SECONDS          no reply for so long, then the answer
 """
@@ -21,7 +22,8 @@ from typing import Any
 
 from workers.embedded.endpoint.chat import ChatRequest, bad_request, json_section, section
 
-PLAIN_KINDS = frozenset({"quota", "500", "refusal", "truncated", "invalid_json", "unchanged"})
+PLAIN_KINDS = frozenset({"quota", "500", "refusal", "truncated", "invalid_json", "oversized", "unchanged"})
+OVERSIZED = 10_000_000  # characters
 TIMED_KINDS = {"rate_limit": 1.0, "hang": None}
 
 
@@ -104,6 +106,8 @@ def apply_fault(reply: dict[str, Any], request: ChatRequest, fault: Fault | None
         return ModelOutput("", refusal="I'm sorry, I can't help with that (a requested fault).")
     if kind == "unchanged":
         reply = {**reply, "delta": _current_delta(request.user)}
+    if kind == "oversized":
+        reply = {name: "x" * OVERSIZED if isinstance(value, str) else value for name, value in reply.items()}
     text = json.dumps(reply, ensure_ascii=False)
     if kind == "truncated":
         return ModelOutput(text[: len(text) // 2], "length")

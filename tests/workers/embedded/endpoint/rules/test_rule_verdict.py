@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.judging import prompt
 from tasks.judging.verdict import judge
+from tasks.limits import GOLD_BYTES
 from tasks.models import Judge
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint.rules import verdict
@@ -116,3 +119,10 @@ NUMBER = st.from_regex(r"(about )?-?\$?[0-9]{1,5}(\.[0-9]{1,2})?( ?%| million| b
 @given(st.text() | NUMBER, st.text() | NUMBER)
 def test_any_gold_and_any_answer_get_a_verdict_that_fits_the_schema(gold, said):
     assert mismatch(verdict.answer("", judge_message(gold, said)), prompt.SCHEMA) is None
+
+
+@pytest.mark.parametrize("part", ["4 ", "It is 4. ", "5% "])
+def test_texts_of_thousands_of_numbers_are_judged_in_seconds(part: str) -> None:
+    started = time.monotonic()
+    judged((part * 20_000)[:GOLD_BYTES], part * 50_000)
+    assert time.monotonic() - started < 10
