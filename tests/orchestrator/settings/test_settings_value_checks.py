@@ -81,6 +81,13 @@ def test_the_address_of_a_server_is_http(sound: Any, problems: Any, name: str) -
     assert load_settings(sound.path, ["EMBEDDED_ENDPOINT=openai", f"{name}=http://127.0.0.1:30000"])
 
 
+def test_a_running_server_may_listen_on_a_unix_socket(problems: Any, sound: Any) -> None:
+    assert load_settings(sound.path, ["SGLANG_URL=unix:/run/sglang.sock"]).sglang_url == "unix:/run/sglang.sock"
+    assert problems("SGLANG_URL=unix:sglang.sock") == (
+        "CONFIG_SGLANG_URL: 'unix:sglang.sock' is not an address of the form unix:/PATH/OF/A/SOCKET",
+    )
+
+
 @pytest.mark.parametrize("name", ["SGLANG_COMMAND", "SGLANG_ARGS"])
 def test_a_command_can_be_split(problems: Any, name: str) -> None:
     (line,) = problems(f"{name}=python 'unfinished")
@@ -88,7 +95,10 @@ def test_a_command_can_be_split(problems: Any, name: str) -> None:
     assert line.startswith(f"CONFIG_{name}: cannot be split as a shell would")
 
 
-@pytest.mark.parametrize("argument", ["--port 30000", "--api-key=sesame", "--speculative-algorithm EAGLE"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--port 30000", "--api-key=sesame", "--speculative-algorithm EAGLE", "--tokenizer-worker-num 2", "--enable-http2"],
+)
 def test_the_server_s_arguments_leave_to_whetstone_what_is_its_own(problems: Any, argument: str) -> None:
     (line,) = problems(f"SGLANG_ARGS=--mem-fraction-static 0.8 {argument}")
 
