@@ -222,6 +222,20 @@ def _hold(lock: TextIO) -> None:
             time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
 
 
+def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
+    """Whether a file to write is none that is read, by its path, by a link or by a hard link.  `inputs` have names.
+
+    Raises: OutputError.
+    """
+    for name, path in inputs.items():
+        try:
+            is_same = output.samefile(path)
+        except OSError:  # one of them is not there yet
+            is_same = output.resolve() == path.resolve()
+        if is_same:
+            raise OutputError(f"{option}: {output} is the same file as {name}, which it would overwrite")
+
+
 def run_id_of(folder: Path) -> str:
     """The id of the run in a folder.  Raises: OutputError when the folder holds none."""
     return run_file(folder)["id"]

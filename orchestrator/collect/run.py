@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from orchestrator import exit_status
 from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.output import OutputFolder, check_inputs, read_state
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping
@@ -76,6 +76,8 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     from orchestrator.runs.refusal import restored_if_refused
 
     check_surroundings(settings, options)
+    questions = {"data.financebench_path": Path(settings.data.financebench_path)}
+    check_inputs("phase0.output_path", Path(settings.phase0.output_path), questions)
     parts = choose_split(settings)
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():

@@ -28,7 +28,9 @@ Judge the answers in a file: one JSON object a line, with the fields question, g
 
 One verdict is written for each line, in the same order: is_correct (true, false, or null where stage 1 alone cannot
 decide), stage (1: rules, 2: a model, 3: the model's own arithmetic) and reasoning.  Nothing is written when a row is
-malformed, a call fails or the budget is reached; what the calls until then have cost is printed.
+malformed, a call fails or the budget is reached; what the calls until then have cost is printed.  With --output FILE
+the model's verdicts until then are kept in FILE.partial: the same command goes on from there, and --budget is what it
+may cost this time.
 
 Who judges in stage 2 says --endpoint, or else the file of --config: the rules of the embedded endpoint, which cost
 nothing and are no language model, or a model at an OpenAI endpoint, which may cost money.  Without both it is the
@@ -92,6 +94,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     grader = _load_grader(settings)
     if grader is not None and arguments.stage is not None:
         raise SettingsError([f"--stage: only the judge 'three_stages' has stages, and it is {settings.name!r}"])
+    partial = _partial(arguments)
     raise_on_signals()
     try:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
@@ -102,18 +105,42 @@ def _judge(arguments: argparse.Namespace) -> int:
             elif arguments.stage == 1:
                 found = _by_rule(rows, settings)
             else:
-                found = _by_all(rows, settings, endpoint, rules)
+                found = _by_all(rows, settings, endpoint, rules, partial)
             summary = _write(found, out)
     except DatasetError as error:
         return exit_status.fail(exit_status.WRONG, str(error))
     except KeyboardInterrupt:
-        return exit_status.fail(exit_status.INTERRUPTED, "interrupted; nothing was written")
+        return _end(exit_status.INTERRUPTED, "interrupted", partial)
     except Terminated as ended:
-        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; nothing was written")
+        return _end(exit_status.BY_SIGNAL + ended.number, str(ended), partial)
     except _Failed as error:
-        return exit_status.fail(exit_status.BROKEN, f"{error}; nothing was written")
+        return _end(exit_status.BROKEN, str(error), partial)
+    if partial is not None:
+        partial.unlink(missing_ok=True)
     _print_status(summary)
     return exit_status.DONE
+
+
+def _partial(arguments: argparse.Namespace) -> Path | None:
+    """Where a model's verdicts are kept until all are there.  Raises: OutputError for an output that is an input."""
+    from orchestrator.output import check_inputs
+    from orchestrator.runs.kept_verdicts import partial_path
+
+    if arguments.output is None:
+        return None
+    partial = partial_path(arguments.output)
+    inputs = {"the rows to judge": arguments.file, **({"--config": arguments.config} if arguments.config else {})}
+    for path in (arguments.output, partial):
+        check_inputs("--output", path, inputs)
+    return partial if arguments.stage is None else None
+
+
+def _end(status: int, reason: str, partial: Path | None) -> int:
+    """An end before the last verdict."""
+    lines = [f"{reason}; nothing was written"]
+    if partial is not None and partial.exists():
+        lines.append(f"the verdicts of the model until then are in {partial}: the same command goes on from there")
+    return exit_status.fail(status, *lines)
 
 
 def _with_cost(endpoint: Endpoint, arguments: argparse.Namespace) -> Endpoint:
@@ -174,24 +201,31 @@ def _by_rule(rows: Iterator[AnswerRow], settings: Judge) -> Iterator[Verdict | N
     return judge_rows(rows, settings, None)
 
 
-def _by_all(rows: Iterator[AnswerRow], settings: Judge, endpoint: Endpoint, rules: bool) -> Iterator[Verdict | None]:
+def _by_all(
+    rows: Iterator[AnswerRow], settings: Judge, endpoint: Endpoint, rules: bool, partial: Path | None
+) -> Iterator[Verdict | None]:
     # Here, because the SDK takes a second to import.
     from orchestrator.farm.embedded import ProcessFailed
     from orchestrator.report.announcement import highest_cost, provider_at
     from orchestrator.report.formatting import format_cost
     from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
+    from orchestrator.runs.kept_verdicts import KeptVerdicts
     from tasks.judging.verdict import JudgeReplyError
     from tasks.openai.budget import LocalBudget
     from tasks.openai.errors import CallError
-    from tasks.openai.provider import is_priced, listed
+    from tasks.openai.provider import RULES, is_priced, listed, url_of
 
     providers: set[str] = set()
     budget = LocalBudget(endpoint)  # its prices are those of the endpoint that is opened
     try:
         judge_name = provider_at(settings.model, endpoint, rules=rules)
         _print_status(f"judge: {judge_name}; cost: {highest_cost(endpoint, rules=rules)}")
+        kept = KeptVerdicts(partial)
+        if count := len(kept):
+            _print_status(f"going on with {count:,} verdicts of {partial}")
         with open_endpoint(endpoint, rules) as opened:
-            yield from judge_rows(rows, settings, judge_asker(opened, settings, budget, providers.add))
+            asker = judge_asker(opened, settings, budget, providers.add)
+            yield from judge_rows(rows, settings, asker, kept, RULES if rules else url_of(endpoint))
     except (CallError, JudgeReplyError, ProcessFailed) as error:
         raise _Failed(f"{type(error).__name__}: {error}") from error
     finally:  # calls before a failure are paid too

@@ -7,12 +7,10 @@ real endpoint, or to an embedded one that is started for the command: no farm is
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import secrets
 import signal
 import socket
-import sqlite3
 import sys
 import tempfile
 import threading
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.farm.embedded import ENDPOINT_KEY_VARIABLE, ChildProcess, Command, is_healthy
-from tasks.context import content_hash
+from orchestrator.runs.kept_verdicts import KeptVerdicts
 from tasks.judging.rows import AnswerRow
 from tasks.judging.verdict import Ask, JudgeReplyError, judge, verdict_key
 from tasks.models import Endpoint, Judge, Verdict
@@ -33,7 +31,6 @@ from tasks.openai.calls import LocalReplyCounter, ReplyCounter, repeat_unusable
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import ask_judge
 from tasks.openai.limits import LocalLimiter
-from tasks.validation import parse_json
 
 AskFor = Callable[[AnswerRow, ReplyCounter], Ask]
 """Makes the call to the judge for a row."""
@@ -57,15 +54,22 @@ def verdict_by_rule(row: AnswerRow, settings: Judge) -> Verdict | None:
         return None
 
 
-def judge_rows(rows: Iterable[AnswerRow], settings: Judge, ask_for: AskFor | None) -> Iterator[Verdict | None]:
+def judge_rows(
+    rows: Iterable[AnswerRow],
+    settings: Judge,
+    ask_for: AskFor | None,
+    kept: KeptVerdicts | None = None,
+    address: str = "",
+) -> Iterator[Verdict | None]:
     """A verdict for each row, in order; without `ask_for`, None where stage 1 decides nothing.
 
-    Equal rows are asked once.  Raises: what a call raises; calls under way are awaited then, and no more are made.
+    Equal rows are asked once, and those whose verdict is in `kept` are not.  `address` is where the judge is asked.
+    Raises: what a call raises; calls under way are awaited and kept then, and no more are made.
     """
     if ask_for is None:
         yield from (verdict_by_rule(row, settings) for row in rows)
         return
-    calls = _Calls(settings, ask_for)
+    calls = _Calls(settings, ask_for, KeptVerdicts() if kept is None else kept, address)
     waiting: deque[Verdict | Future[Verdict]] = deque()
     with calls:
         for row in rows:
@@ -85,19 +89,14 @@ def verdict_row(verdict: Verdict | None) -> dict[str, Any]:
 
 
 class _Calls:
-    """Calls to the judge, `concurrency` at a time, each row's once.
+    """Calls to the judge, `concurrency` at a time, each row's once."""
 
-    The verdicts are in a temporary SQLite database, so millions of them take no memory.
-    """
-
-    def __init__(self, settings: Judge, ask_for: AskFor) -> None:
-        self._settings, self._ask_for = settings, ask_for
+    def __init__(self, settings: Judge, ask_for: AskFor, kept: KeptVerdicts, address: str) -> None:
+        self._settings, self._ask_for, self._kept, self._address = settings, ask_for, kept, address
         self._pool = ThreadPoolExecutor(settings.concurrency)
         self._flying: dict[str, Future[Verdict]] = {}
         self._failed = threading.Event()
         self._failures: list[BaseException] = []
-        self._verdicts = sqlite3.connect("")
-        self._verdicts.execute("CREATE TABLE verdicts (key TEXT PRIMARY KEY, verdict TEXT) WITHOUT ROWID")
 
     def __enter__(self) -> None:
         return None
@@ -105,7 +104,7 @@ class _Calls:
     def __exit__(self, *error: object) -> None:
         self._failed.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._verdicts.close()
+        self._kept.close()
 
     def check(self) -> None:
         """Raises: what the first call that failed has raised."""
@@ -114,14 +113,13 @@ class _Calls:
 
     def verdict(self, row: AnswerRow) -> Verdict | Future[Verdict]:
         """The verdict on a row, or the one that it is going to have."""
-        key = content_hash(dataclasses.astuple(row))
+        key = verdict_key(row.question, row.gold, row.answer, self._settings, self._address)
         if key in self._flying:
             return self._flying[key]
-        found = self._verdicts.execute("SELECT verdict FROM verdicts WHERE key = ?", (key,)).fetchone()
-        if found:
-            return parse_json(Verdict, found[0])
-        self._keep_finished()
-        self._flying[key] = self._pool.submit(self._ask, row)
+        if found := self._kept.get(key):
+            return found
+        self._forget_finished()
+        self._flying[key] = self._pool.submit(self._ask, row, key)
         return self._flying[key]
 
     def await_(self, verdict: Verdict | Future[Verdict]) -> Verdict:
@@ -133,24 +131,23 @@ class _Calls:
         finally:
             self.check()  # the first failure is the reason; others only followed
 
-    def _keep_finished(self) -> None:
+    def _forget_finished(self) -> None:
         if len(self._flying) < WINDOW:
             return
-        done = {key: call.result() for key, call in self._flying.items() if call.done() and not call.exception()}
-        lines = [(key, json.dumps(dataclasses.asdict(verdict))) for key, verdict in done.items()]
-        self._verdicts.executemany("INSERT INTO verdicts VALUES (?, ?)", lines)
-        for key in done:
+        for key in [key for key, call in self._flying.items() if call.done() and not call.exception()]:
             del self._flying[key]
 
-    def _ask(self, row: AnswerRow) -> Verdict:
+    def _ask(self, row: AnswerRow, key: str) -> Verdict:
         if self._failed.is_set():
             raise RuntimeError("another call has failed")
         try:
             counter = LocalReplyCounter()
             ask = self._ask_for(row, counter)
-            return repeat_unusable(
+            verdict = repeat_unusable(
                 lambda: judge(row.question, row.gold, row.answer, self._settings, ask), counter, (JudgeReplyError,)
             )
+            self._kept.put(key, verdict)
+            return verdict
         except BaseException as error:
             self._failures.append(error)
             self._failed.set()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from orchestrator.collect.checks import check_surroundings
-from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings
+from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings, start_collection
 from orchestrator.collect.settings import FarmOptions, read_collect_settings
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
@@ -67,3 +68,14 @@ def test_settings_that_were_edited_are_refused_by_the_name_of_their_file(folder:
     path.write_text("farm: 3")
     with pytest.raises(SettingsError):
         load_saved(folder, ["farm.budget_usd=1.0"])
+
+
+def test_an_output_that_is_the_file_of_questions_is_refused(folder: Path) -> None:
+    settings, options = load_saved(folder)
+    questions = folder / "questions.jsonl"
+    questions.write_bytes(Path(settings.data.financebench_path).read_bytes())
+    (folder / "link.json").symlink_to(questions)
+    data = dataclasses.replace(settings.data, financebench_path=str(questions))
+    phase0 = dataclasses.replace(settings.phase0, output_path=str(folder / "link.json"))
+    with pytest.raises(OutputError, match=r"phase0\.output_path: .* is the same file as data\.financebench_path"):
+        start_collection(dataclasses.replace(settings, data=data, phase0=phase0), options, resume=False)

@@ -133,6 +133,50 @@ def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: 
     assert (refused.returncode, refused.stdout) == (2, "") and "OPENAI_API_KEY" in refused.stderr
 
 
+def test_what_a_budget_has_paid_is_kept_and_the_same_command_goes_on(tmp_path: Path, endpoint: Any) -> None:
+    url, log = endpoint()
+    rows = [PROSE | {"answer": f"No, not at all: {number}."} for number in range(9)]
+    prices = [part for kind in ("prompt", "cached", "completion") for part in (f"--price-{kind}", "100")]
+    output = tmp_path / "verdicts.jsonl"
+    partial = tmp_path / "verdicts.jsonl.partial"
+    chosen = ("--endpoint", "openai", *prices, "--output", str(output))
+    there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
+    # given a budget that does not suffice, then the verdicts until then are kept
+    done = judge(tmp_path, rows, *chosen, "--budget", "0.3", **there)
+    assert done.returncode == 2 and not output.exists(), done.stderr
+    assert f"the verdicts of the model until then are in {partial}: the same command goes on" in done.stderr
+    paid = len(log.read_text().splitlines())
+    assert 0 < paid < len(rows)
+    # and a damaged one is refused by its name
+    whole = partial.read_bytes()
+    partial.write_bytes(b"no database at all, but long enough for one" * 100)
+    refused = judge(tmp_path, rows, *chosen, "--budget", "5", **there)
+    assert refused.returncode == 1 and f"{partial} cannot be used: " in refused.stderr, refused.stderr
+    partial.write_bytes(whole)
+    # when the same command has money again, then only the others are asked
+    done = judge(tmp_path, rows, *chosen, "--budget", "5", **there)
+    assert done.returncode == 0 and f"going on with {paid} verdicts of {partial}" in done.stderr, done.stderr
+    assert len(log.read_text().splitlines()) == len(rows)
+    assert verdicts(output.read_text()) == [(True, 2)] * len(rows)
+    assert not partial.exists()
+
+
+def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
+    # given the rows by their path, by a link, by a hard link, and a configuration
+    rows, config = tmp_path / "rows.jsonl", tmp_path / "x.config"
+    rows.write_text(json.dumps(NUMBER))
+    config.write_text("")
+    (tmp_path / "link").symlink_to(rows)
+    (tmp_path / "hard").hardlink_to(rows)
+    (tmp_path / "out.partial").hardlink_to(rows)
+    for output in (rows, tmp_path / "." / "rows.jsonl", tmp_path / "link", tmp_path / "hard", tmp_path / "out"):
+        done = judge(tmp_path, [NUMBER], "--stage", "1", "--output", str(output))
+        assert done.returncode == 1 and "is the same file as the rows to judge" in done.stderr, done.stderr
+    assert rows.read_text() == json.dumps(NUMBER)
+    done = judge(tmp_path, [NUMBER], "--stage", "1", "--config", str(config), "--output", str(config))
+    assert done.returncode == 1 and "is the same file as --config" in done.stderr
+
+
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path, endpoint: Any) -> None:
     # given an endpoint whose every reply is cut
     url, _ = endpoint("--faults", "verdict:truncated:*")
