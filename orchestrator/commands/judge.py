@@ -85,6 +85,7 @@ def _judge(arguments: argparse.Namespace) -> int:
     from tasks.dataset import DatasetError
     from tasks.judging.rows import count_answer_rows, read_answer_rows
 
+    partial = _partial(arguments)
     chosen = None if arguments.endpoint is None else arguments.endpoint == "rules"
     settings, endpoint, rules = judging_settings(arguments.config, chosen)
     endpoint = _with_cost(endpoint, arguments)
@@ -92,9 +93,9 @@ def _judge(arguments: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
     settings = dataclasses.replace(settings, name=arguments.judge or settings.name)
     grader = _load_grader(settings)
+    partial = partial if grader is None else None  # only a model's verdicts are kept
     if grader is not None and arguments.stage is not None:
         raise SettingsError([f"--stage: only the judge 'three_stages' has stages, and it is {settings.name!r}"])
-    partial = _partial(arguments)
     raise_on_signals()
     try:
         with _regular(arguments.file) as path, _open_output(arguments.output) as out:
