@@ -52,6 +52,8 @@ OPTION_CHARACTERS = 100_000
 """The value of one option: a prompt, a template, a command."""
 DELTAS_BYTES = 1 * MIB
 """A file of deltas: 1,002 clusters at most."""
+SECRET_BYTES = 65_536
+"""A file with a key or a password."""
 STATE_BYTES = 64 * MIB
 """A state file of a run, such as evolution_state.json and usage.json."""
 HISTORY_BYTES = 256 * MIB
@@ -59,7 +61,7 @@ HISTORY_BYTES = 256 * MIB
 INDIVIDUALS_BYTES = 1024 * MIB
 """individuals.jsonl, which grows by a line for each evaluation."""
 COLLECTED_BYTES = 1024 * MIB
-"""The output of a collection."""
+"""The output of a collection, and each of its checkpoints."""
 
 # A clustering, and its labels wherever they are packed.
 VOCABULARY_TOKENS = 4_000_000

@@ -14,6 +14,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import SECRET_BYTES
+
 SHORTEST = 9  # characters; a shorter text may be an ordinary word of a message
 _registered: set[str] = set()
 
@@ -31,9 +34,11 @@ def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
     if not path:
         return ""
     try:
-        return register_secret(Path(path).read_text("utf-8").strip())
+        return register_secret(read_limited(Path(path), SECRET_BYTES).decode().strip())
     except UnicodeDecodeError:
         raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
+    except FileTooLarge as error:
+        raise SecretError(f"{name}_FILE: {path} holds no secret: {error}") from None
     except OSError as error:
         raise SecretError(f"{name}_FILE: {path} cannot be read: {error.strerror or error}") from None
 

@@ -11,6 +11,8 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from orchestrator.output import OutputError, writing
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import COLLECTED_BYTES
 from tasks.validation import InvalidData, checked_json
 
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
@@ -63,9 +65,11 @@ class Checkpoint:
         Raises: OutputError for a broken line that is not the last one: no kill does that.
         """
         try:
-            raw = self.path.read_bytes() if self.path.exists() else b""
+            raw = read_limited(self.path, COLLECTED_BYTES) if self.path.exists() else b""
         except OSError as error:
             raise OutputError(f"{self.path} cannot be read: {error.strerror}") from None
+        except FileTooLarge as error:
+            raise OutputError(f"{self.path} cannot be read: {error}") from None
         kind = LINES.get(self.path.name, CheckpointLine)
         whole, _, torn = raw.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
