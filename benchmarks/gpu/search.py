@@ -66,6 +66,7 @@ def main() -> int:
     common.add_options(parser)
     parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
     parser.add_argument("--judge", default="three_stages")
+    parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of all kinds but `prompted`")
     parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
     parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
     parser.add_argument(
@@ -120,6 +121,7 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         **common.settings_of(options, redis_url, url),
         **(fold_of(options.rows, options.folds, run.seed) if options.folds else splits_of(options)),
         "JUDGE": options.judge,
+        "TARGET_SYSTEM_PROMPT": options.system_prompt,
         "TARGET_CONCURRENCY": options.in_flight,
         "EMBEDDER_MODEL": "embedded",
         "SEED": run.seed,
