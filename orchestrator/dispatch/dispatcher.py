@@ -195,10 +195,11 @@ class WorkerAvailabilityMonitor:
         self._reported: dict[str, str] = {}
 
     def look(self) -> None:
-        """Raises: redis.RedisError."""
+        """Look when it is time to.  Raises: redis.RedisError; StoreUnusable when the store has refused for too long."""
         if time.monotonic() - self._checked < CHECK_EVERY_S:
             return
         self._checked = time.monotonic()
+        self._registry.check_writes()  # while tasks wait for a store that refuses, their run must say so
         reports = self._registry.workers()
         for queue, waiting in self._queues().items():
             self._note(queue, unavailable_line(queue, waiting, reports))

@@ -20,7 +20,7 @@ from tasks.limits import MODELS_BYTES
 from tasks.secret import secret
 from tasks.store.address import redacted, store_url
 from tasks.store.client import connect
-from tasks.store.keys import PROBE
+from tasks.store.registry import WorkerRegistry
 from tasks.store.waiting import NO_WAITING, refusal_of
 from workers.sglang.gpus import GpuUnavailable, available_gpus
 
@@ -79,7 +79,7 @@ def check_writes(address: str) -> Finding:
     """Whether the store accepts a write: it refuses as a read-only replica, and for want of memory or disk."""
     try:
         with connect(store_url(address), NO_WAITING) as client:
-            client.set(PROBE, "1", ex=1)
+            WorkerRegistry(client).check_writes()
     except redis.RedisError as error:
         if (reason := refusal_of(error)) is None:
             raise

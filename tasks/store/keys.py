@@ -10,7 +10,7 @@
     whetstone:worker:<node name>    a worker's own report, as JSON; it expires soon after the worker
     whetstone:workers               set: the node names of the workers that report
     whetstone:runs                  set: the ids of all runs
-    whetstone:probe                 written by `doctor`, to see whether the store accepts writes
+    whetstone:probe                 written to see whether the store accepts writes
     whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
     whetstone:set_aside             list, in the database of the messages: what was set aside (tasks/store/set_aside.py)
     whetstone:set_aside:<key>       a key of that database that had another type than it must have

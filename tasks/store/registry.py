@@ -17,7 +17,7 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
 from tasks.escape import quote
-from tasks.store.keys import PAUSED, WORKERS, worker_key
+from tasks.store.keys import PAUSED, PROBE, WORKERS, worker_key
 from tasks.validation import InvalidData, Moment, check_value, checked_json
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,13 @@ class WorkerRegistry:
         pipe.srem(WORKERS, worker)
         pipe.delete(worker_key(worker))
         pipe.execute()
+
+    def check_writes(self) -> None:
+        """Write something small: a store that refuses is noticed also by a process that only reads for a while.
+
+        Raises: redis.RedisError; StoreUnusable by a client that waits.
+        """
+        self.redis.set(PROBE, "1", ex=1)
 
     def workers(self) -> list[dict[str, Any]]:
         """The reports that have not expired, in the order of the workers' names; a malformed one is left out."""

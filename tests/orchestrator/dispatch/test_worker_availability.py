@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from refusing_valkey import RefusingValkey
 
 from orchestrator.dispatch import dispatcher
 from orchestrator.dispatch.dispatcher import MISSES_BEFORE_WARNING, WorkerAvailabilityMonitor, unavailable_line
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
+from tasks.store.waiting import StoreUnusable, Waiting
 
 REFUSING = {"worker": "gpu@there", "queue": "gpu", "state": "refusing", "why": "another model"}
 READY = {"worker": "gpu@here", "queue": "gpu", "state": "ready", "why": ""}
@@ -38,3 +44,18 @@ def test_it_is_said_once_and_only_when_it_lasts(store: Store, monkeypatch: pytes
     for _ in range(MISSES_BEFORE_WARNING):
         watch.look()
     assert len(said) == 2
+
+
+def test_a_store_that_refuses_is_reported_while_the_run_only_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "CHECK_EVERY_S", 0.0)
+    server, said = RefusingValkey(tmp_path), list[str]()
+    try:
+        server.start()
+        registry = WorkerRegistry(connect(store_url(server.url), Waiting(4.0, said.append)))
+        with server.full_memory(), pytest.raises(StoreUnusable, match="its memory is full"):
+            WorkerAvailabilityMonitor(registry, dict, said.append).look()
+        assert said == ["the store refuses writes: its memory is full; waiting, 4 s at most"]
+    finally:
+        server.close()
