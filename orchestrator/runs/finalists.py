@@ -5,21 +5,17 @@ The search ranks on the training set and so has used its luck; the validation se
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.optimisers.base import Best
 from orchestrator.report.systems import MeasuredSystem
+from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.measuring import Measurer, measurement_of
-from tasks.files import read_limited
-from tasks.limits import INDIVIDUALS_BYTES
 from tasks.models import Objective
 from tasks.plan import Candidate, ExampleSet
-from tasks.validation import Delta, check_value
 
 PLAN = "finalists"
 
@@ -39,29 +35,24 @@ class Evaluation:
 def read_evaluations(path: Path) -> list[Evaluation]:
     """All complete evaluations of `individuals.jsonl`, in its order; none where the file has been lost.
 
-    Raises: OSError, ValueError, KeyError.
+    Raises: OutputError for a damaged file.
     """
-    if not path.exists():
-        return []
-    lines = [json.loads(line) for line in read_limited(path, INDIVIDUALS_BYTES).decode().splitlines() if line]
     return [
         Evaluation(
-            line["node"],
-            line["generation"],
-            _vector(line["deltas"]),
-            line["fitness"],
-            line["mean_tokens"],
-            line["correctness"],
+            record["node"],
+            record["generation"],
+            _vector(record["deltas"]),
+            record["fitness"],
+            record["mean_tokens"],
+            record["correctness"],
         )
-        for line in lines
-        if "stopped" not in line
+        for _, record in read_individuals(path)
+        if "stopped" not in record
     ]
 
 
-def _vector(deltas: Any) -> tuple[float, ...]:
-    """Raises: ValueError for a delta that no server takes."""
-    checked = check_value(dict[str, Delta], deltas, "deltas")
-    return tuple(float(checked[cluster]) for cluster in sorted(checked, key=int))
+def _vector(deltas: Mapping[str, float]) -> tuple[float, ...]:
+    return tuple(float(deltas[cluster]) for cluster in sorted(deltas, key=int))
 
 
 def pareto_front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:

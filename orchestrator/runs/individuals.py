@@ -12,16 +12,53 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
+
+from pydantic import Field, FiniteFloat
+from typing_extensions import TypedDict
 
 from orchestrator.optimisers.generation import Evaluated, Generation
 from orchestrator.optimisers.individual import list_to_deltas
-from orchestrator.output import write_output, writing
-from tasks.files import read_limited
+from orchestrator.output import OutputError, write_output, writing
+from tasks.files import FileTooLarge, read_limited
 from tasks.limits import INDIVIDUALS_BYTES
-from tasks.validation import Delta, check_value
+from tasks.validation import Delta, InvalidData, parse_json
+
+REMEDY = "remove the file to go on without its record"
+
+
+class IndividualRecord(TypedDict):
+    """A line of individuals.jsonl: what is read of it again.  The names of deltas are whole numbers."""
+
+    node: str
+    generation: int
+    deltas: dict[Annotated[str, Field(pattern=r"^[0-9]{1,6}$")], Delta]
+    fitness: FiniteFloat
+    mean_tokens: FiniteFloat
+    correctness: FiniteFloat
+    stopped: NotRequired[dict[str, int]]
+
+
+def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
+    """The lines of the file, and what each holds; none where there is no file.
+
+    A last line that a kill cut short is left out.  Raises: OutputError, with the file and the line.
+    """
+    try:
+        whole, _, _ = read_limited(path, INDIVIDUALS_BYTES).rpartition(b"\n")
+    except FileNotFoundError:
+        return
+    except (OSError, FileTooLarge) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+    for number, line in enumerate(whole.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            yield line, parse_json(IndividualRecord, line)
+        except InvalidData as error:
+            raise OutputError(f"{path}: line {number} is no individual: {error}; {REMEDY}") from None
 
 
 class IndividualsFile:
@@ -32,25 +69,25 @@ class IndividualsFile:
         self._cluster_ids = tuple(cluster_ids)
 
     def keep_before(self, generation: int) -> None:
-        """Remove this generation, later ones, and a last line that a kill cut short.  Raises: OutputNotWritable."""
+        """Remove this generation, later ones, and a last line that a kill cut short.
+
+        Raises: OutputError for a damaged file, OutputNotWritable.
+        """
         if self._path.exists():
-            with writing(self._path):
-                complete = self._path.read_bytes().rpartition(b"\n")[0]
-            kept = [line for line in complete.split(b"\n") if line and _generation(line) < generation]
+            kept = [line for line, record in read_individuals(self._path) if record["generation"] < generation]
             write_output(self._path, b"".join(line + b"\n" for line in kept))
 
     def deltas_of(self, node: str) -> tuple[float, ...] | None:
         """The deltas of an evaluation, in canonical order; None where the file has none of this name.
 
-        Raises: OSError, ValueError for a file that cannot be read.
+        Raises: OutputError for a damaged file, or for deltas of other clusters.
         """
-        text = read_limited(self._path, INDIVIDUALS_BYTES).decode() if self._path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines()]
-        found = [line["deltas"] for line in lines if line["node"] == node]
+        found = [record["deltas"] for _, record in read_individuals(self._path) if record["node"] == node]
         if not found:
             return None
-        deltas = check_value(dict[str, Delta], found[-1], "deltas")
-        return tuple(float(deltas[cluster]) for cluster in self._cluster_ids)
+        if sorted(found[-1]) != sorted(self._cluster_ids):
+            raise OutputError(f"{self._path}: {node} does not have one delta for each cluster; {REMEDY}")
+        return tuple(float(found[-1][cluster]) for cluster in self._cluster_ids)
 
     def append(self, generation: Generation) -> None:
         """Add the evaluations of a generation.  Raises: OutputNotWritable."""
@@ -87,11 +124,3 @@ def stop_record(evaluated: Evaluated) -> dict[str, Any]:
         return {}
     answered, total = evaluated.stopped
     return {"stopped": {"answered": answered, "of": total}}
-
-
-def _generation(line: bytes) -> int:
-    """The generation of a line.  A line that cannot be read counts as one to remove."""
-    try:
-        return int(json.loads(line)["generation"])
-    except (ValueError, KeyError, TypeError):
-        return 2**31
