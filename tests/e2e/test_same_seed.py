@@ -8,6 +8,8 @@ from typing import Any
 
 from run_folder import RunFolder
 
+from tasks.envelope import unsealed
+
 
 def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None:
     names = {path.name for path in reference_run.output.iterdir()}
@@ -35,7 +37,9 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
         "answers.json",
     } <= names
     state = json.loads(reference_run.state())
-    assert set(state) == {"generation", "population", "best_individual", "best_fitness", "rr_idx"}
+    content = ["generation", "population", "best_individual", "best_fitness", "rr_idx"]
+    assert list(state) == ["version", *content, "checksum"]
+    assert unsealed(reference_run.state()) == {name: state[name] for name in content}
     assert state["generation"] == 2
     assert len(state["population"]) == 3
     history = [json.loads(line) for line in (reference_run.output / "history.jsonl").read_text().splitlines()]
