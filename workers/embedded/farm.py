@@ -12,7 +12,7 @@ import psutil
 from typing_extensions import TypedDict
 
 from tasks.validation import parse_json
-from workers.processes.pid_records import PidRecord, PidRecords
+from workers.processes.pid_records import PidRecord, PidRecords, read_own_file
 
 FARM_VARIABLE = "WHETSTONE_FARM"
 
@@ -134,7 +134,7 @@ class FarmStatus:
 
 
 def status(folder: Path) -> FarmStatus:
-    """The state of the farm in `folder`; changes nothing."""
+    """The state of the farm in `folder`; changes nothing.  Raises: OSError, also for a damaged file."""
     files = FarmFiles(folder)
     records = [
         *PidRecords(files.supervisor).read(),
@@ -160,11 +160,8 @@ def living_supervisor(files: FarmFiles) -> PidRecord | None:
 
 def living_owner(files: FarmFiles) -> PidRecord | None:
     """The process that the farm belongs to, if there is one and it runs."""
-    try:
-        owner = parse_json(PidRecord, files.owner.read_text())
-    except FileNotFoundError:
-        return None
-    return owner if owner.leader() else None
+    owner = read_own_file(PidRecord, files.owner)
+    return owner if owner and owner.leader() else None
 
 
 class FarmState(TypedDict):
@@ -177,16 +174,13 @@ class FarmState(TypedDict):
 
 def read_farm_state(files: FarmFiles) -> FarmState | None:
     """The farm's addresses and start time, as its supervisor wrote them when all was ready."""
-    try:
-        return parse_json(FarmState, files.state.read_text())
-    except FileNotFoundError:
-        return None
+    return read_own_file(FarmState, files.state)
 
 
 def error_text(files: FarmFiles) -> str | None:
     """Why the farm stopped by itself, with the last lines of the log; None when it did not."""
     try:
-        return files.error.read_text()
+        return files.error.read_text(errors="replace")
     except FileNotFoundError:
         return None
 

@@ -8,6 +8,7 @@ in their environment.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -15,12 +16,17 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import psutil
+from annotated_types import Ge, Lt
 
-from tasks.files import write_atomic
+from tasks.files import read_limited, write_atomic
+from tasks.limits import STATE_BYTES
 from tasks.process_identity import ProcessIdentity, identify
 from tasks.validation import parse_json
+
+T = TypeVar("T")
 
 TOKEN_VARIABLE = "WHETSTONE_PROCESS"
 KILL_S = 3.0
@@ -32,7 +38,7 @@ class PidRecord:
     """One process; `started` in clock ticks since the boot with the id `boot`, `token` as in its WHETSTONE_PROCESS."""
 
     name: str
-    pid: int
+    pid: Annotated[int, Ge(1), Lt(2**31)]
     started: int
     boot: str
     token: str
@@ -69,11 +75,8 @@ class PidRecords:
         self._lock = threading.Lock()
 
     def read(self) -> list[PidRecord]:
-        """All records; none when there is no file. Raises: InvalidData."""
-        try:
-            return parse_json(list[PidRecord], self.path.read_text())
-        except FileNotFoundError:
-            return []
+        """All records; none when there is no file. Raises: OSError, also for a damaged file."""
+        return read_own_file(list[PidRecord], self.path) or []
 
     def add(self, record: PidRecord) -> None:
         with self._lock:
@@ -93,6 +96,20 @@ class PidRecords:
 
     def _write(self, records: list[PidRecord]) -> None:
         write_atomic(self.path, json.dumps([asdict(record) for record in records], indent=1))
+
+
+def read_own_file(kind: type[T], path: Path) -> T | None:
+    """What a JSON file that this project wrote holds; None when there is no file.
+
+    Raises: OSError, also for a damaged file: it names the file and says what to do.
+    """
+    try:
+        return parse_json(kind, read_limited(path, STATE_BYTES))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        reason = f"is damaged: {error}; end the processes of its farm, if some still run, and remove the file"
+        raise OSError(errno.EINVAL, reason, str(path)) from None
 
 
 def end_processes(processes: list[ProcessIdentity], grace_s: float) -> None:
