@@ -34,7 +34,7 @@ THREE_DAYS_S = 3 * 24 * 3600
 HARD_TIME_LIMIT_S = 6 * 3600
 # A connection can stop answering without being closed (a failover, a firewall).  A reply that takes longer is taken for
 # lost, and a connection that waits for messages is checked so often: together about 20 s until a worker has a new one.
-BROKER_REPLY_S = 5.0
+BROKER_REPLY_S = 3.0
 BROKER_CONNECT_S = 5.0
 BROKER_CHECK_S = 5
 RESULT_REPLY_S = 15.0

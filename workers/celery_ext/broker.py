@@ -15,6 +15,8 @@ import functools
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
@@ -24,7 +26,7 @@ from celery.utils.log import get_logger
 from kombu.transport import redis
 from redis import RedisError, ResponseError
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
 
 from tasks.escape import quote
@@ -65,6 +67,7 @@ class Channel(redis.Channel):
     connection: Any  # a Transport
     connection_errors: tuple[type[Exception], ...]
     qos: Any
+    pool: Any
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -98,6 +101,16 @@ class Channel(redis.Channel):
 
     def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
         return {**super()._connparams(*args, **options), "retry": ONE_TRY}  # type: ignore[misc]
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """After a reply that did not come, the idle connections are closed: each would take as long to be noticed."""
+        try:
+            with super().conn_or_acquire(client) as connection:
+                yield connection
+        except TimeoutError:
+            self.pool.disconnect(inuse_connections=False)
+            raise
 
     def _queue_bind(self, exchange: str, *binding: Any) -> None:
         # At the start of a worker: while the broker refuses it, the worker waits, as it does for the store.
