@@ -26,9 +26,9 @@ def full_memory(run: RunFolder) -> Iterator[None]:
 def test_a_run_waits_for_a_store_that_refuses_and_says_why(run_folder: RunFolder, reference_run: RunFolder) -> None:
     process = run_folder.start()
     wait_until(lambda: run_folder.answers() >= 3 or process.poll() is not None, "answers")
-    log = run_folder.output / "run.log"
+    assert process.stdout is not None
     with full_memory(run_folder):
-        wait_until(lambda: "the store refuses writes: its memory is full; waiting" in log.read_text(), "the line")
+        assert any("the store refuses writes: its memory is full; waiting" in line for line in process.stdout)
         assert process_of(run_folder, "supervisor") is not None
     done = finish(process)
     assert done.returncode == 0, done.stdout
