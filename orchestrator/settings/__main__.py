@@ -14,12 +14,17 @@ import kconfiglib
 
 from orchestrator.settings.kconfig import PREFIX, Kconfig
 from orchestrator.settings.options import Option, options
+from orchestrator.streams import protect_streams
 
 HELP_COLUMNS = 100  # the longest line of a help text in Kconfig
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.  Returns 0, or 1 with one line on stderr when it failed."""
+    """Run one command.  Returns 0, or 1 with one line on stderr when it failed.
+
+    What it prints is only a report: a file is written also where nobody reads the output.
+    """
+    protect_streams()
     given = _parser().parse_args(arguments)
     # menuconfig and guiconfig take the file from the environment only.
     os.environ["KCONFIG_CONFIG"] = str(given.config)

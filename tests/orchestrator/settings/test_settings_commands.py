@@ -165,3 +165,15 @@ def test_a_terminal_that_cannot_move_its_cursor_is_told(sound: Any) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("menuconfig: this terminal cannot show menus") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("redirection", ["| true", ">/dev/full", ">&-", ">&- 2>&-"])
+def test_a_file_is_written_also_where_nobody_reads_the_output(tmp_path: Path, redirection: str) -> None:
+    config = tmp_path / "x.config"
+    script = f'set -o pipefail; "$@" {redirection}'
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *COMMAND, "olddefconfig", "--config", str(config)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "CONFIG_POPULATION_SIZE" in config.read_text()
