@@ -115,6 +115,7 @@ class Heartbeat(PeriodicStep):
 
     # The first report already has the state that admission control registers.
     requires = ("workers.celery_ext.admission:AdmissionControl",)
+    registry: WorkerRegistry | None = None  # until the worker has reached its broker
 
     def start(self, consumer: Any) -> None:
         consumer.whetstone_heartbeat = self
@@ -122,10 +123,12 @@ class Heartbeat(PeriodicStep):
         if os.environ.get(QUEUE_VARIABLE) == "openai":
             register_field("endpoint", describe_endpoint)
         self.registry = WorkerRegistry(store_client(redis_url_of(os.environ)))
-        self.repeat(consumer, EVERY_S, self.publish)
+        self.repeat(consumer, EVERY_S, self.publish, self.registry)
 
     def shutdown(self, consumer: Any) -> None:
         super().shutdown(consumer)
+        if self.registry is None:
+            return
         try:
             self.registry.forget(consumer.hostname)
         except (redis.RedisError, OSError) as error:
@@ -136,14 +139,14 @@ class Heartbeat(PeriodicStep):
         queue = os.environ.get(QUEUE_VARIABLE, "")
         return make_report(self.consumer.hostname, queue, self.consumer.controller.concurrency)
 
-    def publish(self) -> None:
+    def publish(self, registry: WorkerRegistry) -> None:
         """Write the report to the store. A store that is away is handled by the worker's event loop."""
         try:
-            seconds, microseconds = self.registry.redis.time()
+            seconds, microseconds = registry.redis.time()
             report = self.make()
             # Leases are times of the workers' clocks, so a clock that is wrong breaks them.
             report["clock_offset_s"] = round(report["time"] - seconds - microseconds / 1e6, 3)
-            self.registry.put(self.consumer.hostname, report, EXPIRES_S)
+            registry.put(self.consumer.hostname, report, EXPIRES_S)
         except (redis.RedisError, OSError) as error:
             logger.warning("the report was not written: %s", error)
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 from farm_bench import Bench, until
 
@@ -42,6 +44,19 @@ def test_a_worker_has_a_report_until_it_shuts_down(bench: Bench) -> None:
     worker.ask_to_stop()
     assert worker.wait_end(10)
     assert registry(bench).workers() == []
+
+
+def test_a_worker_that_has_not_reached_its_broker_stops_without_an_error() -> None:
+    environment = {**os.environ, "WHETSTONE_REDIS_URL": "redis://127.0.0.1:1/0"}
+    command = [sys.executable, "-m", "workers", "cpu"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr is not None
+        for line in worker.stderr:
+            if "Cannot connect" in line:
+                worker.send_signal(signal.SIGTERM)
+                break
+        rest = worker.stderr.read()
+    assert "Traceback" not in rest and "Error" not in rest
 
 
 def test_the_report_of_a_killed_worker_expires(bench: Bench) -> None:
