@@ -179,7 +179,7 @@ def _lines(found: Unneeded, rule: CleanupRule, named: Sequence[str]) -> Iterator
 
 def _state(run: StoredRun) -> str:
     if not run.state:
-        return "never published a state"
+        return "without a state that can be read"
     return f"{run.state} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.updated))}"
 
 

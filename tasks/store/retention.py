@@ -11,18 +11,19 @@ expire too, and an eviction would take them like any result.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import redis
+from typing_extensions import TypedDict
 
 from tasks.store import keys
 from tasks.store.keys import run_key
+from tasks.validation import InvalidData, Moment, parse_json
 
 DAY_S = 24 * 3600
 FULL, ROOM = 0.75, 0.6  # of the server's memory limit: from when on room is made, and until when
@@ -76,7 +77,7 @@ return 1
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run in the store: its state ("" when none was published), when that was published, and its own keys.
+    """A run in the store: its state ("" when none that can be read was published), when that was, and its own keys.
 
     `updated` is in seconds of the epoch, `size` in bytes.
     """
@@ -96,6 +97,13 @@ class StoredResult:
     kind: str
     expires_s: int
     size: int
+
+
+class PublishedState(TypedDict):
+    """What is read of the status that a run's driver published; `updated` is in seconds of the epoch."""
+
+    state: str
+    updated: Moment
 
 
 class Retention:
@@ -143,8 +151,11 @@ class Retention:
 
     def _published(self, run_id: str) -> tuple[str, float]:
         text = cast("bytes | None", self._redis.hget(run_key(run_id, keys.METADATA), keys.STATUS))
-        status: dict[str, Any] = json.loads(text) if text else {}
-        return str(status.get("state", "")), float(status.get("updated", 0.0))
+        try:
+            status = parse_json(PublishedState, text or b"")
+        except InvalidData:  # a run whose state is not known stays
+            return "", 0.0
+        return status["state"], status["updated"]
 
     def _keys_of(self, run_id: str) -> Iterator[bytes]:
         return cast("Iterator[bytes]", self._redis.scan_iter(match=run_key(run_id, "*"), count=1000))

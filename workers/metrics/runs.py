@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator
 
 import redis
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
 
 from tasks.openai.budget import TOKENS
 from tasks.store.keys import MODEL, STATUS
 from tasks.store.store import Store
+from tasks.validation import InvalidData, Moment, parse_json
 from workers.metrics.builder import MetricBuilder
 
 RUNS = 20  # at most: those with the latest status
 RUN_STATES = ("running", "finished", "parked", "stopped")
 
 
+class PublishedStatus(TypedDict, total=False):
+    """What is read of the status that a run's driver published."""
+
+    state: str
+    updated: Moment
+    unit: str
+    done: FiniteFloat
+    total: FiniteFloat
+    figures: dict[str, FiniteFloat | None]
+    is_priced: bool
+    budget_usd: FiniteFloat
+
+
 def add_runs(family: MetricBuilder, _broker: redis.Redis, store: Store) -> None:
-    statuses = {run: json.loads(text) for run in store.run_ids() if (text := store.metadata(run, STATUS))}
+    statuses = dict(_statuses(store))
     latest = sorted(statuses, key=lambda run: statuses[run].get("updated", 0.0), reverse=True)[:RUNS]
     for run in latest:
         _progress(family, store, run, statuses[run])
         _usage(family, store, run, statuses[run])
 
 
-def _progress(family: MetricBuilder, store: Store, run: str, status: Mapping[str, Any]) -> None:
+def _statuses(store: Store) -> Iterator[tuple[str, PublishedStatus]]:
+    """The status of each run that has published one; one that cannot be read hides no other."""
+    for run in store.run_ids():
+        if text := store.metadata(run, STATUS):
+            with contextlib.suppress(InvalidData):
+                yield run, parse_json(PublishedStatus, text)
+
+
+def _progress(family: MetricBuilder, store: Store, run: str, status: PublishedStatus) -> None:
     labels = {"run": run}
     for state in RUN_STATES:
         is_state = status.get("state") == state
@@ -43,7 +66,7 @@ def _progress(family: MetricBuilder, store: Store, run: str, status: Mapping[str
             family.gauge("run_figure", about, {**labels, "figure": name}, value)
 
 
-def _usage(family: MetricBuilder, store: Store, run: str, status: Mapping[str, Any]) -> None:
+def _usage(family: MetricBuilder, store: Store, run: str, status: PublishedStatus) -> None:
     usage, spending, labels = store.usage(run), store.ledger(run).spending(), {"run": run}
     if status.get("is_priced", True):
         family.counter("cost_usd", "US dollars that answered calls cost.", labels, spending.spent)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from tasks.store import keys
 from tasks.store.keys import run_key
 from tasks.store.store import Store
@@ -101,3 +103,18 @@ def test_results_are_removed_until_the_store_is_small_enough(store: Store) -> No
 
     assert 100 < removed < 600
     assert store.retention.memory()[0] <= used - 2_000_000
+
+
+GARBAGE = ["", "{", "7", "[]", '{"state": 7, "updated": 1}', '{"state": "finished", "updated": "x"}',
+           '{"state": "finished", "updated": NaN}', '{"state": "finished", "updated": -1e300}']  # fmt: skip
+
+
+@pytest.mark.parametrize("status", GARBAGE)
+def test_a_run_whose_state_is_garbage_stays_and_hinders_no_other(store: Store, status: str) -> None:
+    put_run(store, "old", days_ago=31)
+    put_run(store, "damaged")
+    store.put_metadata("damaged", keys.STATUS, status)
+
+    store.retention.apply_rule("new", 30)
+
+    assert [(run.run, run.state) for run in store.retention.runs()] == [("damaged", "")]

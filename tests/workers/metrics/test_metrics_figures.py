@@ -166,3 +166,11 @@ def test_the_documentation_lists_what_is_exported(farm: FarmCollector) -> None:
     listed = re.findall(r"^\| `(whetstone_\w+)` \|", (ROOT / "docs" / "observability.md").read_text(), re.MULTILINE)
     there = {name for name in exported(farm) if not name.endswith(("_created", "_count", "_sum"))}
     assert set(listed) == {name.removesuffix("_bucket") for name in there}
+
+
+@pytest.mark.parametrize("status", ["{", "[]", '{"updated": "x"}', '{"figures": {"best": NaN}}', '{"done": 1e999}'])
+def test_a_status_that_is_garbage_hides_no_other_run(farm: FarmCollector, status: str) -> None:
+    farm.store.set_requirements("damaged", "", "m")
+    farm.store.put_metadata("damaged", STATUS, status)
+    states = [sample for metric in farm.collect() if metric.name == "whetstone_run_state" for sample in metric.samples]
+    assert {sample.labels["run"] for sample in states} == {"demo-1"}
