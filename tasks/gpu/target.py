@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 import aiohttp
+from pydantic import FailFast
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 from typing_extensions import TypedDict
 
@@ -43,7 +44,7 @@ class GenerateReply(TypedDict):
     """What is read of a reply of /generate."""
 
     text: str
-    output_ids: list[int]
+    output_ids: Annotated[list[int], FailFast()]
     meta_info: Meta
 
 

@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
 
 import tenacity
-from pydantic import Field
+from pydantic import FailFast, Field
 from typing_extensions import TypedDict
 
+from tasks.escape import escape_control
 from tasks.http.bounded import ReplyLimits
 from tasks.limits import reply_bytes
 from tasks.models import Endpoint
@@ -27,8 +28,8 @@ from tasks.secret import SecretError, secret
 from tasks.validation import InvalidData, check_value
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import OpenAI
-    from openai.types.chat import ChatCompletion
 
     from tasks.openai.budget import Budget
     from tasks.openai.limits import Limiter
@@ -89,7 +90,7 @@ class OpenAIClient:
         completion = self._completion(request, Usage(prompt=prompt, completion=max_completion_tokens))
         return read_completion(completion, schema, model)
 
-    def _completion(self, request: dict[str, Any], most: Usage) -> ChatCompletion:
+    def _completion(self, request: dict[str, Any], most: Usage) -> Completion:
         # Imported here: the SDK takes half a second to import, and not every process calls.
         import openai
 
@@ -97,24 +98,21 @@ class OpenAIClient:
 
         key, sdk = self._connect(most.completion)
 
-        def attempt() -> ChatCompletion:
+        def attempt() -> Completion:
             self._limiter.acquire(most.prompt + most.completion)
             PROGRESS_CLOCK.note()
             reservation_id = self._budget.reserve(most)
             try:
-                completion = _completion_or_error(sdk.chat.completions.create(**request))
+                completion = read_response(sdk.chat.completions.with_raw_response.create(**request).http_response)
             except BaseException as error:
                 self._budget.settle(
                     reservation_id, request["model"], Usage() if retry_policy.is_unbilled(error) else None
                 )
-                if isinstance(error, ValueError | RecursionError | LookupError):  # raised while the reply is decoded
-                    reason = f"{type(error).__name__} {error}"[:300]
-                    raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
                 raise
             finally:
                 PROGRESS_CLOCK.note()
-            provider = provider_of(completion.system_fingerprint or "", request["model"])
-            self._budget.settle(reservation_id, provider, usage_of(completion) if completion.usage else None)
+            provider = provider_of(completion.get("system_fingerprint") or "", request["model"])
+            self._budget.settle(reservation_id, provider, usage_of(completion) if completion.get("usage") else None)
             return completion
 
         try:
@@ -156,64 +154,73 @@ class Message(TypedDict):
 
 class Choice(TypedDict):
     message: Message
+    finish_reason: NotRequired[Any]
 
 
 class Completion(TypedDict):
-    """The least of a completion; the SDK checks no types."""
+    """What is read of a completion."""
 
-    choices: Annotated[list[Choice], Field(min_length=1)]
+    choices: Annotated[list[Choice], Field(min_length=1), FailFast()]
     system_fingerprint: NotRequired[str | None]
+    usage: NotRequired[Any]
 
 
-def _completion_or_error(answer: object) -> ChatCompletion:
-    """The SDK passes on any body with status 200, even a page of HTML."""
-    from openai.types.chat import ChatCompletion
+def read_response(response: httpx2.Response) -> Completion:
+    """The completion that a reply with status 200 holds.
 
-    if not isinstance(answer, ChatCompletion):
-        raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {str(answer)[:200]}")
+    The SDK's own models are not made of it: they check no types, and take 500 times the memory of a reply that has
+    many small objects.  Raises: UnavailableError for broken JSON, RejectedError for anything else, such as HTML.
+    """
     try:
-        check_value(Completion, answer.to_dict(warnings=False))
+        return cast("Completion", check_value(Completion, json.loads(response.content)))
     except InvalidData as error:
         raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {error}") from None
-    return answer
+    except (ValueError, RecursionError) as error:
+        if "json" not in response.headers.get("content-type", "json"):
+            said = escape_control(response.content[:200].decode("utf-8", "replace"))
+            raise errors.RejectedError(f"the endpoint's answer is not a chat completion: {said}") from None
+        reason = f"{type(error).__name__} {error}"[:300]
+        raise errors.UnavailableError(f"the endpoint's answer is not JSON: {reason}") from error
 
 
-def usage_of(completion: ChatCompletion) -> Usage:
+def usage_of(completion: Completion) -> Usage:
     """The usage of one answered attempt; 0 for what the endpoint does not report."""
-    used = completion.usage
+    used = completion.get("usage")
     return Usage(
         requests=1,
         prompt=_count(used, "prompt_tokens"),
-        cached=_count(getattr(used, "prompt_tokens_details", None), "cached_tokens"),
+        cached=_count(used, "prompt_tokens_details", "cached_tokens"),
         completion=_count(used, "completion_tokens"),
-        reasoning=_count(getattr(used, "completion_tokens_details", None), "reasoning_tokens"),
+        reasoning=_count(used, "completion_tokens_details", "reasoning_tokens"),
     )
 
 
-def _count(used: object, name: str) -> int:
+def _count(used: object, *path: str) -> int:
     """A counter, or 0 where the endpoint reports none or an impossible one."""
-    value = getattr(used, name, 0)
-    return value if isinstance(value, int) and 0 <= value < 2**31 else 0
+    for name in path:
+        used = used.get(name) if isinstance(used, dict) else None
+    return used if isinstance(used, int) and 0 <= used < 2**31 else 0
 
 
-def read_completion(completion: ChatCompletion, schema: Schema, model: str) -> Reply:
+def read_completion(completion: Completion, schema: Schema, model: str) -> Reply:
     """The reply of a completion; `model` is the one that was requested.
 
     Raises: RefusedError, FilteredError, TruncatedError, InvalidJsonError, SchemaMismatchError.
     """
-    choice = completion.choices[0]
-    text = choice.message.content or ""
-    if choice.message.refusal:
-        raise errors.RefusedError(f"the model refused: {choice.message.refusal}", choice.message.refusal)
-    if choice.finish_reason == "content_filter":
+    choice = completion["choices"][0]
+    message, finish_reason = choice["message"], choice.get("finish_reason")
+    text = message.get("content") or ""
+    if refusal := message.get("refusal"):
+        raise errors.RefusedError(f"the model refused: {refusal}", refusal)
+    if finish_reason == "content_filter":
         raise errors.FilteredError("the endpoint's content filter cut the reply", text)
-    if choice.finish_reason == "length":
+    if finish_reason == "length":
         raise errors.TruncatedError("the reply was cut at max_completion_tokens", text)
     data = _parse(text)
     reason = mismatch(data, schema)
     if reason:
         raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
-    fingerprint = completion.system_fingerprint or ""
+    fingerprint = completion.get("system_fingerprint") or ""
     return Reply(data, text, usage_of(completion), fingerprint, provider_of(fingerprint, model))
 
 

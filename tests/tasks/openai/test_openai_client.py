@@ -9,7 +9,9 @@ import json
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -232,6 +234,8 @@ def completion(content: str | None, finish_reason: str) -> str:
     [
         (200, "text/html", "<html>log in</html>", errors.RejectedError),
         (200, "application/json", "{", errors.UnavailableError),
+        (200, "application/json", "[" * 100_000, errors.UnavailableError),
+        (200, "application/json", '{"choices": [], "created": ' + "1" * 5000 + "}", errors.UnavailableError),
         (200, "application/json", "{}", errors.RejectedError),
         (200, "application/json", completion(None, "content_filter"), errors.FilteredError),
         (200, "application/json", completion('{"scratchpad": 3}', "stop"), errors.SchemaMismatchError),
@@ -252,6 +256,25 @@ def test_odd_answers_have_a_name_and_never_show_the_key(call_as, odd_server, sta
         ask(caller)
     assert type(raised.value) is error
     assert "key-for-tests" not in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("place", ["tool_calls", "choices", "usage"])
+def test_a_reply_of_many_small_objects_takes_little_memory(call_as, odd_server, place):
+    """Each becomes a model of the SDK's, of 2 kB; the reply is within its limit of bytes."""
+    ask(call_as(), "first")  # imports
+    objects: list[Any] = [{}] * 50_000
+    reply = json.loads(completion('{"scratchpad": "a"}', "stop"))
+    if place == "tool_calls":
+        reply["choices"][0]["message"]["tool_calls"] = objects
+    else:
+        reply[place] = [*reply.get(place, []), *objects]
+    caller = call_as(base_url=odd_server(200, "application/json", json.dumps(reply)), max_tries=1)
+    tracemalloc.start()
+    with suppress(errors.RejectedError):
+        assert ask(caller).data == {"scratchpad": "a"}
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000
 
 
 def test_an_endpoint_that_reports_no_usage_still_counts_requests(call_as, odd_server):
