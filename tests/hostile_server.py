@@ -81,8 +81,15 @@ def replies(hostile: Hostile) -> dict[str, Callable[[], Iterator[bytes]]]:
         "zip": lambda: whole(HEAD + b"Content-Encoding: gzip\r\n", bomb()),
         "small_zip": lambda: whole(HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(b'{"a": 1}')),
         "cut_zip": lambda: whole(HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(b'{"a": 1}' * 9)[:-12]),
+        "two_zips": lambda: whole(
+            HEAD + b"Content-Encoding: gzip\r\n", gzip.compress(b'{"a":') + gzip.compress(b" 1}")
+        ),
+        "escapes": lambda: iter([b"\x1b[2J\x1b]0;title\x07" * 300 + b"\r\n\r\n"]),
         "brotli": lambda: whole(HEAD + b"Content-Encoding: br\r\n", b"\x0b\x02\x80{}\x03"),
         "redirect": lambda: whole(b"HTTP/1.1 307 Temporary Redirect\r\n" + elsewhere, b""),
+        "zipped_redirect": lambda: whole(
+            b"HTTP/1.1 307 Temporary Redirect\r\nContent-Encoding: gzip\r\n" + elsewhere, b""
+        ),
         "cookie": lambda: whole(HEAD + b"Set-Cookie: a=b\r\n", b"{}"),
         "generate": lambda: whole(HEAD, ANSWER),
         "elsewhere": lambda: whole(HEAD, b'{"a": 1}'),

@@ -75,11 +75,17 @@ async def exchange(
     *,
     headers: Mapping[str, str] | None = None,
     content: bytes | None = None,
-    proxy: str | None = None,
+    use_proxy: bool = False,
 ) -> HttpReply:
-    """The reply to one request, in the loop of `CONNECTIONS`.  Raises: HttpFailed."""
+    """The reply to one request, in the loop of `CONNECTIONS`.
+
+    With `use_proxy` the environment may name a proxy (`proxy_for`).
+
+    Raises: HttpFailed.
+    """
     timeout = aiohttp.ClientTimeout(total=limits.total_s, sock_connect=min(CONNECT_S, limits.total_s))
     try:
+        proxy = proxy_for(url) if use_proxy else None
         async with http.request(
             method, url, data=content, headers=headers, timeout=timeout, allow_redirects=False, proxy=proxy
         ) as response:
@@ -93,11 +99,11 @@ async def exchange(
             return HttpReply(response.status, found, _decompressed(body, encoding, limits.body_bytes))
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ValueError) as error:
         # ValueError: an address or a proxy that cannot be requested.
-        raise NotConnected(f"{type(error).__name__} {error}") from error
+        raise NotConnected(_reason(error)) from error
     except TimeoutError as error:
         raise ReplyTimedOut(f"no whole reply within {limits.total_s:g} s") from error
     except aiohttp.ClientError as error:
-        raise HttpFailed(f"{type(error).__name__} {error}".rstrip()) from error
+        raise HttpFailed(_reason(error)) from error
 
 
 def fetch(
@@ -110,19 +116,14 @@ def fetch(
     content: bytes | None = None,
     use_proxy: bool = False,
 ) -> HttpReply:
-    """The reply to one request, for threads.  `path` is added to `url`, which may be that of a Unix socket.
-
-    With `use_proxy` the environment may name a proxy (`proxy_for`).
+    """As `exchange`, for threads.  `path` is added to `url`, which may be that of a Unix socket.
 
     Raises: HttpFailed.
     """
 
     async def ask() -> HttpReply:
-        http = await CONNECTIONS.session(url)
-        proxy = proxy_for(url) if use_proxy else None
-        return await exchange(
-            http, method, http_url(url, path) if path else url, limits, headers=headers, content=content, proxy=proxy
-        )
+        http, whole = await CONNECTIONS.session(url), http_url(url, path) if path else url
+        return await exchange(http, method, whole, limits, headers=headers, content=content, use_proxy=use_proxy)
 
     asked = asyncio.run_coroutine_threadsafe(ask(), CONNECTIONS.loop())
     try:
@@ -134,19 +135,17 @@ def fetch(
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     if (response.content_length or 0) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
+    body = bytearray()
     while chunk := await response.content.readany():
-        size += len(chunk)
-        if size > limit:
+        body += chunk
+        if len(body) > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return bytes(body)
 
 
 def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
     """A server that compresses though identity was requested may use gzip, and nothing else.  Raises: HttpFailed."""
-    if encoding.lower() in ("", "identity"):
+    if not body or encoding.lower() in ("", "identity"):
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
         raise HttpFailed(f"the reply is compressed by {encoding[:40]!r}, and an uncompressed one was requested")
@@ -157,9 +156,14 @@ def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
         raise HttpFailed(f"the reply cannot be decompressed: {error}") from error
     if len(content) > limit:
         raise _too_large(limit)
-    if not inflate.eof:
-        raise HttpFailed("the compressed reply is not whole")
+    if not inflate.eof or inflate.unused_data:
+        raise HttpFailed("the compressed reply is not one whole gzip stream")
     return content
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line; aiohttp quotes what the server has sent."""
+    return escape_control(f"{type(error).__name__} {error}".rstrip())[:300]
 
 
 def _too_large(limit: int) -> ReplyTooLarge:

@@ -62,7 +62,9 @@ def test_a_small_compressed_reply_is_read_though_none_was_requested(hostile: Hos
     assert b"Accept-Encoding: identity" in hostile.bodies[-1]
 
 
-@pytest.mark.parametrize(("path", "reason"), [("cut_zip", "not whole"), ("brotli", "compressed by 'br'")])
+@pytest.mark.parametrize(
+    ("path", "reason"), [("cut_zip", "not one whole"), ("two_zips", "not one whole"), ("brotli", "compressed by 'br'")]
+)
 def test_another_compression_or_a_part_of_one_is_no_reply(hostile: Hostile, path: str, reason: str) -> None:
     with pytest.raises(HttpFailed, match=reason):
         fetch("GET", f"{hostile.url}/{path}", LIMITS)
@@ -72,6 +74,16 @@ def test_a_redirect_is_not_followed(hostile: Hostile) -> None:
     reply = fetch("POST", f"{hostile.url}/redirect", LIMITS, content=b"a prompt")
     assert reply.status == 307 and reply.redirect() == f"{hostile.url}/elsewhere"
     assert "/elsewhere" not in hostile.asked
+
+
+def test_a_redirect_that_says_it_is_compressed_is_still_one(hostile: Hostile) -> None:
+    assert fetch("GET", f"{hostile.url}/zipped_redirect", LIMITS).redirect() == f"{hostile.url}/elsewhere"
+
+
+def test_an_error_that_quotes_the_server_is_one_short_line(hostile: Hostile) -> None:
+    with pytest.raises(HttpFailed) as raised:
+        fetch("GET", f"{hostile.url}/escapes", LIMITS)
+    assert len(str(raised.value)) <= 300 and str(raised.value).isprintable()
 
 
 def test_a_cookie_is_not_sent_back(hostile: Hostile) -> None:
@@ -101,8 +113,9 @@ def test_an_address_that_cannot_be_asked_is_a_failure(url: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "127.1", "0x7f000001", "127.9.9.9", "LOCALHOST", "a.localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0"],
-)
+    ["127.0.0.1", "127.1", "0x7f000001", "127.9.9.9", "LOCALHOST", "a.localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0",
+     "ip6-localhost", "localhost.localdomain"],
+)  # fmt: skip
 def test_names_of_this_machine(host: str) -> None:
     assert is_this_machine(host)
 
@@ -120,6 +133,25 @@ def test_a_request_to_this_machine_never_goes_to_a_proxy(hostile: Hostile, monke
         assert seen == []
         assert fetch("GET", "http://endpoint.example/v1/models", LIMITS, use_proxy=True).status == 502
         assert seen == ["GET http://endpoint.example/v1/models HTTP/1.1"]
+
+
+@pytest.mark.parametrize("host", ["\uff11\uff12\uff17.0.0.1", "127\u30020\u30020\u30021", "\uff4cocalhost"])
+def test_a_host_is_spelled_as_it_is_connected_to(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "proxy:3128")
+    assert proxy_for(f"http://{host}:1234/v1") is None
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    ["socks5://u:a-password@proxy:1", "http://u:a-password@proxy:port", "http://u:a-pass#word@proxy:1", "http://"],
+)
+def test_a_proxy_that_is_none_is_refused_and_its_password_is_not_shown(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(NotConnected, match="the environment names for http is not http://HOST:PORT") as raised:
+        fetch("GET", "http://endpoint.example/v1/models", LIMITS, use_proxy=True)
+    assert "a-pass" not in str(raised.value)
 
 
 def test_no_proxy_names_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
