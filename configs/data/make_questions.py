@@ -84,7 +84,7 @@ def _row(rng: random.Random, name: str, topic: Topic) -> dict[str, str]:
     while True:
         values = {**common, **topic.draw(rng)}
         fact, answer = topic.fact.format(**values), topic.answer.format(**values)
-        facts = [fact, *(other.fact.format(**common, **other.draw(rng)) for other in rng.sample(others, 3))]
+        facts = [fact, *(other.fact.format(**common, **other.draw(rng)) for other in rng.sample(others, 2))]
         rng.shuffle(facts)
         page = " ".join([opening, *facts, closing])
         if len(re.findall(rf"(?<![\d.,]){re.escape(answer)}", page)) == is_look_up:

@@ -66,7 +66,7 @@ def test_no_company_or_page_occurs_twice() -> None:
 def test_a_page_states_what_is_looked_up_once_and_what_is_worked_out_never(split: str) -> None:
     for row in (row for row in ROWS if row["split"] == split):
         page = row["context"]
-        assert 60 <= len(page.split()) <= 120, row
+        assert 45 <= len(page.split()) <= 90, row
         assert "{" not in page + row["question"] + row["answer"] + row["rationale"], row
         times = len(re.findall(rf"(?<![\d.,]){re.escape(row['answer'])}", page))
         assert times == (row["kind"] == "lookup"), row
