@@ -35,13 +35,18 @@ class PromptEncoder:
 
         Raises: ValueError when a message writes out a control token and the tokenizer cannot read it as text.
         """
-        written = next((found for m in messages if (found := self._any.search(m["content"]))), None)
+        written = next((found for m in messages if (found := self._find_written(m["content"]))), None)
         if written is None:
             ids = self._tokenizer.apply_chat_template(
                 list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
             )
             return [int(token) for token in ids]
         return self.encode_written(messages, written[0])
+
+    def _find_written(self, text: str) -> re.Match[str] | None:
+        """A control token in a text, or in what the tokenizer makes of the text before it looks for its tokens."""
+        normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
+        return self._any.search(text) or (self._any.search(normalizer.normalize_str(text)) if normalizer else None)
 
     def encode_written(self, messages: Messages, written: str = "") -> list[int]:
         """As `encode`, by the second tokenizer; `written` is what the error quotes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from tasks.gpu.prompt import render
 from workers.embedded.models import embedded_model
 
 TEMPLATE = "Read this.\n\n{context}\n\nQuestion: {query}\n"
+WIDE = 0xFEE0  # from an ASCII letter to its wide form
 PLAIN = ("Be\nbrief.", "Sales of 2018: $1,577.00 million; größer  than\t6 €. <html> [1]\n", "  How much?\n")
 
 
@@ -82,6 +84,24 @@ def test_a_text_that_two_halves_make_is_text_too(tokenizer: Any) -> None:
     marker = tokenizer.eos_token
     ids = render(tokenizer, "", "{context}{query}", marker[:2], marker[2:])
     assert controls(tokenizer, ids) == controls(tokenizer, render(tokenizer, "", "{context}{query}", "x", "y"))
+
+
+def test_letters_that_the_tokenizer_itself_turns_into_a_control_token_are_text() -> None:
+    # Given a tokenizer that looks for its control tokens after it has made wide letters narrow (NFKC)
+    plain = families.qwen()
+    backend = json.loads(plain.backend_tokenizer.to_str())
+    added = [{**token, "normalized": True} for token in backend["added_tokens"]]
+    text = json.dumps({**backend, "normalizer": {"type": "NFKC"}, "added_tokens": added})
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(text), eos_token=plain.eos_token, chat_template=plain.chat_template
+    )
+    expected = controls(tokenizer, render(tokenizer, "", TEMPLATE, "x", "y"))
+    # When a question has a control token in wide letters
+    for marker in control_tokens(tokenizer):
+        wide = "".join(chr(ord(letter) + WIDE) for letter in marker)
+        assert marker in tokenizer.backend_tokenizer.normalizer.normalize_str(wide)
+        # Then it adds none
+        assert controls(tokenizer, render(tokenizer, "", TEMPLATE, wide, f"y{wide}")) == expected
 
 
 def test_what_is_written_reaches_the_model(tokenizer: Any) -> None:
