@@ -33,6 +33,8 @@ Ids = tuple[int, ...]
 
 MAX_LENGTH = 32
 """In the embedder's tokens; longer tokens are mostly runs of dashes."""
+NO_PICKLE = {"use_safetensors": True, "weights_only": True}
+"""The embedder's own sentence_bert_config.json may ask for the opposite of both, and is overruled by these."""
 
 
 def embedded_text(text: str) -> str:
@@ -98,7 +100,7 @@ def _load(embedder: str | Path, device: str) -> SentenceTransformer:
             f'the device is "{device}" but this machine has no GPU that torch {torch.__version__} can use'
         )
     try:
-        model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False)
+        model = SentenceTransformer(str(embedder), device=device, trust_remote_code=False, model_kwargs=NO_PICKLE)
     except (OSError, ValueError) as error:
         raise cannot_load("embedder", embedder, error) from error
     model.max_seq_length = min(model.max_seq_length or MAX_LENGTH, MAX_LENGTH)

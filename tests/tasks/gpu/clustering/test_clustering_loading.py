@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -19,8 +20,10 @@ import pytest
 import torch
 
 from tasks.gpu.clustering import Clustering, ClusteringError, load_clustering
+from tasks.gpu.clustering.embed import embed_tokens
 from tasks.gpu.clustering.loading import find_embeddings
 from tasks.gpu.clustering.pipeline import cluster_vocabulary, collect_inputs
+from tasks.gpu.clustering.process import no_progress
 from tasks.gpu.clustering.waste_pipeline import cluster_answers
 from tasks.models import Clusters, Sides
 
@@ -106,6 +109,23 @@ def test_an_embedder_with_code_of_its_own_is_not_loaded(tmp_path: Path) -> None:
     (embedder / "modules.json").write_text(json.dumps([{**modules[0], "type": "theirs.Module"}, *modules[1:]]))
     with pytest.raises(ClusteringError, match=r"embedder.*cannot be loaded"):
         cluster_vocabulary(families.words(30), settings(tmp_path / "clusters"), embedder)
+    assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside safetensors", "alone"])
+@pytest.mark.parametrize("name", ["model_args", "model_kwargs"])
+def test_an_embedder_that_asks_for_its_pickled_weights_runs_none(tmp_path: Path, name: str, beside: bool) -> None:
+    # Given an embedder whose own settings turn off what protects from pickles
+    embedder = Path(shutil.copytree(families.minilm_folder(), tmp_path / "embedder"))
+    (embedder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(tmp_path)))
+    settings_of_it = {name: {"use_safetensors": False, "weights_only": False, "trust_remote_code": True}}
+    (embedder / "sentence_bert_config.json").write_text(json.dumps(settings_of_it))
+    if not beside:
+        (embedder / "model.safetensors").unlink()
+    # When it embeds a vocabulary, or is refused because it has nothing but the pickle
+    with contextlib.nullcontext() if beside else pytest.raises(ClusteringError, match=r"embedder.*safetensors"):
+        embed_tokens(["a", "b"], embedder, "cpu", 2, no_progress)
+    # Then nothing has happened
     assert not (tmp_path / "PWNED").exists()
 
 
