@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import socket
 import statistics
 import subprocess
@@ -38,6 +39,7 @@ CLUSTERING, CLUSTERS = "be" * 16, 8
 QUESTIONS = Path(__file__).parent.parent / "configs" / "data"
 TEMPLATE = "{context}\n\nQuestion: {query}\nAnswer:"
 START_S = 120
+KEY = secrets.token_hex(16)
 
 Answers = list[list[int]]
 
@@ -62,7 +64,7 @@ def server(model: Path) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as labels:
         np.save(Path(labels) / f"{CLUSTERING}.npy", (np.arange(49152) % CLUSTERS).astype(np.uint8), allow_pickle=False)
         command = [sys.executable, "-m", "workers.embedded.target", "--model", str(model), "--port", str(port)]
-        environment = {**os.environ, **OPENMP_ENV}  # as a worker starts it
+        environment = {**os.environ, **OPENMP_ENV, "WHETSTONE_TARGET_KEY": KEY}  # as a worker starts it
         process = subprocess.Popen([*command, "--labels", labels], stderr=subprocess.DEVNULL, env=environment)
         try:
             url = f"http://127.0.0.1:{port}"
@@ -77,7 +79,7 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> str:
     with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=4)) as http:
         while time.monotonic() < deadline and process.poll() is None:
             try:
-                return str(http.get(f"{url}/server_info").json()["dtype"])
+                return str(http.get(f"{url}/server_info", headers={"Authorization": f"Bearer {KEY}"}).json()["dtype"])
             except httpx.ConnectError:
                 continue  # the transport waits between its own tries
     raise RuntimeError("the embedded target did not start")
@@ -89,7 +91,7 @@ def embedded(url: str, asked: list[list[int]], stops: tuple[int, ...], cap: int)
         for ids in asked
     ]
     found: dict[int, Generated] = {}
-    TargetClient(url, 600, PROMPTS).generate_many(requests, found.__setitem__)
+    TargetClient(url, 600, PROMPTS, KEY).generate_many(requests, found.__setitem__)
     return [list(found[number].output_ids) for number in range(len(asked))]
 
 

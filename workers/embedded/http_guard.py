@@ -40,9 +40,9 @@ class RequestRefused(Exception):
 
 
 class RequestGuard:
-    """ASGI middleware.  `key` None asks for none; with `loopback` only loopback names are answered."""
+    """ASGI middleware.  `key` is not empty; with `loopback` only loopback names are answered."""
 
-    def __init__(self, app: ASGIApp, key: str | None, loopback: bool) -> None:
+    def __init__(self, app: ASGIApp, key: str, loopback: bool) -> None:
         self._app, self._key, self._loopback = app, key, loopback
         self._held = 0
 
@@ -72,8 +72,6 @@ class RequestGuard:
 
     def _check_key(self, headers: dict[bytes, bytes]) -> None:
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if self._key is None:
-            return
         same = secrets.compare_digest(given.strip(), self._key.encode())
         if scheme.lower() != b"bearer" or not same:
             raise RequestRefused(401, "a valid API key is needed", "invalid_api_key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import httpx
 
 CLUSTERING = "c0ffee" * 4
 CLUSTERS = 6
+KEY = "the-key-of-the-tests"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ def serving(model: Path, labels: Path, log: Path, *options: str) -> Iterator[Tar
     port = free_port()
     command = [sys.executable, "-m", "workers.embedded.target", "--model", model, "--port", port]
     command += ["--labels", labels, "--requests-log", log, *options]
-    process = subprocess.Popen([str(word) for word in command])
+    process = subprocess.Popen([str(word) for word in command], env={**os.environ, "WHETSTONE_TARGET_KEY": KEY})
     try:
         yield TargetServer(_ready(f"http://127.0.0.1:{port}", process), log, process)
     finally:

@@ -25,6 +25,7 @@ from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
 from workers.embedded.target.processor_file import load_processor
 from workers.embedded.target.protocol import Limits
+from workers.sglang.engines.embedded import KEY_VARIABLE
 from workers.sglang.identity import weights_fingerprint
 
 log = logging.getLogger(__name__)
@@ -107,10 +108,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--requests-log", type=Path, help="file that gets one line for each answer")
     parser.add_argument(
         "--api-key",
-        default=os.environ.get("WHETSTONE_TARGET_KEY"),
-        help="the bearer token of clients (default: WHETSTONE_TARGET_KEY, which other users cannot read)",
+        default=os.environ.get(KEY_VARIABLE),
+        help=f"the bearer token of clients (default: {KEY_VARIABLE}, which other users cannot read)",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not options.api_key:
+        parser.error(f"neither --api-key nor {KEY_VARIABLE} is set: it is the key that clients send")
+    return options
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -48,7 +48,7 @@ class Service:
     weights: str
     dtype: str
     rows: int
-    api_key: str | None
+    api_key: str
     requests_log: TextIO | None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from embedded_server import CLUSTERING, CLUSTERS, TargetServer
+from embedded_server import CLUSTERING, CLUSTERS, KEY, TargetServer
 
 from tasks.gpu.target import PROCESSOR, Generated, GenerateRequest, TargetClient, TargetRefused
 from workers.steering.request import reference_string
@@ -33,7 +33,7 @@ def test_answers_arrive_with_their_index_and_without_the_stop_token(target_serve
     requests = [_request(number, ended if number % 2 else plain) for number in range(20)]
     found: dict[int, Generated] = {}
 
-    TargetClient(target_server.url, timeout_s=60, concurrency=8).generate_many(requests, found.__setitem__)
+    TargetClient(target_server.url, timeout_s=60, concurrency=8, api_key=KEY).generate_many(requests, found.__setitem__)
 
     assert sorted(found) == list(range(20))
     for number, answer in found.items():
@@ -46,12 +46,12 @@ def test_answers_arrive_with_their_index_and_without_the_stop_token(target_serve
 def test_a_stop_token_at_the_cap_is_still_the_end(target_server: TargetServer) -> None:
     found: list[Generated] = []
     ended = (500.0,) + (0.0,) * (CLUSTERS - 1)
-    client = TargetClient(target_server.url, timeout_s=60, concurrency=1)
+    client = TargetClient(target_server.url, timeout_s=60, concurrency=1, api_key=KEY)
     client.generate_many([_request(0, ended, new=1)], lambda _, answer: found.append(answer))
     assert found[0].finish == "stop" and found[0].completion_tokens == 0
 
 
 def test_a_refusal_carries_the_servers_reason(target_server: TargetServer) -> None:
-    client = TargetClient(target_server.url, timeout_s=60, concurrency=4)
+    client = TargetClient(target_server.url, timeout_s=60, concurrency=4, api_key=KEY)
     with pytest.raises(TargetRefused, match="3 numbers, but the clustering has 6"):
         client.generate_many([_request(0, (0.0, 0.0, 0.0))], lambda *_: None)

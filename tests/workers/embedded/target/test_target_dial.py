@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
+from embedded_server import CLUSTERING, CLUSTERS, HEADERS, TargetServer, serving
 
 from tasks.dial import Dial, Knot
 from tasks.exports import PROCESSOR_FILE
@@ -45,7 +45,7 @@ def dial_server(
 
 @pytest.fixture
 def dial_http(dial_server: TargetServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=dial_server.url, trust_env=False, timeout=120) as client:
+    with httpx.Client(base_url=dial_server.url, headers=HEADERS, trust_env=False, timeout=120) as client:
         yield client
     assert dial_server.process.poll() is None, "the server died"
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
+from embedded_server import CLUSTERING, CLUSTERS, HEADERS, KEY, TargetServer
 from transformers import AutoTokenizer
 
 from workers.steering.request import reference_string
@@ -24,7 +27,7 @@ JSON = "application/json"
 
 @pytest.fixture
 def http(target_server: TargetServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=target_server.url, trust_env=False, timeout=120) as client:
+    with httpx.Client(base_url=target_server.url, headers=HEADERS, trust_env=False, timeout=120) as client:
         yield client
     assert target_server.process.poll() is None, "the server died"
 
@@ -161,8 +164,8 @@ def test_a_client_that_goes_away_frees_its_row(http: httpx.Client, target_server
     body = json.dumps({"input_ids": [5, 6], "sampling_params": {"max_new_tokens": 8000, "ignore_eos": True}}).encode()
     host, port = target_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:
-        head = f"POST /generate HTTP/1.1\r\nHost: {host}\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
-        client.sendall(head.encode() + body)
+        head = f"Host: {host}\r\nAuthorization: Bearer {KEY}\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}"
+        client.sendall(f"POST /generate HTTP/1.1\r\n{head}\r\n\r\n".encode() + body)
         _until(http, (1, 0))
     _until(http, (0, 0))
 
@@ -211,14 +214,32 @@ def test_each_answer_leaves_one_line_and_a_refusal_none(http: httpx.Client, targ
     assert all(len(line["sha256"]) == hashlib.sha256().digest_size * 2 for line in lines)
 
 
-def test_with_a_key_only_health_is_open(model_folder: Path, labels_folder: Path, tmp_path: Path) -> None:
-    with (
-        serving(model_folder, labels_folder, tmp_path / "log", "--api-key", "secret", "--rows", "2") as server,
-        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
-    ):
-        body = {"text": "a", "sampling_params": {"max_new_tokens": 1}}
+def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
+    body = {"text": "a", "sampling_params": {"max_new_tokens": 1}}
+    with httpx.Client(base_url=http.base_url, trust_env=False, timeout=60) as client:
         assert client.get("/health").status_code == 200
         assert client.get("/server_info").status_code == 401
         assert client.post("/generate", json=body).status_code == 401
-        assert client.post("/generate", json=body, headers={"Authorization": "Bearer wrong"}).status_code == 401
-        assert client.post("/generate", json=body, headers={"Authorization": "Bearer secret"}).status_code == 200
+        for other in ("Bearer wrong", "Bearer", KEY, f"Basic {KEY}"):
+            assert client.post("/generate", json=body, headers={"Authorization": other}).status_code == 401
+        assert client.post("/generate", json=body, headers=HEADERS).status_code == 200
+
+
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_server_without_a_key_does_not_start(key: str | None, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "WHETSTONE_TARGET_KEY"}
+    environment |= {} if key is None else {"WHETSTONE_TARGET_KEY": key}
+    command = [
+        sys.executable,
+        "-m",
+        "workers.embedded.target",
+        "--model",
+        tmp_path,
+        "--port",
+        "0",
+        "--labels",
+        tmp_path,
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "neither --api-key nor WHETSTONE_TARGET_KEY is set" in done.stderr
