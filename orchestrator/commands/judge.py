@@ -123,12 +123,17 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 
 def _partial(arguments: argparse.Namespace) -> Path | None:
-    """Where a model's verdicts are kept until all are there.  Raises: OutputError for an output that is an input."""
-    from orchestrator.output import check_inputs
+    """Where a model's verdicts are kept until all are there.
+
+    Raises: OutputError for an output that is an input or a folder.
+    """
+    from orchestrator.output import OutputError, check_inputs
     from orchestrator.runs.kept_verdicts import partial_path
 
     if arguments.output is None:
         return None
+    if arguments.output.is_dir():
+        raise OutputError(f"--output: {arguments.output} is a folder; name a file")
     partial = partial_path(arguments.output)
     inputs = {"the rows to judge": arguments.file, **({"--config": arguments.config} if arguments.config else {})}
     for path in (arguments.output, partial):

@@ -240,3 +240,9 @@ def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_pa
     ):
         refused = judge(tmp_path, [PROSE], *wrong, **there)
         assert (refused.returncode, refused.stdout) == (1, "") and told in refused.stderr
+
+
+@pytest.mark.parametrize("output", [".", "/"])
+def test_an_output_that_is_a_folder_is_refused(tmp_path: Path, output: str) -> None:
+    done = judge(tmp_path, [NUMBER], "--stage", "1", "--output", output)
+    assert (done.returncode, done.stderr) == (1, f"orchestrator: --output: {output} is a folder; name a file\n")
