@@ -67,7 +67,7 @@ def measure(farm: IdleFarm, tasks: int, children: int) -> bool:
         delete_results(app, BARE)
         memory.append({**farm.resident_mb(), DATA: used_mb(store.redis)})
     kept = len(keys(databases) - before)
-    delete_run(app, databases[0], store, RUN.id)
+    delete_run(connection, RUN.id)
     left = sorted(keys(databases) - before)
     return report(stages, seconds, memory, kept, left)
 

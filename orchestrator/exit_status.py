@@ -7,8 +7,9 @@ import sys
 
 from tasks.escape import escape_control
 
-DONE, WRONG, BROKEN, PARKED = 0, 1, 2, 3
-"""Finished; wrong settings or arguments, and nothing was started; an error while running; parked."""
+DONE, WRONG, BROKEN, PARKED, IN_USE = 0, 1, 2, 3, 4
+"""Finished; wrong settings or arguments, and nothing was started; an error while running; parked; another process works
+on the run."""
 BY_SIGNAL = 128
 """Added to the number of the signal that ended a command."""
 INTERRUPTED, OUTPUT_CLOSED, TERMINATED = (BY_SIGNAL + n for n in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM))

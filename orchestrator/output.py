@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import fcntl
 import itertools
 import json
+import os
 import re
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NotRequired, TextIO, TypeVar
 
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.shell import command_line
 from tasks.envelope import parse_sealed, sealed_text
+from tasks.escape import escape_control
 from tasks.files import FileTooLarge, open_atomic, read_limited, write_atomic
 from tasks.limits import HISTORY_BYTES, STATE_BYTES
 from tasks.message import RunId
@@ -24,11 +29,23 @@ from tasks.validation import InvalidData, checked_json, parse_json
 
 T = TypeVar("T")
 
+RUN_FILE, LOCK = "run.json", ".lock"
 LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run
+LONGEST_HOLDER = 300  # characters
 
 
 class OutputError(Exception):
     """A folder that cannot be used for this run; says why in one line."""
+
+
+class RunInUse(OutputError):
+    """Another process works on the run; nothing was changed."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        super().__init__(
+            f"{folder} is in use: {owner} works on this run; wait for it, stop it with "
+            f"`{command_line('cancel', folder)}`, or give another --output"
+        )
 
 
 class OutputNotWritable(OutputError):
@@ -101,10 +118,11 @@ class GenerationRecord(TypedDict):
 
 
 class RunFile(TypedDict):
-    """run.json; `kind` is one of orchestrator/runs/kinds.py."""
+    """run.json; `kind` is one of orchestrator/runs/kinds.py, `folder` the output folder: a copy has another one."""
 
     id: RunId
     kind: str
+    folder: NotRequired[str]
 
 
 # Names of a run's files.  Some come from the store, which a worker writes, and no name may lead out of the folder.
@@ -132,15 +150,17 @@ class OutputFolder:
     def open(self) -> None:
         """Make the folder and keep other runs out of it.
 
-        Raises: OutputError when another run is in it, or a link in it leads out of it.
+        Raises: RunInUse when another process has it open; OutputError when a link in it leads out of it.
         """
+        if self._lock is not None:
+            return
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._refuse_links()
-            self._lock = (self.path / ".lock").open("a+")
-            _hold(self._lock)
+            while self._lock is None:
+                self.path.mkdir(parents=True, exist_ok=True)
+                self._refuse_links()
+                self._lock = _lock_in(self.path)
         except BlockingIOError:
-            raise OutputError(f"{self.path} is in use by another run; wait for it, or give another --output") from None
+            raise RunInUse(self.path, _holder(self.path / LOCK)) from None
         except OSError as error:
             raise OutputError(f"{self.path}: {error.strerror}") from None
 
@@ -155,32 +175,51 @@ class OutputFolder:
             self._lock.close()
             self._lock = None
 
-    def run_id(self, kind: str) -> str:
-        """The id of this folder's run, made at its first start.
+    def run_id(self, kind: str, notify: Callable[[str], None] = lambda line: None) -> str:
+        """The id of this folder's run, made at its first start; a copy of a folder gets one of its own.
 
-        Raises: OutputError for a run of another kind.
+        A folder that was moved keeps its id.  Raises: OutputError for a run of another kind.
         """
-        path = self.path / "run.json"
-        if path.exists():
-            known = run_file(self.path)
-            if known["kind"] != kind:
-                raise OutputError(f"{self.path} holds a run of {known['kind']!a}; give another folder")
-            return known["id"]
+        if not (self.path / RUN_FILE).exists():
+            return self._name_run(kind)
+        known = run_file(self.path)
+        if known["kind"] != kind:
+            raise OutputError(f"{self.path} holds a run of {known['kind']!a}; give another folder")
+        if original := original_of(self.path):
+            return self.renew_id(original, notify)
+        if known.get("folder") != str(self.path.resolve()):
+            self._name_run(kind, known["id"])
+        return known["id"]
+
+    def renew_id(self, original: Path, notify: Callable[[str], None]) -> str:
+        """A new id for the run here, because the folder is a copy of `original`."""
+        run_id = self._name_run(run_file(self.path)["kind"])
+        notify(f"{self.path} is a copy of {original}: it goes on as a run of its own, {run_id}")
+        return run_id
+
+    def _name_run(self, kind: str, run_id: str = "") -> str:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.path.resolve().name)[:40] or "run"
-        run_id = f"{stem}-{secrets.token_hex(4)}"
-        self.write_state("run.json", RunFile(id=run_id, kind=kind))
+        run_id = run_id or f"{stem}-{secrets.token_hex(4)}"
+        self.write_state(RUN_FILE, RunFile(id=run_id, kind=kind, folder=str(self.path.resolve())))
         return run_id
 
     def rotate(self) -> Path | None:
-        """Move the run that is here to `<name>.1`, `<name>.2`, ...  Raises: OutputError when a process works on it."""
-        if not (self.path / "run.json").exists():
+        """Move the run that is here to `<name>.1`, `<name>.2`, ..., and open the new folder.
+
+        Raises: RunInUse when a process works on the run: it would write its next files into the new folder.
+        """
+        if not (self.path / RUN_FILE).exists():
             return None
-        self.open()  # such a process would write its next files into the new folder
+        self.open()
         asides = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
+        aside = self.path.rename(next(path for path in asides if not path.exists()))
+        moved, self._lock = self._lock, None
         try:
-            return self.path.rename(next(path for path in asides if not path.exists()))
+            self.open()
         finally:
-            self.close()
+            if moved is not None:
+                moved.close()  # not earlier: a process that waits for it finds that the folder was moved
+        return aside
 
     def write(self, name: str, data: bytes | str) -> None:
         """Write one of the run's files.  Raises: OutputError for a name that is none, OutputNotWritable."""
@@ -207,6 +246,37 @@ class OutputFolder:
 
     def write_history(self, generations: Iterable[dict[str, Any]]) -> None:
         self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
+
+
+def _lock_in(folder: Path) -> TextIO | None:
+    """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile.
+
+    Raises: BlockingIOError when another process holds it; OSError.
+    """
+    path = folder / LOCK
+    lock = path.open("a+")
+    try:
+        _hold(lock)
+        if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            lock.close()
+            return None
+        with suppress(OSError):  # a full disk
+            lock.truncate(0)
+            now = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+            lock.write(f"process {os.getpid()} on host {socket.gethostname()} (since {now})\n")
+            lock.flush()
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _holder(lock: Path) -> str:
+    """Which process holds a lock, as it has written there."""
+    with suppress(OSError):
+        if text := lock.read_text(errors="replace")[:LONGEST_HOLDER].strip():
+            return escape_control(text)
+    return "another process"
 
 
 def _hold(lock: TextIO) -> None:
@@ -239,6 +309,39 @@ def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
 def run_id_of(folder: Path) -> str:
     """The id of the run in a folder.  Raises: OutputError when the folder holds none."""
     return run_file(folder)["id"]
+
+
+def original_of(folder: Path) -> Path | None:
+    """The folder that this one was copied from, when both hold the same run; None for one that is no copy.
+
+    Raises: OutputError when the folder holds no run.
+    """
+    known = run_file(folder)
+    if "folder" not in known:
+        return None
+    original = Path(known["folder"])
+    return original if is_same_run(original, known["id"]) and not original.samefile(folder) else None
+
+
+def is_same_run(folder: Path, run_id: str) -> bool:
+    """Whether a folder exists and holds the run with this id."""
+    try:
+        return run_id_of(folder) == run_id
+    except OutputError:
+        return False
+
+
+def own_run_id_of(folder: Path) -> str:
+    """As `run_id_of`, for what is done to the run: the run of a copy is that of the original until it is started.
+
+    Raises: OutputError also for a copy.
+    """
+    if original := original_of(folder):
+        raise OutputError(
+            f"{folder} is a copy of {original} and has no run of its own yet; "
+            f"`{command_line('retry', folder)}` starts one"
+        )
+    return run_id_of(folder)
 
 
 def run_file(folder: Path) -> RunFile:

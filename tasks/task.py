@@ -133,7 +133,10 @@ class RecordedTask(FarmTask):
 
 
 class TaskState(Protocol):
-    """What the store says of a task before it begins.  `attempt` is the latest of its record."""
+    """What the store says of a task before it begins.
+
+    `attempt` is the latest of its record, `owner` the number of the run's latest owner.
+    """
 
     @property
     def attempt(self) -> int: ...
@@ -141,6 +144,8 @@ class TaskState(Protocol):
     def done(self) -> bool: ...
     @property
     def cancelled(self) -> bool: ...
+    @property
+    def owner(self) -> int: ...
 
 
 S = TypeVar("S", bound=TaskState)
@@ -157,8 +162,8 @@ def run_once(
     """Do `work` unless its result is recorded, and have `keep` record it, with the seconds that the work took.
 
     Of several that hold the same `lock`, one works; the others wait, and find its result.
-    Raises: Ignore when `find` raises KeyError (the run was deleted), when the run was cancelled, or when the record
-    has a later attempt than this message; whatever `work` raises.
+    Raises: Ignore when `find` raises KeyError (the run was deleted), when the run was cancelled, when the record has a
+    later attempt than this message, or when another process has taken the run over since; whatever `work` raises.
     """
     with hold_lock(store.redis, lock):
         try:
@@ -169,6 +174,8 @@ def run_once(
             return
         if state.cancelled:
             raise Cancelled(lock)
+        if attempt < state.owner:
+            raise Ignore(f"attempt {attempt} is of an owner of the run before owner {state.owner}")
         if state.attempt != attempt:
             raise Ignore(f"attempt {attempt} has been replaced by attempt {state.attempt}")
         started = time.monotonic()

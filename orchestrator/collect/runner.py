@@ -30,6 +30,7 @@ from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedd
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lengths import find_long_prompts
+from orchestrator.runs.ownership import own_run
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from tasks import logs
@@ -80,14 +81,18 @@ class Collector:
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> Path:
-        """Raises: OutputError, FarmUnavailable, Parked, DocumentError."""
+        """Raises: OutputError, FarmUnavailable, Parked, RunTaken, DocumentError."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         counts = {name: len(getattr(self.parts, name)) for name in ("train", "val", "test")}
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
-        run_id = self.output.run_id(KIND_NAME)
+        run_id = self.output.run_id(KIND_NAME, log.warning)
         logs.set_fields({"run": run_id})
-        with open_collect_farm(self.settings, self.options) as farm:
+        with (
+            open_collect_farm(self.settings, self.options) as reached,
+            own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
+        ):
+            logs.set_fields({"run": run_id})
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
             with session.publisher.publish_final_state():

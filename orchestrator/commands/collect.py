@@ -15,8 +15,8 @@ Everything comes from a YAML file in which every key is set (see configs/collect
 
 EPILOG = """\
 exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
-failed for good; 130 interrupted; 143 terminated.  Except after 0 and 1, `orchestrator retry FOLDER`, or the same
-command with --resume, resumes it."""
+failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  Except after 0, 1 and 4,
+`orchestrator retry FOLDER`, or the same command with --resume, resumes it."""
 
 NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 

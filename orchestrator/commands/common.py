@@ -118,7 +118,7 @@ def handle_errors(work: Callable[[], int]) -> int:
 
     try:
         from orchestrator.farm.connection import FarmUnavailable
-        from orchestrator.output import OutputError
+        from orchestrator.output import OutputError, RunInUse
         from orchestrator.settings import SettingsError
     except (SecretError, AddressError) as error:  # Celery's application is made of the environment
         return exit_status.fail(exit_status.WRONG, str(error))
@@ -127,7 +127,8 @@ def handle_errors(work: Callable[[], int]) -> int:
     except SettingsError as error:
         return exit_status.fail(exit_status.WRONG, *error.problems)
     except (OutputError, SecretError, AddressError) as error:
-        return exit_status.fail(exit_status.WRONG, str(error))
+        is_in_use = isinstance(error, RunInUse)
+        return exit_status.fail(exit_status.IN_USE if is_in_use else exit_status.WRONG, str(error))
     except FarmUnavailable as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:

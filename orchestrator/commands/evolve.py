@@ -14,6 +14,9 @@ power cut, and repeats no evaluation and no call that was finished.  With CONFIG
 and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work."""
 
 EPILOG = """\
+exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
+process works on the run; 130 interrupted; 143 terminated.
+
 examples:
   orchestrator evolve --config configs/embedded.config
   orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer

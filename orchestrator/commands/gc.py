@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def collect_garbage(arguments: argparse.Namespace) -> int:
     from orchestrator.farm.cleanup import CleanupRule, find_unneeded, remove_unneeded
+    from orchestrator.runs.lifecycle import delete_run
 
     with _farm_of(arguments.config) as (farm, folder, kept_days):
         days = kept_days if arguments.days is None else arguments.days
@@ -80,7 +81,7 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
         removed = None
         if arguments.remove:
             for run_id in arguments.runs:
-                _delete(farm, run_id)
+                delete_run(farm, run_id)
             removed = dataclasses.asdict(remove_unneeded(retention, found, rule))
             removed["runs"] += len(arguments.runs)
     if arguments.json:
@@ -134,24 +135,18 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None,
 def _why_not(farm: FarmConnection, runs: Sequence[str], found: Unneeded) -> str:
     """Why one of these runs cannot be removed, or ""."""
     from orchestrator.runs.lifecycle import active_tasks
+    from tasks.store.run_lease import read_lease
 
     known = {run.run for run in (*found.runs, *found.other_runs)}
     for run_id in runs:
         if run_id not in known:
             return f"--run {run_id}: the store has no such run"
-        if farm.store.retention.is_leased(run_id):
-            return f"--run {run_id}: it is running; stop it first"
+        held = read_lease(farm.store.redis, run_id)
+        if held is not None and not (held.owner and held.owner.has_ended()):
+            return f"--run {run_id}: it is running, {held}; stop it first"
         if active := active_tasks(farm, run_id):
             return f"--run {run_id}: workers still have tasks of it: {active[0]}"
     return ""
-
-
-def _delete(farm: FarmConnection, run_id: str) -> None:
-    from orchestrator.runs.lifecycle import delete_run
-    from tasks.store.keys import CANCELLED
-
-    farm.store.put_metadata(run_id, CANCELLED, "1")
-    delete_run(farm.app, farm.broker, farm.store, run_id)
 
 
 def _lines(found: Unneeded, rule: CleanupRule, named: Sequence[str]) -> Iterator[str]:

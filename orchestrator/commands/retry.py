@@ -66,11 +66,11 @@ def retry(arguments: argparse.Namespace) -> int:
 def retry_running(folder: Path, names: Sequence[str]) -> int:
     """Send failed tasks again, for the process that drives the run to go on with.  Raises: NoSuchTask."""
     from orchestrator.dispatch.failures import retry_failed
-    from orchestrator.output import run_id_of
+    from orchestrator.output import own_run_id_of
     from orchestrator.runs.lifecycle import reach_farm_of
 
     with reach_farm_of(folder) as farm:
-        sent = retry_failed(farm.app, farm.store, run_id_of(folder), names)
+        sent = retry_failed(farm.app, farm.store, own_run_id_of(folder), names)
     for failure in sent:
         print(f"sent again: {failure.stage} of {failure.node} (task {failure.task})")
     if not sent:

@@ -47,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def delete(folder: Path) -> int:
     """Take a run off its farm; an embedded farm that is down is started for it, since its Valkey keeps its data."""
-    from orchestrator.output import run_id_of
+    from orchestrator.output import own_run_id_of
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import cancel, delete_run
     from orchestrator.runs.status import is_locked
 
-    run_id, (_, kind) = run_id_of(folder), kind_of(folder)
+    run_id, (_, kind) = own_run_id_of(folder), kind_of(folder)
     if is_locked(folder):
         return exit_status.fail(
             exit_status.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}"
@@ -63,7 +63,7 @@ def delete(folder: Path) -> int:
             return exit_status.fail(
                 exit_status.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)
             )
-        keys = delete_run(farm.app, farm.broker, farm.store, run_id)
+        keys = delete_run(farm, run_id, folder)
     print(f"deleted {folder} from its farm: {keys} keys; the folder stays")
     return exit_status.DONE
 

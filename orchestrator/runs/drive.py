@@ -16,6 +16,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
 from tasks import logs
+from tasks.store.fence import RunTaken
 
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 
@@ -34,31 +35,38 @@ def drive(
     such as "--set BUDGET_USD=8".
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
-    retry = command_line("retry", output.path)
     try:
         work()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated, Parked, RunTaken, StoreLost, OutputNotWritable) as error:
         close()
-        return exit_status.fail(exit_status.INTERRUPTED, f"interrupted; {again} goes on, or: {retry}")
-    except Terminated as ended:
-        close()
-        return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; {again} goes on, or: {retry}")
-    except Parked as parked:
-        close()
-        write_parked_state(output, ParkedState(parked.reason, parked.failures))
-        return exit_status.fail(exit_status.PARKED, *parked_lines(parked, retry, raise_budget))
-    except StoreLost as error:
-        close()
-        write_parked_state(output, ParkedState(str(error)))
-        return exit_status.fail(exit_status.PARKED, f"parked: {error}", f"go on with: {retry}")
-    except OutputNotWritable as error:
-        close()
-        # The reason cannot be written into the folder: `status` shows the run as stopped.
-        return exit_status.fail(exit_status.PARKED, f"parked: {error}", f"make room, then go on with: {retry}")
+        return exit_status.fail(*_ending(error, output, again, raise_budget))
     finally:
         close()
         output.close()
     return exit_status.DONE
+
+
+def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> tuple[int, *tuple[str, ...]]:
+    """The exit status of a run that ended early, and the lines that say why; the reason why it parked is written."""
+    retry, status = command_line("retry", output.path), exit_status.PARKED
+    match error:
+        case Parked():
+            write_parked_state(output, ParkedState(error.reason, error.failures))
+            lines = parked_lines(error, retry, raise_budget)
+        case StoreLost():
+            write_parked_state(output, ParkedState(str(error)))
+            lines = [f"parked: {error}", f"go on with: {retry}"]
+        case OutputNotWritable():
+            # The reason cannot be written into the folder: `status` shows the run as stopped.
+            lines = [f"parked: {error}", f"make room, then go on with: {retry}"]
+        case RunTaken():
+            # Nothing is written into the folder: the run is the other process's.
+            status, lines = exit_status.IN_USE, [f"stopped: {error}"]
+        case Terminated():
+            status, lines = exit_status.BY_SIGNAL + error.number, [f"{error}; {again} goes on, or: {retry}"]
+        case _:
+            status, lines = exit_status.INTERRUPTED, [f"interrupted; {again} goes on, or: {retry}"]
+    return status, *lines
 
 
 def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:

@@ -25,6 +25,7 @@ from orchestrator.output import OutputFolder, OutputNotWritable, read_state
 from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.settings import SettingsError
 from tasks.plan import Candidate, Phase, Plan
+from tasks.store.fence import RunTaken
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -105,11 +106,12 @@ class InProgress:
     def written_if_interrupted(self) -> Iterator[None]:
         """Whatever ends the block early, what is known then is written into the output folder.
 
-        A run that its settings refuse has asked nothing, and leaves no state: they may still be changed.
+        A run that its settings refuse has asked nothing, and leaves no state: they may still be changed.  A run that
+        another process has taken over is no longer written by this one.
         """
         try:
             yield
-        except SettingsError:
+        except (SettingsError, RunTaken):
             raise
         except BaseException as error:
             with suppress(OutputNotWritable):  # it is reported by what ended the block

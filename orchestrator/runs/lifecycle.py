@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redis
-from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator.dispatch.failures import failed_tasks
 from orchestrator.farm import workers
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, connected, ping
 from orchestrator.farm.producer import delete_results, drop_taken, drop_waiting
-from orchestrator.output import OutputFolder, run_id_of
+from orchestrator.output import OutputFolder, original_of, run_id_of
 from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.ownership import owned
 from orchestrator.runs.status import is_locked, read_parked_state
 from tasks.failure import Failure
 from tasks.store.keys import CANCELLED
-from tasks.store.store import Store
 
+log = logging.getLogger(__name__)
 TIMEOUT_S = 60.0  # for the answers and calls in progress
 POLL_S = 0.25
 
@@ -49,8 +50,10 @@ def failed_of(folder: Path) -> list[Failure]:
 
     Raises: OutputError, SettingsError.
     """
-    run_id = run_id_of(folder)
     parked = read_parked_state(OutputFolder(folder))
+    if original_of(folder) is not None:  # nothing of a copy is on the farm before it is started
+        return list(parked.failures) if parked else []
+    run_id = run_id_of(folder)
     try:
         with reach_farm_of(folder) as farm:
             # A store that has lost the run has no failures; the folder has them.
@@ -104,11 +107,15 @@ def active_tasks(farm: FarmConnection, run_id: str) -> list[str]:
     ]
 
 
-def delete_run(app: Celery, broker: redis.Redis, store: Store, run_id: str) -> int:
+def delete_run(farm: FarmConnection, run_id: str, folder: Path = Path()) -> int:
     """Remove the run's messages, its records, the results that no other run has used, and what Celery keeps of it.
 
-    Only for a run of which no worker executes a task.  Returns the number of keys removed.  Raises: redis.RedisError.
+    Only for a run of which no worker executes a task; `folder` is its output folder, where that is known.  Returns the
+    number of keys removed.
+    Raises: RunInUse when a process works on the run; redis.RedisError.
     """
-    drop_waiting(broker, run_id)
-    drop_taken(broker, run_id)
-    return store.delete_run(run_id) + delete_results(app, run_id)
+    with owned(farm, run_id, folder, log.warning) as owner:
+        owner.store.put_metadata(run_id, CANCELLED, "1")
+        drop_waiting(owner.broker, run_id)
+        drop_taken(owner.broker, run_id)
+        return owner.store.delete_run(run_id) + delete_results(owner.app, run_id)

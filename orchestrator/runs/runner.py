@@ -31,12 +31,13 @@ from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
+from orchestrator.runs.ownership import own_run
 from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
-from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept
+from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
 from orchestrator.runs.search import FinishedGeneration, Search, load_search, make_search
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
@@ -68,13 +69,13 @@ class Runner:
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> FinalReport:
-        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, KeyboardInterrupt."""
+        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, KeyboardInterrupt."""
         self.view.notify(setup.evolve_announcement(self.settings))
         for line in setup.repeated_questions(self.examples):
             self.view.notify(line)
         clustering.collected_sides(self.settings)  # what cannot be read is refused before anything is started
         search, state = load_search(self.settings, self.output)
-        run_id = self.output.run_id(KIND_NAME)
+        run_id = self.output.run_id(KIND_NAME, self.view.notify)
         with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
             if self.output.config.exists():
                 record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
@@ -83,12 +84,18 @@ class Runner:
             return self._session(run_id, search, state)
 
     def _session(self, run_id: str, search: Search, state: SearchState) -> FinalReport:
-        with logs.fields(run=run_id), self.open_farm(self.settings, self.view.notify) as farm:
-            session = _Session(self, farm, run_id, search, state)
+        notify = self.view.notify
+        with (
+            logs.fields(run=run_id),
+            self.open_farm(self.settings, notify) as reached,
+            own_run(reached, self.output, run_id, notify) as (farm, own_id),
+            logs.fields(run=own_id),
+        ):
+            session = _Session(self, farm, own_id, search, state)
             session.begin()
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.check()
-                with servers_kept(self.output, farm.store, run_id):
+                with servers_kept(self.output, farm.store, own_id):
                     session.measure()
                     return session.finish(session.generations())
 
@@ -168,7 +175,7 @@ class _Session:
         store.put_run(run if known is None else known.run(run, settings))
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
-            store.forget_stages(self.run_id, [*generation_plans(state.generation), *PLANS])
+            self._forget_stages()
             mark_applied(self.runner.output)
         store.set_requirements(self.run_id, code_version(), settings.target_model)
         store.put_metadata(self.run_id, LIMIT, str(settings.stage_timeout_s))
@@ -180,6 +187,10 @@ class _Session:
         self.reporter.recorded = evaluations_of(self.recorder.history)
         self.reporter.progress.update(self.recorder.history, judged_since(changes))
 
+    def _forget_stages(self) -> None:
+        """What is recorded of the generation in progress, and of all that is measured around the search."""
+        self.farm.store.forget_stages(self.run_id, [*generation_plans(self.state.generation), *PLANS])
+
     def check(self) -> None:
         """Check the prompts and the target server, before anything is answered."""
         settings, watch = self.runner.settings, self.reporter.report_setup
@@ -188,6 +199,10 @@ class _Session:
         self.examples = check_prompts(self.scheduler, too_long, self.examples, prompts, watch, notify)
         target, output = self.farm.store.run(self.run_id).target, self.runner.output
         ensure_same_server(self.scheduler, settings, target, output)
+        if unknown_servers(output, self.farm.store, self.run_id):
+            notify("a server that is not the run's has answered since its process was killed; that is computed again")
+            self._forget_stages()
+            self.farm.store.forget_servers(self.run_id)
         keep_questions(output, self.runner.examples)
 
     def measure(self) -> None:

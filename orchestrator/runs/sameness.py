@@ -125,6 +125,15 @@ def keep_servers(output: OutputFolder, servers: Sequence[Mapping[str, Any]]) -> 
         output.write_state(SERVERS, {"servers": [*known, *new]})
 
 
+def unknown_servers(output: OutputFolder, store: Store, run_id: str) -> list[dict[str, Any]]:
+    """Those that answered for the run and are not kept with it.
+
+    After a process was killed workers still do what waits in the queues, perhaps with another server than the run's.
+    """
+    known = read_servers(output)
+    return [server for server in store.servers(run_id) if server not in known]
+
+
 def read_servers(output: OutputFolder) -> list[dict[str, Any]]:
     """Raises: OutputError for a file that cannot be used."""
     try:

@@ -26,6 +26,7 @@ from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.failure import Failure
+from tasks.store.fence import RunTaken
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
 
@@ -238,6 +239,9 @@ class StatusPublisher:
             raise
         except redis.RedisError:
             state = None  # the store is gone, and would only be waited for once more
+            raise
+        except RunTaken:
+            state = None  # the run is another process's
             raise
         finally:
             if state is not None:

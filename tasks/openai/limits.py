@@ -67,10 +67,14 @@ local burst_s = tonumber(ARGV[1])
 local wait = 0
 for i, key in ipairs(KEYS) do
     local seconds = tonumber(ARGV[1 + i])
-    local paid_off = math.max(now, tonumber(redis.call("GET", key) or now))
+    local known = redis.call("GET", key) or ""
+    local paid_off, at = string.match(known, "^(%S+) (%S+)$")
+    paid_off, at = tonumber(paid_off or now), tonumber(at or now)
+    -- A server's clock that was set back must not add to the waiting.
+    paid_off = math.max(now, paid_off - math.max(0, at - now))
     wait = math.max(wait, paid_off - burst_s - now)
     paid_off = paid_off + seconds
-    redis.call("SET", key, string.format("%.6f", paid_off), "EX", math.ceil(paid_off - now) + 1)
+    redis.call("SET", key, string.format("%.6f %.6f", paid_off, now), "EX", math.ceil(paid_off - now) + 1)
 end
 return tostring(wait)
 """
@@ -79,9 +83,10 @@ return tostring(wait)
 class RedisLimiter:
     """A `Limiter` whose state is in Redis or Valkey, with one key a limit for each `name`.
 
-    A key holds the theoretical arrival time: when all admitted calls are paid off.  The server's clock is used, so
-    the clocks of the workers may differ.  requests and tokens: the limits a minute, 0 for none; burst_s: how many
-    seconds' worth may pass at once.  A call of more tokens than a minute has is charged a whole minute.
+    A key holds the theoretical arrival time, when all admitted calls are paid off, and when that was written.  The
+    server's clock is used, so the clocks of the workers may differ; when it is set back, the waiting stays as it was.
+    requests and tokens: the limits a minute, 0 for none; burst_s: how many seconds' worth may pass at once.  A call of
+    more tokens than a minute has is charged a whole minute.
     Raises: what `client` raises when the server does not come back.
     """
 

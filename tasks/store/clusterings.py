@@ -13,6 +13,7 @@ import redis
 
 from tasks.models import ClusterFigures
 from tasks.store import keys
+from tasks.store.fence import Fence
 from tasks.store.keys import clustering_key, run_key
 from tasks.store.results import SharedResults
 
@@ -20,8 +21,8 @@ from tasks.store.results import SharedResults
 class Clusterings:
     """Typed access to the clusterings in one Redis or Valkey.  Raises: redis.RedisError."""
 
-    def __init__(self, client: redis.Redis) -> None:
-        self._redis, self._results = client, SharedResults(client)
+    def __init__(self, client: redis.Redis, fence: Fence) -> None:
+        self._redis, self._results = client, SharedResults(client, fence)
 
     def put(
         self, run_id: str, clustering: str, labels: bytes, descriptions: str, figures: ClusterFigures = ClusterFigures()

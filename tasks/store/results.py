@@ -17,6 +17,7 @@ from typing import Any, cast
 import redis
 
 from tasks.store import keys
+from tasks.store.fence import Fence
 from tasks.store.keys import result_key, run_key
 
 KEPT_S = 30 * 24 * 3600
@@ -64,9 +65,9 @@ redis.call("UNLINK", KEYS[1])
 class SharedResults:
     """Typed access to the shared results in one Redis or Valkey.  Raises: redis.RedisError."""
 
-    def __init__(self, client: redis.Redis) -> None:
-        self._take, self._release = client.register_script(_TAKE), client.register_script(_RELEASE)
-        self._hold, self._put = client.register_script(_HOLD), client.register_script(_PUT)
+    def __init__(self, client: redis.Redis, fence: Fence) -> None:
+        self._release, self._put = fence.script(_RELEASE), fence.script(_PUT)
+        self._take, self._hold = client.register_script(_TAKE), client.register_script(_HOLD)
 
     def take(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those of the results that are in the store, by content key; they are held for the run from here on."""
@@ -84,7 +85,7 @@ class SharedResults:
         """
         names = [run_key(run_id, part) for part in (keys.HELD, keys.SHARED)]
         counts = [part for name, count in usage.items() for part in (name, repr(count))]
-        self._put([*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
+        self._put(run_id, [*names, result_key(key), run_key(run_id, keys.USAGE)], [json.dumps(value), *counts])
 
     def hold(self, run_id: str, key: str, held: str) -> bool:
         """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
@@ -92,4 +93,4 @@ class SharedResults:
 
     def release(self, run_id: str, other_runs: Sequence[str], kept_s: int = KEPT_S, held: str = keys.HELD) -> None:
         """The run needs nothing more of its set `held`: what none of the others holds expires."""
-        self._release([run_key(run, held) for run in (run_id, *other_runs)], [kept_s])
+        self._release(run_id, [run_key(run, held) for run in (run_id, *other_runs)], [kept_s])

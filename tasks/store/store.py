@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, cast
@@ -16,6 +16,7 @@ from tasks.models import Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
 from tasks.store.clusterings import Clusterings
+from tasks.store.fence import Fence, Part
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
 from tasks.store.results import KEPT_S, SharedResults
@@ -24,22 +25,34 @@ from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
 DELETED_AT_ONCE = 500  # keys in one command
-_PUT_STAGE = """
+# A plan that is gone, or was deleted and made again since the attempt began, gets no record.
+_PUT_STAGE = f"""
+if redis.call("HEXISTS", KEYS[1], "{keys.PLAN}") == 0 then return 0 end
 local outdated = redis.call("HGET", KEYS[1], ARGV[1])
 if outdated and tonumber(ARGV[2]) <= tonumber(outdated) then return 0 end
 return redis.call("HSETNX", KEYS[1], ARGV[3], ARGV[4])
+"""
+# KEYS: the run's fence and the record.
+_NEXT_ATTEMPT = f"""
+local attempt = redis.call("HINCRBY", KEYS[1], "{keys.SEQUENCE}", 1)
+redis.call("HSET", KEYS[2], "{keys.ATTEMPT}", attempt)
+return attempt
 """
 
 
 @dataclass(frozen=True)
 class StageContext:
-    """What a stage must know before it begins: its run and plan, the latest attempt, and what is done."""
+    """What a stage must know before it begins: its run and plan, the latest attempt, and what is done.
+
+    `owner` is the number of the run's latest owner: attempts with lower numbers are of earlier owners.
+    """
 
     run: Run
     plan: Plan
     attempt: int
     done: bool
     cancelled: bool
+    owner: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,25 +63,33 @@ class JobContext:
     attempt: int
     done: bool
     cancelled: bool
+    owner: int = 0
 
 
 class Store:
     """Typed access to one Redis or Valkey.  Every method is safe to call twice with the same arguments.
 
-    All raise redis.RedisError when the server cannot be reached for as long as `client` retries.
+    All raise redis.RedisError when the server cannot be reached for as long as `client` retries.  A store of the owner
+    of a run (`of_owner`) raises RunTaken where it would write after another process has taken the run over.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
         self.redis = client
-        self.clusterings = Clusterings(client)
+        self.fence = Fence(client, number)
+        self._next_attempt, self._put_stage = self.fence.script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
+        self.clusterings = Clusterings(client, self.fence)
+
+    def of_owner(self, number: int) -> Store:
+        """The same store, for the owner of a run that has this number (tasks/store/run_lease.py)."""
+        return Store(self.redis, number)
+
+    def _write(self, run_id: str, *commands: Sequence[Part]) -> list[Any]:
+        return self.fence.write(run_id, *commands)
 
     # Runs: what each was started with, and what was learnt of it.
 
     def put_run(self, run: Run) -> None:
-        pipe = self.redis.pipeline()
-        pipe.sadd(keys.RUNS, run.id)
-        pipe.set(run_key(run.id, keys.SETTINGS), run.to_json())
-        pipe.execute()
+        self._write(run.id, ("SADD", keys.RUNS, run.id), ("SET", run_key(run.id, keys.SETTINGS), run.to_json()))
 
     def run(self, run_id: str) -> Run:
         """Raises: KeyError when there is no such run, InvalidData."""
@@ -91,14 +112,16 @@ class Store:
         self.release_clusterings(run_id)
         others = [run_key(other, keys.SHARED) for other in self._other_runs(run_id)]
         shared = cast("set[bytes]", self.redis.sdiff([run_key(run_id, keys.SHARED), *others]))
-        found = [*shared, *self.redis.scan_iter(match=run_key(run_id, "*"), count=1000)]
+        last = [run_key(run_id, keys.FENCE).encode(), run_key(run_id, keys.LEASE).encode()]
+        own = cast("Iterator[bytes]", self.redis.scan_iter(match=run_key(run_id, "*"), count=1000))
+        found = [*shared, *(key for key in own if key not in last)]
         for start in range(0, len(found), DELETED_AT_ONCE):
-            self.redis.unlink(*found[start : start + DELETED_AT_ONCE])
-        self.redis.srem(keys.RUNS, run_id)
+            self._write(run_id, ("UNLINK", *found[start : start + DELETED_AT_ONCE]))
+        self._write(run_id, ("SREM", keys.RUNS, run_id), ("UNLINK", *last))
         return len(found)
 
     def put_metadata(self, run_id: str, name: str, value: str) -> None:
-        self.redis.hset(run_key(run_id, keys.METADATA), name, value)
+        self._write(run_id, ("HSET", run_key(run_id, keys.METADATA), name, value))
 
     def metadata(self, run_id: str, name: str) -> str | None:
         return _text(self.redis.hget(run_key(run_id, keys.METADATA), name))
@@ -109,11 +132,13 @@ class Store:
 
     def set_requirements(self, run_id: str, code: str, model: str) -> None:
         """Which workers may work for a run: those of this code, for this model.  A cancelled run goes on."""
-        pipe = self.redis.pipeline()
-        pipe.sadd(keys.RUNS, run_id)
-        pipe.hset(run_key(run_id, keys.METADATA), mapping={keys.CODE: code, keys.MODEL: model})
-        pipe.hdel(run_key(run_id, keys.METADATA), keys.CANCELLED)
-        pipe.execute()
+        metadata = run_key(run_id, keys.METADATA)
+        self._write(
+            run_id,
+            ("SADD", keys.RUNS, run_id),
+            ("HSET", metadata, keys.CODE, code, keys.MODEL, model),
+            ("HDEL", metadata, keys.CANCELLED),
+        )
 
     def stage_limit(self, run_id: str) -> float | None:
         """How long a stage of the run may take, in seconds; None where no limit was set."""
@@ -122,7 +147,7 @@ class Store:
 
     def put_examples(self, run_id: str, examples: Mapping[str, Sequence[Example]]) -> None:
         sets = {name: [dataclasses.asdict(example) for example in found] for name, found in examples.items()}
-        self.redis.set(run_key(run_id, keys.EXAMPLES), json.dumps(sets))
+        self._write(run_id, ("SET", run_key(run_id, keys.EXAMPLES), json.dumps(sets)))
 
     def examples(self, run_id: str) -> Mapping[str, tuple[Example, ...]]:
         """The sets of examples by name.  Raises: KeyError, InvalidData."""
@@ -134,11 +159,17 @@ class Store:
     # Plans: their attempts, the records of their stages, and what failed.
 
     def put_plan(self, run_id: str, plan: Plan) -> None:
-        """Record a plan.  A different plan of the same name has other results: its records are deleted."""
+        """Record a plan.  A different plan of the same name has other results: its records are deleted.
+
+        What is new takes no record of an attempt that began before.
+        """
         key, text = plan_key(run_id, plan.name), plan.to_json()
-        if _text(self.redis.hget(key, keys.PLAN)) not in (None, text):
+        known = _text(self.redis.hget(key, keys.PLAN))
+        if known not in (None, text):
             self.forget_stages(run_id, [plan.name])
-        self.redis.hset(key, keys.PLAN, text)
+        begun = self.redis.hget(run_key(run_id, keys.FENCE), keys.SEQUENCE) if known is None else None
+        outdated = [("HSET", key, keys.OUTDATED, cast(bytes, begun))] if begun is not None else []
+        self._write(run_id, ("HSET", key, keys.PLAN, text), *outdated)
 
     def plan(self, run_id: str, name: str) -> Plan:
         """Raises: KeyError when there is no such plan, InvalidData."""
@@ -152,14 +183,19 @@ class Store:
         forgotten = set(names)
         if not forgotten:
             return
-        self.redis.unlink(*(plan_key(run_id, name) for name in forgotten))
+        self._write(run_id, ("UNLINK", *(plan_key(run_id, name) for name in forgotten)))
         for failure in self.failures(run_id):
             if failure.record in forgotten:
                 self.forget_failure(failure)
 
     def next_attempt(self, run_id: str, name: str) -> int:
         """The number of a new attempt at a plan or the jobs; tasks of an earlier one end without work from here on."""
-        return self.redis.hincrby(plan_key(run_id, name), keys.ATTEMPT, 1)
+        names = [run_key(run_id, keys.FENCE), plan_key(run_id, name)]
+        return cast(int, self._next_attempt(run_id, names, []))
+
+    def owner_number(self, run_id: str) -> int:
+        """The number of the run's latest owner, 0 before the first."""
+        return int(cast("bytes | None", self.redis.hget(run_key(run_id, keys.FENCE), keys.NUMBER)) or 0)
 
     def attempt(self, run_id: str, name: str) -> int:
         """The number of the latest attempt, 0 before the first."""
@@ -171,28 +207,35 @@ class Store:
         pipe.get(run_key(run_id, keys.SETTINGS))
         pipe.hmget(plan_key(run_id, name), [keys.PLAN, keys.ATTEMPT, stage])
         pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
-        settings, (plan, attempt, record), cancelled = pipe.execute()
+        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
+        settings, (plan, attempt, record), cancelled, owner = pipe.execute()
         if settings is None or plan is None:
             raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
         return StageContext(
-            _read_run(settings), _read_plan(plan), int(attempt or 0), record is not None, bool(cancelled)
+            _read_run(settings),
+            _read_plan(plan),
+            int(attempt or 0),
+            record is not None,
+            bool(cancelled),
+            int(owner or 0),
         )
 
     def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
         """Record the outcome of a stage of a candidate; the first record stands.
 
-        Nothing is recorded by an attempt whose records were deleted (`forget_stages`).
+        Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.  A
+        task of an earlier owner that is at work may end: the plan says what its outcome is of.
         """
         text = json.dumps(outcome)
-        self.redis.eval(_PUT_STAGE, 1, plan_key(run_id, name), keys.OUTDATED, attempt, stage, text)
+        self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, text])
 
     def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
         """Delete the records of the stages of plans, also those that tasks of earlier attempts are about to write."""
         for name in names:
             if attempt := self.attempt(run_id, name):
-                self.redis.hset(plan_key(run_id, name), keys.OUTDATED, attempt)
+                self._write(run_id, ("HSET", plan_key(run_id, name), keys.OUTDATED, attempt))
             if stages := list(self.stages(run_id, name)):
-                self.redis.hdel(plan_key(run_id, name), *stages)
+                self._write(run_id, ("HDEL", plan_key(run_id, name), *stages))
 
     def stage(self, run_id: str, name: str, stage: str) -> dict[str, Any] | None:
         text = self.redis.hget(plan_key(run_id, name), stage)
@@ -207,7 +250,7 @@ class Store:
 
     def put_job(self, run_id: str, key: str, spec: str) -> None:
         """Keep the spec of a job, as JSON."""
-        self.redis.hset(plan_key(run_id, keys.JOBS), key, spec)
+        self._write(run_id, ("HSET", plan_key(run_id, keys.JOBS), key, spec))
 
     def job_spec(self, run_id: str, key: str) -> str | None:
         return _text(self.redis.hget(plan_key(run_id, keys.JOBS), key))
@@ -218,10 +261,11 @@ class Store:
         pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
         pipe.exists(result_key(key))
         pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
-        (attempt, spec), done, cancelled = pipe.execute()
+        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
+        (attempt, spec), done, cancelled, owner = pipe.execute()
         if spec is None:
             raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
-        return JobContext(spec, int(attempt or 0), bool(done), bool(cancelled))
+        return JobContext(spec, int(attempt or 0), bool(done), bool(cancelled), int(owner or 0))
 
     # What failed, in plans and jobs.
 
@@ -234,12 +278,12 @@ class Store:
         attempt = self.next_attempt(run_id, record)  # more than one later, where its command was sent twice
         latest = [failure for failure in failures if failure.attempt == before]
         standing = [dataclasses.replace(failure, attempt=attempt) for failure in keep(latest)]
-        pipe = self.redis.pipeline()
-        for failure in failures:
-            pipe.hdel(run_key(run_id, keys.FAILURES), failure_field(record, failure.name))
-        for failure in standing:
-            pipe.hset(run_key(run_id, keys.FAILURES), failure_field(record, failure.name), failure.to_json())
-        pipe.execute()
+        key = run_key(run_id, keys.FAILURES)
+        self._write(
+            run_id,
+            *(("HDEL", key, failure_field(record, failure.name)) for failure in failures),
+            *(("HSET", key, failure_field(record, failure.name), failure.to_json()) for failure in standing),
+        )
         return attempt
 
     def put_failure(self, failure: Failure) -> None:
@@ -255,7 +299,7 @@ class Store:
     def forget_failure(self, failure: Failure) -> bool:
         """Returns whether it was there: of several processes that forget it at the same time, one gets True."""
         field = failure_field(failure.record, failure.name)
-        return bool(self.redis.hdel(run_key(failure.run, keys.FAILURES), field))
+        return bool(self._write(failure.run, ("HDEL", run_key(failure.run, keys.FAILURES), field))[0])
 
     def failure_count(self, run_id: str, what: str) -> int:
         """How often a task or a call has failed so far."""
@@ -275,13 +319,13 @@ class Store:
         """Sleep until `notify`, but no longer than `seconds`."""
         key = run_key(run_id, keys.NOTIFICATIONS)
         self.redis.blpop([key], timeout=seconds)
-        self.redis.delete(key)
+        self._write(run_id, ("DEL", key))
 
     # Results that runs share: answers and verdicts (tasks/store/results.py).
 
     @cached_property
     def _results(self) -> SharedResults:
-        return SharedResults(self.redis)
+        return SharedResults(self.redis, self.fence)
 
     def shared(self, run_id: str, content_keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those of the results that are in the store, by content key; they are held for the run from here on."""
@@ -327,25 +371,24 @@ class Store:
 
     def put_file(self, run_id: str, name: str, data: bytes) -> None:
         """Keep a file for the run: data of a job by its name, or what a job has made by the job's key."""
-        self.redis.hset(run_key(run_id, keys.FILES), name, data)
+        self._write(run_id, ("HSET", run_key(run_id, keys.FILES), name, data))
 
     def file(self, run_id: str, name: str) -> bytes | None:
         return cast("bytes | None", self.redis.hget(run_key(run_id, keys.FILES), name))
 
     def forget_file(self, run_id: str, key: str) -> None:
         """Delete what a job has made, and its result: when it is requested again, it is made again."""
-        pipe = self.redis.pipeline()
-        pipe.hdel(run_key(run_id, keys.FILES), key)
-        pipe.unlink(result_key(key))
-        pipe.srem(run_key(run_id, keys.HELD), result_key(key))
-        pipe.srem(run_key(run_id, keys.SHARED), result_key(key))
-        pipe.execute()
+        self._write(
+            run_id,
+            ("HDEL", run_key(run_id, keys.FILES), key),
+            ("UNLINK", result_key(key)),
+            ("SREM", run_key(run_id, keys.HELD), result_key(key)),
+            ("SREM", run_key(run_id, keys.SHARED), result_key(key)),
+        )
 
     def add_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
-        pipe = self.redis.pipeline()
-        for name, value in counts.items():
-            pipe.hincrbyfloat(run_key(run_id, keys.USAGE), name, value)
-        pipe.execute()
+        usage = run_key(run_id, keys.USAGE)
+        self._write(run_id, *(("HINCRBYFLOAT", usage, name, repr(float(value))) for name, value in counts.items()))
 
     def usage(self, run_id: str) -> dict[str, float]:
         found = cast("dict[bytes, bytes]", self.redis.hgetall(run_key(run_id, keys.USAGE)))
@@ -358,7 +401,7 @@ class Store:
     def add_providers(self, run_id: str, role: str, names: Iterable[str]) -> None:
         """Note who answered for the run in the role of "reflector" or "judge" (tasks/openai/provider.py)."""
         if members := [json.dumps([role, name]) for name in names]:
-            self.redis.sadd(run_key(run_id, keys.PROVIDERS), *members)
+            self._write(run_id, ("SADD", run_key(run_id, keys.PROVIDERS), *members))
 
     def providers(self, run_id: str, role: str) -> list[str]:
         """Who has answered for the run in this role, in alphabetical order."""
@@ -368,6 +411,9 @@ class Store:
     def add_server(self, run_id: str, identity: Mapping[str, Any]) -> None:
         """Note which target server answers for the run."""
         self.redis.sadd(run_key(run_id, keys.SERVERS), json.dumps(identity, sort_keys=True))
+
+    def forget_servers(self, run_id: str) -> None:
+        self._write(run_id, ("DEL", run_key(run_id, keys.SERVERS)))
 
     def servers(self, run_id: str) -> list[dict[str, Any]]:
         """The identities of the target servers that have answered for the run."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, write_output
+from orchestrator.output import (
+    OutputError,
+    OutputFolder,
+    OutputNotWritable,
+    RunInUse,
+    original_of,
+    own_run_id_of,
+    write_output,
+)
 
 
 @contextmanager
@@ -42,12 +54,61 @@ def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> 
     running, fresh = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
     running.open()
     running.run_id("evolve")
-    with pytest.raises(OutputError, match="is in use by another run"):
+    host = socket.gethostname()
+    with pytest.raises(RunInUse, match=rf"run is in use: process {os.getpid()} on host {host} \(since 20.*\) works"):
         fresh.rotate()
+    assert not (tmp_path / "run.1").exists()
     running.close()
     (tmp_path / "run.1").mkdir()  # of an earlier time
     assert fresh.rotate() == tmp_path / "run.2"
-    assert not fresh.path.exists()
-    # When the new run is opened, then nothing of the old one holds it
-    fresh.open()
+    # Then the new folder is open, and nothing of the old one holds it
+    with pytest.raises(RunInUse):
+        running.open()
     assert fresh.rotate() is None
+
+
+def test_a_process_that_waits_for_a_folder_while_it_is_set_aside_does_not_work_in_the_old_one(tmp_path: Path) -> None:
+    # Given a process that sets a run aside, and another that waits for the folder's lock meanwhile
+    fresh, other = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
+    fresh.run_id("evolve")
+    fresh.open()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        waiting = pool.submit(other.open)
+        while not any(os.readlink(f"/proc/self/fd/{fd}").endswith("run/.lock") for fd in _others(fresh)):
+            pass
+        assert fresh.rotate() == tmp_path / "run.1"
+        # Then it is refused: the lock that it waited for has gone with the old run
+        with pytest.raises(RunInUse):
+            waiting.result(timeout=20)
+
+
+def _others(folder: OutputFolder) -> list[str]:
+    """The open descriptors but for that of the folder's lock."""
+    mine = folder._lock.fileno() if folder._lock else -1
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        if fd != str(mine) and Path(f"/proc/self/fd/{fd}").is_symlink():
+            found.append(fd)
+    return found
+
+
+def test_a_copy_of_a_folder_gets_an_id_of_its_own_and_a_folder_that_was_moved_keeps_its_id(tmp_path: Path) -> None:
+    original, lines = OutputFolder(tmp_path / "run"), list[str]()
+    run_id = original.run_id("evolve", lines.append)
+    # When the folder is moved, then its run is the same
+    original.path.rename(tmp_path / "moved")
+    moved = OutputFolder(tmp_path / "moved")
+    assert (moved.run_id("evolve", lines.append), lines) == (run_id, [])
+    # When it is copied, then what would change the original's run is refused, and a start makes the copy another run
+    shutil.copytree(moved.path, tmp_path / "copy")
+    assert original_of(tmp_path / "copy") == moved.path
+    with pytest.raises(OutputError, match=rf"copy is a copy of {moved.path} and has no run of its own yet"):
+        own_run_id_of(tmp_path / "copy")
+    own = OutputFolder(tmp_path / "copy").run_id("evolve", lines.append)
+    assert own.startswith("copy-") and lines == [
+        f"{tmp_path / 'copy'} is a copy of {moved.path}: it goes on as a run of its own, {own}"
+    ]
+    assert (own_run_id_of(tmp_path / "copy"), own_run_id_of(moved.path)) == (own, run_id)
+    # And a link to the folder is no copy
+    (tmp_path / "link").symlink_to(moved.path)
+    assert OutputFolder(tmp_path / "link").run_id("evolve") == run_id

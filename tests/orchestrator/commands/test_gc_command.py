@@ -11,6 +11,7 @@ import pytest
 from orchestrator.cli import main
 from tasks.store import keys
 from tasks.store.address import ENVIRONMENT_VARIABLE
+from tasks.store.run_lease import Owner, RunLease
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600
@@ -54,7 +55,7 @@ def test_a_run_without_a_folder_is_removed_by_its_id(gc: Run, store: Store) -> N
 
 
 def test_a_run_that_is_at_work_or_unknown_is_refused_and_nothing_is_removed(gc: Run, store: Store) -> None:
-    store.redis.set(keys.run_key("waits", keys.LEASE), "1")
+    assert RunLease(store.redis, "waits", Owner.here("outputs/waits")).take()
     for run, reason in (("waits", "it is running"), ("unknown", "no such run")):
         status, printed = gc("--run", run, "--remove")
         assert status == 1 and reason in printed

@@ -10,6 +10,7 @@ from refusing_valkey import RefusingValkey
 
 from orchestrator.dispatch.evaluator import send_chord
 from orchestrator.dispatch.scheduler import send_job
+from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import make_sender, new_id
 from orchestrator.runs.lifecycle import delete_run
 from tasks.job import JobSpec
@@ -36,7 +37,8 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
         app.backend.store_result(new_id(run_id), None, "SUCCESS")
     assert kept(app) == {"run", "run-2"}
     # When one is deleted, then the other's are all that is left
-    assert delete_run(app, connect(queues_url(valkey_url)), store, "run") >= 2
+    farm = FarmConnection(app, connect(queues_url(valkey_url)), store, rules=False, check=lambda: None)
+    assert delete_run(farm, "run") >= 2
     assert kept(app) == {"run-2"}
 
 

@@ -63,12 +63,12 @@ def test_a_deleted_run_leaves_no_key_and_takes_nothing_of_another(farm: FarmConn
     driver.store.put_shared("other", "answer:ours", {"text": "b"})
     assert keys(farm) != before
     # When it is deleted, then all that is left is the other run's
-    assert delete_run(farm.app, farm.broker, farm.store, RUN.id)
+    assert delete_run(farm, RUN.id)
     left = keys(farm) - before
     assert left == {
         f"2:whetstone:{key}" for key in ("run:other:settings", "run:other:shared", "run:other:held", "answer:ours")
     }
-    delete_run(farm.app, farm.broker, farm.store, "other")
+    delete_run(farm, "other")
     assert not any("whetstone:run" in key or "answer" in key for key in keys(farm))
 
 

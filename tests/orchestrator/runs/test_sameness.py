@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.output import OutputError, OutputFolder
-from orchestrator.runs.sameness import check_same_questions, keep_questions, keep_servers, read_servers, servers_kept
+from orchestrator.runs.sameness import (
+    check_same_questions,
+    keep_questions,
+    keep_servers,
+    read_servers,
+    servers_kept,
+    unknown_servers,
+)
 from orchestrator.settings import SettingsError
 from tasks.models import Example
 from tasks.store.store import Store
@@ -86,3 +93,15 @@ def test_a_file_that_cannot_be_read_is_named(output: OutputFolder, name: str, te
     (output.path / name).write_text(text, "latin-1")
     with pytest.raises(OutputError, match=name):
         check_same_questions(output, EXAMPLES)
+
+
+def test_a_server_that_answered_when_no_process_worked_on_the_run_is_unknown(store: Store, tmp_path: Path) -> None:
+    output = OutputFolder(tmp_path)
+    keep_servers(output, [{"model": "own"}])
+    store.add_server("run", {"model": "own"})
+    assert unknown_servers(output, store, "run") == []
+    # When a task that was left in a queue is answered by another server
+    store.add_server("run", {"model": "upgraded"})
+    assert unknown_servers(output, store, "run") == [{"model": "upgraded"}]
+    store.forget_servers("run")
+    assert unknown_servers(output, store, "run") == []

@@ -23,6 +23,7 @@ def test_an_evaluation_is_scored_by_the_objective_of_its_run(store: Store, objec
     # Given a run that came out of the store, and the records of a candidate
     store.put_run(dataclasses.replace(RUN, objective=objective))
     run: Run = store.run(RUN.id)
+    store.put_plan(run.id, PLAN)
     answers = [{"key": "answer:0", "tokens": tokens, "finish": "stop"} for tokens in TOKENS]
     verdicts = [{"key": "verdict:0", "is_correct": correct} for correct in CORRECT]
     store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": answers, "generated": 2}, 1)

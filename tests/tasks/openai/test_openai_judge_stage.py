@@ -42,8 +42,8 @@ def judged(store: Store, run: Run) -> int:
     store.put_examples(run.id, {"training": [Example("q", "", "Is it?", "No, it is not.")], "validation": []})
     store.put_plan(run.id, PLAN)
     store.put_shared(run.id, f"answer:{run.id}", {"text": "It is not."})
-    store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": [{"key": f"answer:{run.id}"}]}, 1)
     attempt = store.begin_attempt(run.id, PLAN.name, lambda failures: [])
+    store.put_stage(run.id, PLAN.name, "0:pre:answer", {"answers": [{"key": f"answer:{run.id}"}]}, attempt)
     run_stage("judge", (run.id, PLAN.name, 0, "pre", attempt), judge_stage)
     record = store.stage(run.id, PLAN.name, "0:pre:judge")
     assert record is not None

@@ -119,6 +119,19 @@ def test_both_limits_are_kept_and_the_longer_wait_counts(valkey_url):
     assert slept == pytest.approx([10.0], abs=0.5), "one request pays 1 s, 100 tokens pay 10 s"
 
 
+def test_a_clock_of_the_server_that_is_set_back_adds_nothing_to_the_waiting(valkey_url):
+    # Given a limit that was reached, as a server wrote it whose clock was an hour ahead
+    slept: list[float] = []
+    limiter = RedisLimiter(connect(valkey_url), "stepped", 60, 0, burst_s=0, sleep=slept.append)
+    limiter.acquire(1)
+    with redis.Redis.from_url(valkey_url) as client:
+        numbers = [float(number) + 3600 for number in client.get("whetstone:limit:requests:stepped").split()]
+        client.set("whetstone:limit:requests:stepped", " ".join(map(str, numbers)), ex=60)
+    # When the next call comes, then it waits for the call before and not for the hour
+    limiter.acquire(1)
+    assert slept == pytest.approx([1.0], abs=0.2)
+
+
 def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_url):
     slept: list[float] = []
     for name in ("one", "other"):

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.store import keys
 from tasks.store.keys import run_key
+from tasks.store.run_lease import Owner, RunLease
 from tasks.store.store import Store
 
 DAY_S = 24 * 3600
@@ -36,7 +37,7 @@ def test_a_run_that_is_parked_stopped_or_driven_is_never_removed(store: Store) -
     for state in ("parked", "stopped", "running"):
         put_run(store, state, state, days_ago=1000)
     put_run(store, "driven", days_ago=1000)
-    store.redis.set(run_key("driven", keys.LEASE), "1")
+    assert RunLease(store.redis, "driven", Owner.here("outputs/driven")).take()
     store.set_requirements("begins", "code", "model")  # it has published nothing so far
 
     store.retention.apply_rule("new", 0)

@@ -10,6 +10,7 @@ import pytest
 import redis
 from refusing_valkey import RefusingValkey
 
+from tasks.plan import Plan
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -40,6 +41,7 @@ def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(server:
     waiting = Waiting(30.0, check=checked.set)
     store = Store(connect(store_url(server.url), waiting))
     store.put_file("run", "data", b"before")
+    store.put_plan("run", Plan("g0", 0, ()))
     with server.refusals[reason]():
         # when a command, a transaction and a script are sent
         work = [

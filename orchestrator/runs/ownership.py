@@ -1,0 +1,116 @@
+"""One process at a time works on a run: it holds the run's lease in the store, beside the lock of its output folder.
+
+The lock keeps two processes out of one folder.  The lease, under the run's id, also tells apart two folders with the
+same run, and two machines that do not see each other's locks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import redis
+
+from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.output import OutputFolder, RunInUse, is_same_run
+from tasks.store.fence import RunTaken
+from tasks.store.run_lease import Held, Owner, RunLease, last_folder
+
+log = logging.getLogger(__name__)
+RENEW_S = 5.0
+LEASE_S = 30.0  # without a renewal, before the lease of a process that is not visible from here is taken
+POLL_S = 0.25
+
+Notify = Callable[[str], None]
+
+
+@contextmanager
+def own_run(
+    farm: FarmConnection, output: OutputFolder, run_id: str, notify: Notify
+) -> Iterator[tuple[FarmConnection, str]]:
+    """As `owned`, for the run of an open output folder, with the run's id.
+
+    The id is a new one where the store knows the run by another folder that exists: this one is a copy, and does not
+    know it, because the original was moved since.
+    """
+    known = last_folder(farm.store.redis, run_id)
+    if known is not None and is_same_run(Path(known), run_id) and not Path(known).samefile(output.path):
+        run_id = output.renew_id(Path(known), notify)
+    with owned(farm, run_id, output.path, notify) as owner:
+        yield owner, run_id
+
+
+@contextmanager
+def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> Iterator[FarmConnection]:
+    """The farm, for the process that works on the run now: this one, until the block ends.
+
+    What it writes in the run's name is refused from when on another process has taken the run over.
+    Raises: RunInUse when another process works on the run; in the block RunTaken, when one has taken it over.
+    """
+    lease = RunLease(farm.store.redis, run_id, Owner.here(str(folder.resolve())))
+    _take(lease, folder, notify)
+    ended, lost = threading.Event(), threading.Event()
+    threading.Thread(target=_renew, args=(lease, ended, lost), daemon=True, name=f"lease of {run_id}").start()
+
+    def check() -> None:
+        farm.check()
+        if lost.is_set():
+            raise RunTaken(f"run {run_id} was taken over by {lease.held() or 'another process'}")
+
+    is_store_lost = False
+    try:
+        yield dataclasses.replace(farm, store=farm.store.of_owner(lease.number), check=check)
+    except (redis.RedisError, FarmUnavailable):
+        is_store_lost = True  # it would only be waited for once more; the next start sees that this process has ended
+        raise
+    finally:
+        ended.set()
+        if not is_store_lost:
+            with suppress(redis.RedisError):
+                lease.release()
+
+
+def _take(lease: RunLease, folder: Path, notify: Notify) -> None:
+    """Raises: RunInUse."""
+    while not lease.take():
+        held = lease.held()
+        if held is None:
+            continue
+        if held.owner is not None and held.owner.is_visible:
+            if not held.owner.has_ended():
+                raise RunInUse(folder, str(held))
+        elif not _has_fallen_silent(lease, held, folder, notify):
+            continue
+        if lease.take(replaced=held):
+            log.info("the run is taken over from %s, which has ended", held)
+            return
+
+
+def _has_fallen_silent(lease: RunLease, held: Held, folder: Path, notify: Notify) -> bool:
+    """Whether an owner that is not visible from here no longer renews its lease; False when it has given it up.
+
+    Raises: RunInUse when it renews it.
+    """
+    notify(f"{held} worked on this run and is not visible from here; waiting {LEASE_S:g} s whether it renews its lease")
+    until = time.monotonic() + LEASE_S
+    while time.monotonic() < until:
+        time.sleep(POLL_S)
+        now = lease.held()
+        if now is None:
+            return False
+        if now != held:
+            raise RunInUse(folder, str(now))
+    return True
+
+
+def _renew(lease: RunLease, ended: threading.Event, lost: threading.Event) -> None:
+    while not ended.wait(RENEW_S):
+        with suppress(redis.RedisError, FarmUnavailable):  # the server is away for a while: it is tried again
+            if not lease.renew() and not ended.is_set():
+                lost.set()
+                return

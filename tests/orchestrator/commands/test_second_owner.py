@@ -1,0 +1,85 @@
+"""A second process for a run at work, a copy of its folder, and a process that was killed: one run, one owner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+from farm_bench import until
+from simulated_run import Driver
+from terminal import Terminal, ended
+
+from orchestrator.output import run_id_of
+from tasks.store.run_lease import Owner, RunLease, read_lease
+
+FIRST = "g0_pop0"
+
+
+def beside(terminal: Terminal, folder: Path, *arguments: str) -> tuple[int, str]:
+    """`orchestrator evolve` with the terminal's settings and another output folder."""
+    command = [str(folder) if word == str(terminal.output) else word for word in terminal.evolve_command()[3:]]
+    return ended(terminal.start(*command, *arguments))
+
+
+def test_a_run_has_one_owner_whichever_folder_it_is_started_from(terminal: Terminal, driver: Driver) -> None:
+    # Given a run at work, whose first answer takes its time, and a copy of its folder
+    driver.set_signal("hold", "answer", FIRST)
+    running, output = terminal.evolve(), terminal.output
+    until(lambda: driver.began("answer", FIRST), 60)
+    run_id, copy = run_id_of(output), output.with_name("copy")
+    shutil.copytree(output, copy)
+    # When a second process starts it, then it is refused, says who works on it, and nothing is moved
+    for arguments in ((), ("--fresh",)):
+        status, printed = beside(terminal, output, *arguments)
+        assert (status, f"output is in use: process {running.pid} on host" in printed) == (4, True), printed
+    assert not output.with_name("output.1").exists()
+    # When the copy is cancelled or deleted, then the original stays
+    for command in (("cancel",), ("runs", "--delete")):
+        status, printed = terminal.run(*command, str(copy))
+        assert (status, f"copy is a copy of {output} and has no run of its own yet" in printed) == (1, True), printed
+    # When a folder says that it is no copy, then the lease refuses it
+    clone = output.with_name("clone")
+    shutil.copytree(output, clone)
+    values = json.loads((clone / "run.json").read_text())
+    del values["checksum"]
+    (clone / "run.json").write_text(json.dumps({**values, "folder": str(clone)}))
+    driver.store.redis.hdel(f"whetstone:run:{run_id}:fence", "folder")
+    status, printed = beside(terminal, clone)
+    assert status == 4 and f"in use: process {running.pid} on host" in printed and f"folder {output}" in printed
+    # When the run goes on, then it ends, and so does the copy, as a run of its own
+    driver.clear_signal("hold", "answer", FIRST)
+    status, printed = ended(running)
+    assert status == 0, printed
+    assert read_lease(driver.store.redis, run_id) is None
+    status, printed = beside(terminal, copy)
+    assert (status, f"copy is a copy of {output}: it goes on as a run of its own, copy-" in printed) == (0, True)
+    assert terminal.run("runs", "--delete", str(copy))[0] == 0
+    assert driver.store.run_ids() == sorted(["simulated", run_id])
+
+
+def test_what_a_killed_owner_left_in_the_queues_is_not_done_for_the_next_one(
+    terminal: Terminal, driver: Driver
+) -> None:
+    # Given a run whose process is killed while a worker answers, and the next owner
+    driver.set_signal("hold", "answer", FIRST)
+    running = terminal.evolve()
+    until(lambda: driver.began("answer", FIRST), 60)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    run_id = run_id_of(terminal.output)
+    held = read_lease(driver.store.redis, run_id)
+    assert held is not None and held.owner is not None and held.owner.has_ended()
+    owner = RunLease(driver.store.redis, run_id, Owner.here(str(terminal.output)))
+    assert owner.take(replaced=held)
+    # When the answer is there, then the rest of its chain does not begin
+    driver.clear_signal("hold", "answer", FIRST)
+    until(lambda: driver.ended("answer", FIRST), 60)
+    until(lambda: not driver.broker.exists("openai", "unacked"), 60)
+    assert driver.began("judge", FIRST) == 0
+    # When that owner has gone too, then the same command goes on at once, and answers nothing again
+    owner.release()
+    status, printed = ended(terminal.evolve())
+    assert status == 0, printed
+    assert (driver.began("answer", FIRST), driver.began("judge", FIRST)) == (1, 1)

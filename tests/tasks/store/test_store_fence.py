@@ -1,0 +1,118 @@
+"""What is written in the name of a run is refused from a process that another one has replaced, on a real Valkey."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from test_store import PLAN, failure, make_run
+
+from tasks.store import keys
+from tasks.store.fence import RunTaken
+from tasks.store.keys import run_key
+from tasks.store.run_lease import Owner, RunLease
+from tasks.store.store import Store
+
+RUN = make_run("run")
+FAILED = dataclasses.replace(failure("0", 1), run="run")
+WRITES: dict[str, Callable[[Store], Any]] = {
+    "put_run": lambda store: store.put_run(RUN),
+    "put_metadata": lambda store: store.put_metadata("run", "status", "{}"),
+    "set_requirements": lambda store: store.set_requirements("run", "code", "model"),
+    "put_examples": lambda store: store.put_examples("run", {}),
+    "put_plan": lambda store: store.put_plan("run", dataclasses.replace(PLAN, name="g1_pop")),
+    "forget_plans": lambda store: store.forget_plans("run", [PLAN.name]),
+    "forget_stages": lambda store: store.forget_stages("run", [PLAN.name]),
+    "next_attempt": lambda store: store.next_attempt("run", PLAN.name),
+    "begin_attempt": lambda store: store.begin_attempt("run", PLAN.name, lambda failures: []),
+    "put_job": lambda store: store.put_job("run", "file:x", "{}"),
+    "forget_failure": lambda store: store.forget_failure(FAILED),
+    "put_shared": lambda store: store.put_shared("run", "answer:x", {}),
+    "release_shared": lambda store: store.release_shared("run"),
+    "release_clusterings": lambda store: store.release_clusterings("run"),
+    "put_file": lambda store: store.put_file("run", "name", b"\x00\xff"),
+    "forget_file": lambda store: store.forget_file("run", "file:x"),
+    "add_usage": lambda store: store.add_usage("run", {"requests": 1}),
+    "add_providers": lambda store: store.add_providers("run", "judge", ["name"]),
+    "delete_run": lambda store: store.delete_run("run"),
+}
+
+
+def take(store: Store, replaced: RunLease | None = None) -> tuple[Store, RunLease]:
+    lease = RunLease(store.redis, "run", Owner.here("outputs/run"))
+    assert lease.take(replaced.held() if replaced else None)
+    return store.of_owner(lease.number), lease
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_no_write_of_an_earlier_owner_is_done(store: Store, name: str) -> None:
+    # Given an owner that wrote a run, and another process that has taken the run over
+    first, lease = take(store)
+    for write in ("put_run", "next_attempt", "put_shared", "put_file", "add_usage"):
+        WRITES[write](first)
+    first.put_plan("run", PLAN)
+    first.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, 2)
+    store.put_failure(FAILED)
+    second, _ = take(store, replaced=lease)
+    before = contents(store)
+    # When the first one writes, then nothing changes; the second one may
+    with pytest.raises(RunTaken, match="another process has taken run run over, or it was deleted"):
+        WRITES[name](first)
+    assert contents(store) == before
+    WRITES[name](second)
+
+
+def contents(store: Store) -> dict[bytes, object]:
+    return {key: store.redis.dump(key) for key in store.redis.keys("*")}
+
+
+def test_nothing_is_written_in_the_name_of_a_run_that_was_deleted(store: Store) -> None:
+    first, _ = take(store)
+    first.put_run(RUN)
+    first.delete_run("run")
+    with pytest.raises(RunTaken):
+        first.put_metadata("run", "status", "{}")
+    assert store.redis.keys("*") == []
+
+
+def test_attempts_are_numbered_after_the_owner_that_makes_them(store: Store) -> None:
+    # Given an attempt of one owner, and a later owner that has not come as far
+    first, lease = take(store)
+    first.put_plan("run", PLAN)
+    old = first.begin_attempt("run", PLAN.name, lambda failures: [])
+    second, _ = take(store, replaced=lease)
+    # Then the attempt is older than the owner, and the owner's own attempts are not
+    assert old < store.owner_number("run") == second.fence.number
+    assert second.begin_attempt("run", PLAN.name, lambda failures: []) > store.owner_number("run")
+
+
+def test_a_plan_that_was_deleted_takes_no_record_also_when_it_is_made_again(store: Store) -> None:
+    # Given a task at work whose plan is deleted
+    owner, _ = take(store)
+    owner.put_plan("run", PLAN)
+    attempt = owner.begin_attempt("run", PLAN.name, lambda failures: [])
+    owner.forget_plans("run", [PLAN.name])
+    # When the task ends, then there is no record, nor when a plan of this name is made again
+    store.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
+    assert store.redis.exists(keys.plan_key("run", PLAN.name)) == 0
+    owner.put_plan("run", PLAN)
+    store.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, attempt)
+    assert store.stages("run", PLAN.name) == {}
+
+
+def test_a_server_that_lost_its_last_second_refuses_its_owner_nothing(store: Store) -> None:
+    _, lease = take(store)
+    second, later = take(store, replaced=lease)
+    store.redis.hset(run_key("run", keys.FENCE), keys.NUMBER, lease.number)
+    second.put_run(RUN)
+    assert later.renew()
+    assert store.owner_number("run") == later.number
+
+
+def test_other_errors_of_a_script_are_errors(store: Store) -> None:
+    store.redis.set("text", "x")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        store.fence.write("run", ("HSET", "text", "a", "b"))

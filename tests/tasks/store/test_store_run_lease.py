@@ -1,0 +1,72 @@
+"""One process at a time holds the lease of a run, and whoever takes it has a higher number, on a real Valkey."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import subprocess
+
+from tasks.process_identity import identify
+from tasks.store.keys import LEASE, OWNER, run_key
+from tasks.store.run_lease import Owner, RunLease, last_folder, read_lease
+from tasks.store.store import Store
+
+
+def make_lease(store: Store, owner: Owner | None = None) -> RunLease:
+    return RunLease(store.redis, "run", owner or Owner.here("/outputs/run"))
+
+
+def test_a_lease_is_held_by_one_process_until_it_gives_it_up(store: Store) -> None:
+    first, second = make_lease(store), make_lease(store)
+    assert first.take() and first.take()  # a reply that was lost: it is asked again
+    assert (first.number, second.take(), second.renew()) == (1, False, False)
+    held = read_lease(store.redis, "run")
+    assert held is not None and held.owner == first.owner
+    second.release()  # not its own: nothing happens
+    assert first.renew()
+    first.release()
+    assert read_lease(store.redis, "run") is None
+    assert second.take() and second.number == 2
+    assert not first.renew()
+    assert last_folder(store.redis, "run") == "/outputs/run"
+
+
+def test_of_several_that_replace_an_owner_one_succeeds(store: Store) -> None:
+    first, second, third = make_lease(store), make_lease(store), make_lease(store)
+    assert first.take()
+    held = first.held()
+    assert second.take(replaced=held) and not third.take(replaced=held)
+    assert not first.renew()
+    # And one that does not know it gives up nothing of the other's
+    first.release()
+    assert second.renew()
+
+
+def test_renewals_are_seen(store: Store) -> None:
+    lease = make_lease(store)
+    lease.take()
+    before = lease.held()
+    assert lease.renew()
+    assert before is not None and lease.held() == dataclasses.replace(before, renewals=1)
+
+
+def test_an_owner_says_who_it_is_and_whether_it_has_ended() -> None:
+    owner = Owner.here("/outputs/run")
+    assert f"process {owner.pid} on host {socket.gethostname()} (since " in str(owner)
+    assert owner.is_visible and not owner.has_ended()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        process = identify(child.pid)
+        assert process is not None
+        other = dataclasses.replace(owner, pid=process.pid, started=process.started)
+        assert not other.has_ended()
+    assert other.has_ended()
+    # Of a process in another container, or before a restart of the machine, nothing is known
+    for elsewhere in (dataclasses.replace(other, namespace="pid:[1]"), dataclasses.replace(other, boot="b")):
+        assert not elsewhere.is_visible and not elsewhere.has_ended()
+
+
+def test_a_lease_of_another_version_is_held_by_an_unknown_process(store: Store) -> None:
+    store.redis.hset(run_key("run", LEASE), OWNER, "{}")
+    held = read_lease(store.redis, "run")
+    assert held is not None and (held.owner, str(held)) == (None, "a process of another version of this program")
+    assert not make_lease(store).take() and make_lease(store).take(replaced=held)
