@@ -254,12 +254,25 @@ def _with_progress(rows: Iterator[AnswerRow], total: int) -> Iterator[AnswerRow]
 
 @contextmanager
 def _regular(path: Path) -> Iterator[Path]:
-    """The file itself, or a copy of what can be read only once, such as a pipe."""
+    """The file itself, or a copy of what can be read only once, such as a pipe.
+
+    Raises: DatasetError for more than `PIPED_ROWS_BYTES` through a pipe.
+    """
+    from tasks.dataset import DatasetError
+    from tasks.limits import MIB, PIPED_ROWS_BYTES
+
     if path.is_file() or not path.exists() or path.is_dir():
         yield path
         return
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as copy, path.open("rb") as once:
-        shutil.copyfileobj(once, copy)
+        copied = 0
+        while part := once.read(MIB):
+            copied += len(part)
+            if copied > PIPED_ROWS_BYTES:
+                raise DatasetError(
+                    f"{path}: more than {PIPED_ROWS_BYTES:,} bytes; judge a file, or fewer rows at a time"
+                )
+            copy.write(part)
         copy.flush()
         yield Path(copy.name)
 

@@ -90,6 +90,7 @@ class Waiting(Retry):
     `report` is called with a line when the store has refused for some seconds, and when it has changed its reason.
     `check` is called before each pause, and may raise to end the waiting.  When the time is up, commands are sent
     once, for a while: what a process still does to end in order does not wait again.
+    WATCH cannot be used with it: after a refusal `Redis.transaction` would repeat without a pause and without end.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
     """
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tasks.files import FileTooLarge, read_limited
 from tasks.judging.rows import count_answer_rows
 from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.questions import read_questions
+from tasks.validation import InvalidData, parse_json
 
 DOCS = Path(__file__).parents[2] / "docs" / "limits.md"
 
@@ -74,6 +76,29 @@ def test_rows_of_other_formats_have_the_same_limits(tmp_path: Path, name: str, t
     (tmp_path / name).write_text(text)
     with at_most(150), pytest.raises(DatasetError, match=says):
         read_questions(tmp_path / name)
+
+
+@dataclass(frozen=True)
+class Listed:
+    numbers: list[float]
+    by_name: Mapping[str, tuple[float, ...]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "says"),
+    [
+        (list[float], ["x"] * 200_000, r"\[0\]: 'x' is not a number"),
+        (dict[str, float], {str(n): "x" for n in range(200_000)}, "^0: 'x' is not a number"),
+        (Listed, {"numbers": ["x"] * 200_000, "by_name": {}}, r"numbers\[0\]: 'x' is not a number"),
+        (Listed, {"numbers": [], "by_name": {"a": ["x"] * 200_000}}, r"by_name.a\[0\]: 'x' is not a number"),
+    ],
+)
+def test_of_many_wrong_values_the_first_is_named_and_the_others_take_no_memory(
+    kind: Any, value: Any, says: str
+) -> None:
+    text = json.dumps(value)
+    with at_most(5), pytest.raises(InvalidData, match=says):
+        parse_json(kind, text)
 
 
 def test_rows_to_judge_have_limits_too(tmp_path: Path) -> None:

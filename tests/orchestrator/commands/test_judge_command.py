@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from orchestrator.commands.judge import _regular
+from tasks import limits
+from tasks.dataset import DatasetError
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 
 NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
@@ -246,3 +250,22 @@ def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_pa
 def test_an_output_that_is_a_folder_is_refused(tmp_path: Path, output: str) -> None:
     done = judge(tmp_path, [NUMBER], "--stage", "1", "--output", output)
     assert (done.returncode, done.stderr) == (1, f"orchestrator: --output: {output} is a folder; name a file\n")
+
+
+def test_rows_through_a_pipe_are_limited_before_they_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a limit that a test can reach, and a pipe that never ends
+    monkeypatch.setattr(limits, "PIPED_ROWS_BYTES", 4 * limits.MIB)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(DatasetError, match="/dev/zero: more than 4,194,304 bytes"), _regular(Path("/dev/zero")):
+        pass
+    # then nothing stays, and fewer rows pass
+    assert not list(tmp_path.iterdir())
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cp", "/dev/stdin", str(tmp_path / "pipe")], stdin=subprocess.PIPE) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(b"rows")
+        writer.stdin.close()
+        with _regular(tmp_path / "pipe") as copy:
+            assert copy.read_bytes() == b"rows"

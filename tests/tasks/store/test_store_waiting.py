@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
@@ -15,6 +17,7 @@ from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
 from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of, waiting_of
+from workers.celery_ext.broker import ONE_TRY
 
 REASONS = (
     "refuses writes: its disk is full or cannot be written",
@@ -109,6 +112,34 @@ def test_an_error_in_the_use_of_the_store_is_not_waited_for(server: RefusingValk
     assert refusal_of(redis.AuthenticationError("WRONGPASS")) is None
     with server.replica(), pytest.raises(redis.exceptions.ReadOnlyError):
         connect(store_url(server.url), NO_WAITING).set("text", "b")
+
+
+def test_nothing_watches_keys_because_a_refused_transaction_would_repeat_without_end() -> None:
+    root = Path(__file__).parents[3]
+    sources = [path for folder in ("orchestrator", "tasks", "workers") for path in (root / folder).rglob("*.py")]
+    assert len(sources) > 100
+    watching = [str(path) for path in sources if re.search(r"\.(watch|transaction)\(", path.read_text("utf-8"))]
+    # `Scheduler` and others have a function of their own called `watch`, which is no command of a store.
+    assert [path for path in watching if "redis" in Path(path).read_text("utf-8")] == []
+
+
+def test_the_transactions_of_kombu_are_sent_once(server: RefusingValkey) -> None:
+    # Given a client with the policy of the broker's connections, whose server refuses writes
+    client = redis.Redis.from_url(server.url, retry=ONE_TRY)
+    tries: list[int] = []
+
+    def change(pipe: redis.client.Pipeline) -> None:
+        tries.append(1)
+        assert len(tries) < 5
+        pipe.multi()
+        pipe.set("key", "x" * 100)
+
+    # then a transaction that watches a key ends with the refusal
+    for refusal in (server.full_memory, server.replica):
+        tries.clear()
+        with refusal(), pytest.raises(redis.ResponseError):
+            client.transaction(change, "key")
+        assert len(tries) == 1
 
 
 def test_all_connections_of_a_client_share_one_policy(server: RefusingValkey) -> None:
