@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le, Lt, MaxLen
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
@@ -65,7 +65,7 @@ class InvalidData(ValueError):
 def parse_json(kind: type[T], text: str | bytes) -> T:
     """The value of this type that a JSON text holds.  Raises: InvalidData."""
     try:
-        found: T = adapter(kind).validate_json(text, strict=True)
+        found: T = adapter(cast(Any, kind)).validate_json(text, strict=True)
     except ValidationError as error:
         raise InvalidData(first_error(error)) from None
     return found
