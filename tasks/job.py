@@ -78,8 +78,14 @@ class JobTask(RecordedTask):
         return FailureLocation(run, JOBS, key, node, self.name.split(".")[-1], attempt)
 
 
-def run_job(message: Message, work: Callable[[Job], Mapping[str, Any]]) -> None:
+def run_job(
+    message: Message,
+    work: Callable[[Job], Mapping[str, Any]],
+    usage: Callable[[Mapping[str, Any]], Mapping[str, float]] = lambda result: {},
+) -> None:
     """Do `work` unless its result is there, and keep what it returns under the job's key.
+
+    `usage` says what a result has used; it is counted for the run together with the result, once.
 
     Raises: Ignore when the run has been started anew since this message was sent, or has no such job; whatever
     `work` raises.
@@ -93,7 +99,7 @@ def run_job(message: Message, work: Callable[[Job], Mapping[str, Any]]) -> None:
             return work(Job(store, run_id, key, spec.arguments))
 
     def keep(result: dict[str, Any]) -> None:
-        store.put_shared(run_id, key, result)
+        store.put_shared(run_id, key, result, usage(result))
 
     run_once(store, key, attempt, lambda: store.job_context(run_id, key), do, keep)
     store.notify(run_id)

@@ -45,7 +45,6 @@ def draw_sample(job: SampleJob) -> dict[str, Any]:
         identity=collection.server,
     )
     [answer] = answers
-    job.job.store.add_usage(job.job.run, {"target": answer.completion_tokens})
     return {"text": answer.text, "tokens": answer.completion_tokens, "finish": answer.finish}
 
 
@@ -76,7 +75,7 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
 
 @shared_task(name="gpu.sample", base=JobTask)
 def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
-    run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)))
+    run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)), lambda answer: {"target": answer["tokens"]})
 
 
 @shared_task(name="gpu.tokenizer", base=JobTask)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from scripted_server import GOOD, server
 
+from tasks import context
 from tasks.collect.collection import Collection, SampleJob
 from tasks.gpu import host
 from tasks.gpu.host import TargetChanged
 from tasks.gpu.identity import identify_server
 from tasks.gpu.sample import draw_sample
-from tasks.job import Job
+from tasks.job import Job, JobSpec, run_job
 from tasks.models import Endpoint, Example, Judge, Reflector, Sampling, Target
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
@@ -73,7 +74,25 @@ def test_the_server_that_was_identified_answers_and_another_one_does_not(store: 
     assert found == {"server": {"version": "1"}}
     collection = dataclasses.replace(COLLECTION, server=found["server"])
     assert draw_sample(job_of(store, collection))["tokens"] == 1
+    assert store.usage("a-collection") == {}  # counted with the result, and so once
 
     host.install(Host(server_url, "2"))  # type: ignore[arg-type]
     with pytest.raises(TargetChanged):
         draw_sample(job_of(store, collection))
+
+
+def test_what_a_job_used_is_counted_once_when_its_result_is_sent_twice(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a store that applies each change of the shared results twice: the first reply is lost
+    monkeypatch.setattr(context, "store", lambda: store)
+    put = store.put_shared
+
+    def put_twice(*result: Any) -> None:
+        put(*result)
+        put(*result)
+
+    monkeypatch.setattr(store, "put_shared", put_twice)
+    store.put_job("a-run", "sample:1", JobSpec("gpu.sample", "q", {}).to_json())
+    run_job(("a-run", "sample:1", 0), lambda job: {"tokens": 7}, lambda answer: {"target": answer["tokens"]})
+    assert store.usage("a-run") == {"target": 7}
