@@ -13,6 +13,7 @@ from orchestrator.report.formatting import format_cost
 from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import run_status
 from orchestrator.shell import command_line
+from tasks.escape import escape_control
 
 DESCRIPTION = "Show how far one run is: what is done, its figures, tokens and cost, and why it parked, if it did."
 
@@ -41,7 +42,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ("cost", format_cost(status.cost_usd, status.budget_usd, status.unconfirmed_usd)),
         *([("parked", status.reason)] if status.reason else []),
         *(("failed", f"{failure.stage} of {failure.node}: {failure.error}") for failure in status.failures),
-        ("files", status.folder),
+        ("files", escape_control(status.folder)),
         *([("go on", command_line("retry", Path(status.folder)))] if status.state != "finished" else []),
     ]
     for what, text in lines:

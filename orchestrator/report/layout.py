@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, chop_cells
 
+from tasks.escape import escape_control
+
 
 def wrap(text: str, width: int) -> list[str]:
     """Lines of at most `width` cells, broken at spaces where there are any; line ends in `text` are kept.
@@ -42,6 +44,10 @@ def truncate(text: str, width: int) -> str:
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line for each row; a column is as wide as its widest cell.  All rows have the same number of cells."""
+    """One line for each row; a column is as wide as its widest cell.  All rows have the same number of cells.
+
+    Control characters, of a folder's name for example, are escaped.
+    """
+    rows = [[escape_control(cell) for cell in row] for row in rows]
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

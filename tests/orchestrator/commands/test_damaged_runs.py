@@ -127,3 +127,13 @@ def test_a_lock_that_may_not_be_read_is_named(outputs: Path, capsys: pytest.Capt
     (outputs / "first" / ".lock").touch(mode=0)
     assert runs.run(runs.make_parser().parse_args([str(outputs)])) == exit_status.BROKEN
     assert "first/.lock cannot be read" in capsys.readouterr().err
+
+
+def test_control_characters_of_a_folders_name_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "a\x1b[31mb"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"id": "demo-1", "kind": "evolve"}))
+    runs.run(runs.make_parser().parse_args([str(tmp_path)]))
+    status.run(status.make_parser().parse_args([str(folder)]))
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed and printed.count(r"a\x1b[31mb") >= 2
