@@ -10,15 +10,16 @@ from orchestrator.farm.connection import FarmLost, FarmUnavailable
 from orchestrator.output import RunInUse, write_output
 from orchestrator.settings import SettingsError
 from tasks.secret import SecretError
+from tasks.store.address import AddressError
 
 
 @contextmanager
 def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
     """Around the start of a run: when it is refused, these files are again what they were.
 
-    It is refused for its settings, because another process works on it, or because its farm cannot be reached.  A farm
-    that is lost later leaves the new settings.  Without an earlier file `settings` the run is a new one, and keeps what
-    was written.
+    It is refused for its settings, because another process works on it, or because its farm has no address or cannot be
+    reached.  A farm that is lost later leaves the new settings.  Without an earlier file `settings` the run is a new
+    one, and keeps what was written.
     Raises: OutputNotWritable.
     """
     before = {path: path.read_bytes() if path.exists() else None for path in (settings, *others)}
@@ -26,7 +27,7 @@ def restored_if_refused(settings: Path, *others: Path) -> Iterator[None]:
         yield
     except FarmLost:
         raise
-    except (SettingsError, SecretError, FarmUnavailable, RunInUse):
+    except (SettingsError, SecretError, AddressError, FarmUnavailable, RunInUse):
         if before[settings] is not None:
             for path, data in before.items():
                 if data is None:

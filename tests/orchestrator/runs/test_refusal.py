@@ -51,7 +51,7 @@ def test_settings_with_which_a_run_is_refused_do_not_replace_those_that_it_has(
     assert (settings.read_text(), progress.exists(), added.exists()) == ("new", False, True)
 
 
-def test_a_collection_whose_farm_cannot_be_reached_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_collection_whose_farm_has_no_address_stays_as_it_is(tmp_path: Path) -> None:
     folder, config = tmp_path / "run", tmp_path / "collect.yaml"
 
     def collect(seed: int) -> str:
@@ -60,19 +60,20 @@ def test_a_collection_whose_farm_cannot_be_reached_stays_as_it_is(tmp_path: Path
         values["phase0"]["output_path"] = str(folder / "phase0_data.json")
         values["reflector"]["api_base"] = values["phase0"]["correctness"]["evaluator_api_base"] = ENDPOINT
         config.write_text(yaml.safe_dump(values))
-        return refused("collect", "--config", str(config), "--farm", "external", "--redis-url", NO_ADDRESS)
+        address = ("--farm", "external", "--redis-url", NO_ADDRESS)
+        return refused("collect", "--config", str(config), *address, status=exit_status.WRONG)
 
     # Given a collection that has come half the way
     collect(seed=1)
     (folder / "progress.json").write_text("half")
     (folder / "phase0_verbose.jsonl").write_text("an answer\n")
     before = files(folder, "settings.yaml", "progress.json", "phase0_verbose.jsonl")
-    # When it is started with another seed, or resumed with another address, and there is no farm
-    assert "no Redis or Valkey" in collect(seed=2)
+    # When it is started with another seed, or resumed with another address, and the address is none
+    assert "'redis://127.0.0.1:port/0'" in collect(seed=2)
     assert files(folder, *before) == before
     (folder / "phase0_verbose.jsonl").unlink()
     del before["phase0_verbose.jsonl"]
-    refused("retry", str(folder), "--set", f"farm.redis_url={NO_ADDRESS}1")
+    refused("retry", str(folder), "--set", f"farm.redis_url={NO_ADDRESS}1", status=exit_status.WRONG)
     # Then its settings and what it has done are what they were
     assert files(folder, *before) == before
 
@@ -98,9 +99,9 @@ def files(folder: Path, *names: str) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def refused(*arguments: str) -> str:
+def refused(*arguments: str, status: int = exit_status.BROKEN) -> str:
     """What `orchestrator` prints where no farm can be reached."""
     command = [sys.executable, "-m", "orchestrator", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == exit_status.BROKEN, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
     return done.stderr
