@@ -60,7 +60,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 def test_what_another_user_has_planted_is_refused_and_not_touched() -> None:
     with shared_folder() as shared:
         own = shared / "own"
-        own.mkdir(mode=0o755)
+        own.mkdir()
+        own.chmod(0o755)  # whatever umask an earlier test of this process has left
         (own / "kept").touch()
 
         def plant() -> None:
