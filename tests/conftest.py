@@ -14,6 +14,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from refusing_valkey import RefusingValkey
 
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -143,6 +144,17 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         server.stop(5.0)
         remove_socket(folder)
+
+
+@pytest.fixture(scope="module")
+def refusing_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
+    """A server of the test's own, which refuses writes when the test says so."""
+    server = RefusingValkey(tmp_path_factory.mktemp("refusing"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +15,13 @@ from orchestrator.runs.status import read_parked_state
 from tasks.store.waiting import WAIT_VARIABLE, Waiting
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
-    valkey = RefusingValkey(tmp_path_factory.mktemp("refusing"))
-    try:
-        valkey.start()
-        yield valkey
-    finally:
-        valkey.close()
-
-
 def test_a_store_that_refuses_for_too_long_parks_the_run(
-    server: RefusingValkey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    refusing_valkey: RefusingValkey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = OutputFolder(tmp_path)
 
     def work() -> None:
-        with connected(server.url, rules=False, waiting=Waiting(0.5)) as farm, server.full_memory():
+        with connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm, refusing_valkey.full_memory():
             farm.store.put_file("run", "data", b"x")
 
     assert drive(output, work) == 3
@@ -43,30 +32,30 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
     assert f"parked: {parked.reason}" in capsys.readouterr().err
 
 
-def test_an_embedded_farm_that_has_ended_is_not_waited_for(server: RefusingValkey) -> None:
+def test_an_embedded_farm_that_has_ended_is_not_waited_for(refusing_valkey: RefusingValkey) -> None:
     def check() -> None:
         raise FarmLost("the farm has ended")
 
     waiting = Waiting(60.0, check=check)
     with (
         pytest.raises(FarmLost, match="the farm has ended"),
-        server.replica(),
-        connected(server.url, rules=False, check=check, waiting=waiting) as farm,
+        refusing_valkey.replica(),
+        connected(refusing_valkey.url, rules=False, check=check, waiting=waiting) as farm,
     ):
         farm.store.put_file("run", "data", b"x")
 
 
-def test_an_error_in_the_use_of_the_store_stays_what_it_is(server: RefusingValkey) -> None:
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"), connected(server.url, rules=False) as farm:
+def test_an_error_in_the_use_of_the_store_stays_what_it_is(refusing_valkey: RefusingValkey) -> None:
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"), connected(refusing_valkey.url, rules=False) as farm:
         farm.store.redis.set("text", "a")
         farm.store.redis.hget("text", "field")
 
 
-def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(server: RefusingValkey) -> None:
+def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(refusing_valkey: RefusingValkey) -> None:
     with (
         pytest.raises(StoreLost, match=r"does not answer.*, for 0 s"),
-        connected(server.url, rules=False, waiting=Waiting(0.3)) as farm,
-        server.away(),
+        connected(refusing_valkey.url, rules=False, waiting=Waiting(0.3)) as farm,
+        refusing_valkey.away(),
     ):
         farm.queues()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from refusing_valkey import RefusingValkey
@@ -42,24 +41,17 @@ def test_deleting_a_run_leaves_nothing_of_it_in_celerys_results(valkey_url: str,
     assert kept(app) == {"run-2"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
-    valkey = RefusingValkey(tmp_path_factory.mktemp("refusing"))
-    try:
-        valkey.start()
-        yield valkey
-    finally:
-        valkey.close()
-
-
 @pytest.mark.parametrize("refusal", ["full_disk", "full_memory", "replica", "away"])
-def test_what_a_broker_refuses_is_sent_once_it_accepts_it(server: RefusingValkey, refusal: str) -> None:
+def test_what_a_broker_refuses_is_sent_once_it_accepts_it(refusing_valkey: RefusingValkey, refusal: str) -> None:
     # Given an application that has sent before, and a broker that refuses then
     checked = threading.Event()
-    store, app = Store(connect(store_url(server.url), Waiting(30.0, check=checked.set))), make_sender(server.url)
+    store, app = (
+        Store(connect(store_url(refusing_valkey.url), Waiting(30.0, check=checked.set))),
+        make_sender(refusing_valkey.url),
+    )
     spec = JobSpec("cpu.plot", "a plot", {})
     send_job(app, store, "run", "plot:0", spec, 1)
-    with getattr(server, refusal)():
+    with getattr(refusing_valkey, refusal)():
         # when a chord is sent
         sending = threading.Thread(target=send_chord, args=(app, store, "run", "g0_child", CANDIDATES, {}, 1))
         sending.start()
@@ -67,7 +59,7 @@ def test_what_a_broker_refuses_is_sent_once_it_accepts_it(server: RefusingValkey
     # then it is sent once the broker accepts it, and the next message too
     sending.join(10)
     send_job(app, store, "run", "plot:1", spec, 1)
-    broker = connect(queues_url(server.url))
+    broker = connect(queues_url(refusing_valkey.url))
     assert broker.llen("gpu") >= len(CANDIDATES)
     assert broker.llen("cpu") == 2
     broker.flushall()

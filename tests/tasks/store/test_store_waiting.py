@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,25 +26,17 @@ REASONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RefusingValkey]:
-    valkey = RefusingValkey(tmp_path_factory.mktemp("refusing"))
-    try:
-        valkey.start()
-        yield valkey
-    finally:
-        valkey.close()
-
-
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(server: RefusingValkey, reason: str) -> None:
+def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(
+    refusing_valkey: RefusingValkey, reason: str
+) -> None:
     # Given a store that refuses, for one of the reasons
     checked = threading.Event()
     waiting = Waiting(30.0, check=checked.set)
-    store = Store(connect(store_url(server.url), waiting))
+    store = Store(connect(store_url(refusing_valkey.url), waiting))
     store.put_file("run", "data", b"before")
     store.put_plan("run", Plan("g0", 0, ()))
-    with server.refusals[reason]():
+    with refusing_valkey.refusals[reason]():
         # when a command, a transaction and a script are sent
         work = [
             threading.Thread(target=store.put_file, args=("run", "data", b"after")),
@@ -66,10 +57,10 @@ def test_every_write_is_waited_out_and_happens_once_the_store_accepts_it(server:
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
-    server: RefusingValkey, reason: str
+    refusing_valkey: RefusingValkey, reason: str
 ) -> None:
-    client = connect(store_url(server.url), Waiting(0.5))
-    with server.refusals[reason]():
+    client = connect(store_url(refusing_valkey.url), Waiting(0.5))
+    with refusing_valkey.refusals[reason]():
         with pytest.raises(StoreUnusable, match=f"the store {reason}.*, for 0 s"):
             client.set("key", "x" * 100)
         # What is still done to end in order does not wait again.
@@ -79,39 +70,39 @@ def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
         assert time.monotonic() - began < 0.4
 
 
-def test_a_refusal_that_lasts_is_reported_once(server: RefusingValkey) -> None:
+def test_a_refusal_that_lasts_is_reported_once(refusing_valkey: RefusingValkey) -> None:
     lines: list[str] = []
-    client = connect(store_url(server.url), Waiting(5.5, lines.append))
-    with server.full_memory(), pytest.raises(StoreUnusable):
+    client = connect(store_url(refusing_valkey.url), Waiting(5.5, lines.append))
+    with refusing_valkey.full_memory(), pytest.raises(StoreUnusable):
         client.set("key", "x" * 100)
     assert lines == ["the store refuses writes: its memory is full; waiting, 6 s at most"]
 
 
-def test_a_server_that_stops_answering_is_an_error_in_time_and_not_for_ever(server: RefusingValkey) -> None:
-    client = connect(store_url(server.url), Waiting(1.0), timeout_s=0.5)
+def test_a_server_that_stops_answering_is_an_error_in_time_and_not_for_ever(refusing_valkey: RefusingValkey) -> None:
+    client = connect(store_url(refusing_valkey.url), Waiting(1.0), timeout_s=0.5)
     client.ping()
-    with server.silent(), pytest.raises(StoreUnusable, match="does not answer"):
+    with refusing_valkey.silent(), pytest.raises(StoreUnusable, match="does not answer"):
         client.get("key")
     assert client.ping()
 
 
-def test_waiting_ends_when_the_farm_has_ended(server: RefusingValkey) -> None:
+def test_waiting_ends_when_the_farm_has_ended(refusing_valkey: RefusingValkey) -> None:
     def ended() -> None:
         raise RuntimeError("the farm has ended")
 
-    client = connect(store_url(server.url), Waiting(60.0, check=ended))
-    with server.replica(), pytest.raises(RuntimeError, match="the farm has ended"):
+    client = connect(store_url(refusing_valkey.url), Waiting(60.0, check=ended))
+    with refusing_valkey.replica(), pytest.raises(RuntimeError, match="the farm has ended"):
         client.set("key", 1)
 
 
-def test_an_error_in_the_use_of_the_store_is_not_waited_for(server: RefusingValkey) -> None:
-    client = connect(store_url(server.url))
+def test_an_error_in_the_use_of_the_store_is_not_waited_for(refusing_valkey: RefusingValkey) -> None:
+    client = connect(store_url(refusing_valkey.url))
     client.set("text", "a")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         client.hget("text", "field")
     assert refusal_of(redis.AuthenticationError("WRONGPASS")) is None
-    with server.replica(), pytest.raises(redis.exceptions.ReadOnlyError):
-        connect(store_url(server.url), NO_WAITING).set("text", "b")
+    with refusing_valkey.replica(), pytest.raises(redis.exceptions.ReadOnlyError):
+        connect(store_url(refusing_valkey.url), NO_WAITING).set("text", "b")
 
 
 def test_nothing_watches_keys_because_a_refused_transaction_would_repeat_without_end() -> None:
@@ -123,9 +114,9 @@ def test_nothing_watches_keys_because_a_refused_transaction_would_repeat_without
     assert [path for path in watching if "redis" in Path(path).read_text("utf-8")] == []
 
 
-def test_the_transactions_of_kombu_are_sent_once(server: RefusingValkey) -> None:
+def test_the_transactions_of_kombu_are_sent_once(refusing_valkey: RefusingValkey) -> None:
     # Given a client with the policy of the broker's connections, whose server refuses writes
-    client = redis.Redis.from_url(server.url, retry=ONE_TRY)
+    client = redis.Redis.from_url(refusing_valkey.url, retry=ONE_TRY)
     tries: list[int] = []
 
     def change(pipe: redis.client.Pipeline) -> None:
@@ -135,16 +126,16 @@ def test_the_transactions_of_kombu_are_sent_once(server: RefusingValkey) -> None
         pipe.set("key", "x" * 100)
 
     # then a transaction that watches a key ends with the refusal
-    for refusal in (server.full_memory, server.replica):
+    for refusal in (refusing_valkey.full_memory, refusing_valkey.replica):
         tries.clear()
         with refusal(), pytest.raises(redis.ResponseError):
             client.transaction(change, "key")
         assert len(tries) == 1
 
 
-def test_all_connections_of_a_client_share_one_policy(server: RefusingValkey) -> None:
+def test_all_connections_of_a_client_share_one_policy(refusing_valkey: RefusingValkey) -> None:
     waiting = Waiting(1.0)
-    client = connect(store_url(server.url), waiting)
+    client = connect(store_url(refusing_valkey.url), waiting)
     assert waiting_of(client) is waiting
     assert client.connection_pool.get_connection().retry is waiting
 
