@@ -33,6 +33,7 @@ def main() -> int:
     common.add_options(parser)
     parser.add_argument("--population", type=int, default=16)
     parser.add_argument("--generations", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], help="a further setting of the runs, as NAME=VALUE")
     parser.add_argument("--embedder", required=True, help="sentence-transformers folder, or embedded")
     options = parser.parse_args()
     options.folder = common.fresh(options.folder)

@@ -61,6 +61,7 @@ def main() -> int:
         default=[512, 1024, 1600],
         help="requests in flight when sent directly; the best counts",
     )
+    parser.add_argument("--set", action="append", default=[], help="a further setting of the runs, as NAME=VALUE")
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
@@ -112,7 +113,12 @@ def command(options: argparse.Namespace, redis_url: str, url: str, slots: int) -
         "TARGET_CONCURRENCY": slots * options.rows,
         "EMBEDDER_MODEL": options.embedder,
     }
-    return [sys.executable, "-c", KEEPING_PLANS, *common.evolve_arguments(settings, options.folder / f"slots{slots}")]
+    return [
+        sys.executable,
+        "-c",
+        KEEPING_PLANS,
+        *common.evolve_arguments(settings, options.folder / f"slots{slots}", options.set),
+    ]
 
 
 def flush(http: httpx.Client) -> None:
