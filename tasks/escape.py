@@ -40,3 +40,8 @@ def quote(value: object) -> str:
     if isinstance(value, list | tuple | dict):
         return f"a {'dict' if isinstance(value, dict) else 'list'} of {len(value)}"
     return shorten(escape_control(repr(value)))
+
+
+def first_line(error: BaseException, most: int = 500) -> str:
+    """The first line of an error's text, `most` characters at most; the name of its class where it has no text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most]

@@ -20,6 +20,7 @@ import yaml
 from typing_extensions import TypedDict
 
 from orchestrator import exit_status
+from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputFolder, check_inputs, read_state
@@ -61,8 +62,17 @@ class ProgressFile(TypedDict):
     is_finished: bool
 
 
-def start_collection(settings: CollectSettings, options: FarmOptions, *, resume: bool, only: Sequence[str] = ()) -> int:
+def start_collection(
+    settings: CollectSettings,
+    options: FarmOptions,
+    *,
+    resume: bool,
+    only: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+) -> int:
     """Collect, and return the exit status.  Of what has failed, `only` names what is to be retried.
+
+    `callbacks` are called beside those that the options name.
 
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
@@ -72,13 +82,14 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
     from orchestrator.collect.checks import check_surroundings
     from orchestrator.collect.document import DocumentError
     from orchestrator.collect.runner import Collector
-    from orchestrator.runs.drive import drive, log_to
+    from orchestrator.runs.drive import drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
 
     check_surroundings(settings, options)
     questions = {"data.financebench_path": Path(settings.data.financebench_path)}
     check_inputs("phase0.output_path", Path(settings.phase0.output_path), questions)
     parts = choose_split(settings)
+    told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     output = OutputFolder(Path(settings.output_dir))
     if resume and (output.path / SETTINGS_FILE).exists():
         options = dataclasses.replace(options, is_fresh=load_saved(output.path)[1].is_fresh)
@@ -96,12 +107,12 @@ def start_collection(settings: CollectSettings, options: FarmOptions, *, resume:
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             save_settings(output, settings, options)
             output.remove(PROGRESS_FILE)
-            path = Collector(settings, options, parts, output, resume, tuple(only)).run()
+            path = Collector(settings, options, parts, output, resume, told, tuple(only)).run()
         print(path)
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
-        return drive(output, work, again="the same command with --resume", raise_budget=budget)
+        return drive(output, work, told, again="the same command with --resume", raise_budget=budget)
     except DocumentError as error:
         return exit_status.fail(exit_status.BROKEN, f"the output does not fit its schema: {error}")
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from orchestrator.callbacks import Callbacks, RunInfo
 from orchestrator.collect import pipeline
 from orchestrator.collect.build import Split, collect_farm_spec, make_collection
 from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
@@ -33,6 +34,7 @@ from orchestrator.runs.lengths import find_long_prompts
 from orchestrator.runs.ownership import own_run
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten
 from tasks import logs
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
@@ -78,6 +80,7 @@ class Collector:
     parts: Split
     output: OutputFolder
     is_resumed: bool
+    callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> Path:
@@ -95,6 +98,7 @@ class Collector:
             logs.set_fields({"run": run_id})
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
+            self.callbacks.start(session.info(run_id))
             with session.publisher.publish_final_state():
                 document = session.document()
                 validate(document)
@@ -157,6 +161,11 @@ class _Session:
         store.put_examples(self.run_id, {EXAMPLES: self.train})
         self.publisher.restore([])
         clear_parked_state(self.collector.output)  # not earlier: a start that is refused leaves the run parked
+
+    def info(self, run_id: str) -> RunInfo:
+        """The run, as callbacks are told of it."""
+        settings = {**flatten(dataclasses.asdict(self.settings)), **flatten({"farm": dataclasses.asdict(self.options)})}
+        return RunInfo(run_id, KIND_NAME, self.collector.output.path, settings, len(self.train))
 
     def document(self) -> dict[str, Any]:
         """Everything that needs the farm, and the document that is made of it.  Raises: Parked, FarmUnavailable."""

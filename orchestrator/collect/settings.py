@@ -156,8 +156,8 @@ class FarmOptions(Document):
     `requests_per_minute` and `tokens_per_minute` hold for each endpoint, over all workers together.  `retry_wait_s`
     is how long a collection with nothing left but failures waits for a retry before it parks.  Prices are US dollars
     for a million tokens, at both endpoints; None is unknown.  `context_tokens` is the longest prompt and reply together
-    at both endpoints; 0 is no limit.  `budget_usd` is for all calls; 0 is no limit.  With
-    `is_fresh` no result is taken from an earlier collection.
+    at both endpoints; 0 is no limit.  `callbacks` are names as in CONFIG_CALLBACKS.  `budget_usd` is for all calls; 0
+    is no limit.  With `is_fresh` no result is taken from an earlier collection.
     """
 
     farm: Literal["embedded", "external"]
@@ -172,6 +172,7 @@ class FarmOptions(Document):
     budget_usd: Annotated[StrictFloat, Field(ge=0)] = 0.0
     is_fresh: StrictBool = False
     context_tokens: Natural = 0
+    callbacks: StrictStr = ""
 
     @property
     def prices(self) -> tuple[float | None, ...]:

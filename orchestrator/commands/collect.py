@@ -45,6 +45,8 @@ def make_parser() -> argparse.ArgumentParser:
                       help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
     farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
                       help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
+    parser.add_argument("--callbacks", default="", metavar="NAMES",
+                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
     common.add_cost(parser, "the calls to both endpoints")
     return parser
 
@@ -72,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
             budget_usd=arguments.budget or 0.0,
             is_fresh=arguments.fresh,
             context_tokens=arguments.context_tokens,
+            callbacks=arguments.callbacks,
         )
         return start_collection(settings, options, resume=arguments.resume)
 

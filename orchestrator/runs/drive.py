@@ -8,6 +8,15 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from orchestrator import exit_status
+from orchestrator.callbacks import (
+    Callback,
+    CallbackError,
+    Callbacks,
+    EndState,
+    RunEnd,
+    load_callbacks,
+    names_of,
+)
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.farm.connection import StoreLost
 from orchestrator.output import OutputFolder, OutputNotWritable
@@ -16,6 +25,7 @@ from orchestrator.settings import SettingsError
 from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
 from tasks import logs
+from tasks.escape import first_line
 from tasks.store.fence import RunTaken
 
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
@@ -24,12 +34,15 @@ LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 def drive(
     output: OutputFolder,
     work: Callable[[], None],
+    callbacks: Callbacks,
     *,
     close: Callable[[], None] = lambda: None,
     again: str = "the same command",
     raise_budget: str = "",
 ) -> int:
     """Do `work` to its end, and return the exit status; `close` is called before the reason is printed.
+
+    `callbacks` are told how it ended, while the folder is still locked.
 
     `again` is what goes on beside `orchestrator retry`.  `raise_budget` is the option that gives a run more money,
     such as "--set BUDGET_USD=8".
@@ -39,11 +52,29 @@ def drive(
         work()
     except (KeyboardInterrupt, Terminated, Parked, RunTaken, StoreLost, OutputNotWritable) as error:
         close()
-        return exit_status.fail(*_ending(error, output, again, raise_budget))
+        status, *lines = _ending(error, output, again, raise_budget)
+        callbacks.end(RunEnd(_end_state(error), lines[0]), _warn)
+        return exit_status.fail(status, *lines)
+    except BaseException as error:
+        close()
+        callbacks.end(RunEnd("failed", first_line(error)), _warn)
+        raise
+    else:
+        close()
+        callbacks.end(RunEnd("finished"), _warn)
     finally:
         close()
         output.close()
     return exit_status.DONE
+
+
+def _warn(line: str) -> None:
+    exit_status.fail(exit_status.DONE, line)
+
+
+def _end_state(error: BaseException) -> EndState:
+    """What `orchestrator status` says of the run afterwards."""
+    return "parked" if isinstance(error, Parked | StoreLost | OutputNotWritable) else "stopped"
 
 
 def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> tuple[int, *tuple[str, ...]]:
@@ -77,6 +108,14 @@ def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:
         return [f"parked: {parked.reason}", *more, f"go on with: {retry}"]
     reason = first.partition(": ")[2] or parked.reason
     return [f"parked: {reason}", f"raise the budget to go on: {retry} {raise_budget}"]
+
+
+def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
+    """The callbacks that a setting names.  Raises: SettingsError with the name of the option."""
+    try:
+        return load_callbacks(names_of(text))
+    except CallbackError as error:
+        raise SettingsError([f"{option}: {error}"]) from None
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
@@ -18,8 +19,12 @@ from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
 
-def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = ()) -> int:
+def start_evolution(
+    settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = (), callbacks: Sequence[Callback] = ()
+) -> int:
     """Run, report how it went, and return the exit status.  Of what has failed, `only` names what is to be retried.
+
+    `callbacks` are called beside those that the settings name.
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
@@ -27,7 +32,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
     from orchestrator.runs.changes import check_resumable
-    from orchestrator.runs.drive import drive, log_to
+    from orchestrator.runs.drive import drive, log_to, settings_callbacks
     from orchestrator.runs.runner import Runner
     from orchestrator.runs.sameness import check_same_questions
     from orchestrator.runs.setup import check_judge, choose_examples
@@ -36,6 +41,7 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
+    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}")
@@ -46,15 +52,16 @@ def start_evolution(settings: Settings, *, fresh: bool, plain: bool, only: Seque
     log_to(output.log, settings.log_level)
     raise_on_signals()
     view = open_view(sys.stdout, force="plain" if plain else None)
+    told = Callbacks([*named, *callbacks], view.notify)
 
     def work() -> None:
-        report = Runner(settings, examples, output, view, open_farm, tuple(only)).run()
+        report = Runner(settings, examples, output, view, open_farm, told, tuple(only)).run()
         text = final_report(report, random.Random(f"report {settings.seed}"))
         output.write("report.txt", text + "\n")
         view.close()
         print(text)
 
-    return drive(output, work, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
+    return drive(output, work, told, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
 
 
 COUNTS = ("computed", "cached", "carried")  # evaluations

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
+from orchestrator.callbacks import Callbacks, GenerationInfo, RunInfo
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator, Records
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import delete_results
 from orchestrator.optimisers.base import SearchState
+from orchestrator.optimisers.individual import list_to_deltas
 from orchestrator.optimisers.planning import generation_plans
 from orchestrator.output import OutputError, OutputFolder, writing
 from orchestrator.report.summary import FinalReport
@@ -42,6 +44,7 @@ from orchestrator.runs.search import FinishedGeneration, Search, load_search, ma
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
 from orchestrator.settings import Settings, load_settings, make_run, write_config
+from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
 from tasks import logs
@@ -66,6 +69,7 @@ class Runner:
     output: OutputFolder
     view: View
     open_farm: Callable[[Settings, Callable[[str], None]], AbstractContextManager[FarmConnection]]
+    callbacks: Callbacks = dataclasses.field(default_factory=lambda: Callbacks(()))
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
 
     def run(self) -> FinalReport:
@@ -93,6 +97,7 @@ class Runner:
         ):
             session = _Session(self, farm, own_id, search, state)
             session.begin()
+            self.callbacks.start(session.info())
             with session.publisher.publish_final_state(), session.in_progress.written_if_interrupted():
                 session.check()
                 with servers_kept(self.output, farm.store, own_id):
@@ -258,11 +263,25 @@ class _Session:
             self.reporter.end_generation(self._evaluations())
             self.reporter.progress.update(self.recorder.history, judged_since(read_changes(self.runner.output)))
             self.in_progress.next(finished)
+            runner.callbacks.end_generation(self._told(finished))
             started, state = time.monotonic(), finished.state
             if reason := self._stop_reason():
                 runner.view.notify(reason)
                 break
         return state
+
+    def info(self) -> RunInfo:
+        """The run, as callbacks are told of it."""
+        settings = {option.field: getattr(self.runner.settings, option.field) for option in options()}
+        folder, total = self.runner.output.path, self.search.params.generations
+        return RunInfo(self.run_id, KIND_NAME, folder, settings, total, self.state.generation)
+
+    def _told(self, finished: FinishedGeneration) -> GenerationInfo:
+        """A recorded generation, as callbacks are told of it."""
+        best, ids = finished.state.best, self.search.params.cluster_ids
+        assert best is not None, "a generation always evaluates an individual"
+        deltas = list_to_deltas(best.deltas, ids)
+        return GenerationInfo(finished.generation.number, self.recorder.history[-1], deltas, best.scratchpad)
 
     def _validated(self, finished: FinishedGeneration) -> FinishedGeneration:
         if not self.runner.settings.patience:

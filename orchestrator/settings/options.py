@@ -24,6 +24,7 @@ from orchestrator.settings.fields import (
 )
 from orchestrator.settings.references import BEST_VECTOR, SHIPPED, ZERO
 from orchestrator.settings.value_checks import (
+    callback_names,
     faults,
     http_address,
     judge_name,
@@ -194,6 +195,7 @@ class Settings:
     # Output
     output_dir: FolderPath
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+    callbacks: Annotated[str, optional(callback_names)]
 
 
 @dataclass(frozen=True)
@@ -283,6 +285,7 @@ RESUMABLE = (
     "BUDGET_USD",
     "OUTPUT_DIR",
     "LOG_LEVEL",
+    "CALLBACKS",
 )
 """The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and
 which models reflect and judge.

@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 
 from tasks.escape import quote
 from tasks.http.address import unix_path
+from tasks.named import NAME
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
 
@@ -101,6 +102,14 @@ def judge_name(name: str) -> str:
     if not _JUDGE.fullmatch(name):
         raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
     return name
+
+
+def callback_names(text: str) -> str:
+    """Names of callbacks, separated by commas (orchestrator/callbacks.py)."""
+    for name in text.split(","):
+        if not NAME.fullmatch(name.strip()):
+            raise ValueError(f"{quote(name.strip())} is neither a callback's name nor of the form module:name")
+    return text
 
 
 def server_arguments(text: str) -> str:

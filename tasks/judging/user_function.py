@@ -10,18 +10,18 @@ why.  It must return the same for the same texts: verdicts are kept under their 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tasks.escape import first_line
 from tasks.judging.verdict import category_of
 from tasks.limits import REASONING_CHARACTERS
 from tasks.models import Verdict
+from tasks.named import load_named
 
 GROUP = "whetstone.judges"
 
@@ -49,7 +49,7 @@ class UserFunction:
             result = self.function(question, gold, answer)
         except (Exception, SystemExit) as error:  # sys.exit would end the worker's thread and not the run
             raise UserFunctionError(
-                f"the judge {self.name} failed: {type(error).__name__}: {_one_line(error)}"
+                f"the judge {self.name} failed: {type(error).__name__}: {first_line(error)}"
             ) from error
         is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
         if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
@@ -72,9 +72,9 @@ def load_function(name: str) -> UserFunction:
     Raises: UserFunctionError when it cannot be imported, or does not take three arguments.
     """
     try:
-        function = _resolve(name)
+        function = load_named(name, GROUP)
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
-        raise UserFunctionError(f"the judge {name!r} cannot be loaded: {_one_line(error)}") from error
+        raise UserFunctionError(f"the judge {name!r} cannot be loaded: {first_line(error)}") from error
     if not callable(function):
         raise UserFunctionError(f"the judge {name!r} is no function")
     try:
@@ -84,18 +84,6 @@ def load_function(name: str) -> UserFunction:
     except ValueError:  # written in C: its first call will show
         pass
     return UserFunction(name, function, _identity(function))
-
-
-def _resolve(name: str) -> Any:
-    if ":" not in name:
-        for entry in metadata.entry_points(group=GROUP, name=name):
-            return entry.load()
-        raise LookupError(f"there is no entry point of this name in the group {GROUP}; or write module:function")
-    module, _, path = name.partition(":")
-    value: Any = importlib.import_module(module)
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _identity(function: Callable[..., Any]) -> str:
@@ -115,7 +103,3 @@ def _shown(value: Any) -> str:
         return repr(str(value)[:80])
     except Exception as error:
         return f"a value without a text ({type(error).__name__})"
-
-
-def _one_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500]

@@ -8,6 +8,7 @@ import pytest
 import redis
 from refusing_valkey import RefusingValkey
 
+from orchestrator.callbacks import Callbacks
 from orchestrator.farm.connection import FarmLost, FarmUnavailable, StoreLost, connected, run_waiting
 from orchestrator.output import OutputFolder
 from orchestrator.runs.drive import drive
@@ -24,7 +25,7 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
         with connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm, refusing_valkey.full_memory():
             farm.store.put_file("run", "data", b"x")
 
-    assert drive(output, work) == 3
+    assert drive(output, work, Callbacks(())) == 3
     parked = read_parked_state(output)
     assert parked is not None
     assert parked.reason.startswith("the Redis or Valkey at unix://")

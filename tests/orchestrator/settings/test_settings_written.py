@@ -17,6 +17,7 @@ from tasks.models import Run
 
 NUMBERS = (int, float, int | None, float | None)
 OTHERS = {
+    "CALLBACKS": "my_callbacks:Printer",
     "JUDGE": "my_judges:contains",
     "REDIS_URL": "redis://elsewhere:1/2",
     "SGLANG_URL": "http://elsewhere:1",

@@ -1,0 +1,155 @@
+"""Callbacks: code that follows a run from inside its driver, such as an experiment tracker.
+
+    class Printer(Callback):
+        def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+            print(generation.number, generation.record["best"])
+
+The Python API takes callbacks as objects, and CONFIG_CALLBACKS names factories of them; both give them to the same
+driver.  They are called in the thread of the driver, and the run waits for them.  What one raises is reported, with a
+traceback in the run's log, and the run goes on: a callback cannot end, park or change a run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from tasks.escape import first_line
+from tasks.named import load_named
+
+log = logging.getLogger(__name__)
+
+GROUP = "whetstone.callbacks"
+"""The group of entry points whose names CONFIG_CALLBACKS may have."""
+BUILT_IN: Mapping[str, str] = {}
+"""Names that need no entry point, and the factory that each is short for."""
+
+EndState = Literal["finished", "parked", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run whose session begins.
+
+    `kind` is "evolve" or "collect".  `folder` is the output folder.  `settings` has all of them by name: of an
+    evolution those of the .config in lower case ("population_size"), of a collection dotted ("phase0.k"); keys and
+    passwords are not in them.  `done` of `total` generations (collect: examples) were recorded by earlier sessions of
+    the run, for which there are no calls in this one; 0 for a new run.
+    """
+
+    id: str
+    kind: str
+    folder: Path
+    settings: Mapping[str, Any]
+    total: int
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class GenerationInfo:
+    """A generation of an evolution that has ended; its files are written.
+
+    `number` counts from 0.  `record` is its line of history.jsonl (docs/observability.md).  `deltas` and `scratchpad`
+    are those of the best individual so far, deltas by cluster in logits.
+    """
+
+    number: int
+    record: Mapping[str, Any]
+    deltas: Mapping[str, float]
+    scratchpad: str
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a session ended, once nothing more is written into the output folder.
+
+    "finished": all is done; "parked" and "stopped": it can go on, and `reason` says why it did not; "failed": an error
+    of the program or of the farm.
+    """
+
+    state: EndState
+    reason: str = ""
+
+
+class Callback(Protocol):
+    """What is called, in order: `on_start` once, `on_generation` for each generation that ends, `on_end` once.
+
+    A class that inherits from this needs only the methods that it has a use for.  A run that is refused before it
+    starts calls nothing.  A run that is killed does not call `on_end`; its next session calls `on_start` again, with
+    the same `RunInfo.id`.
+    """
+
+    def on_start(self, run: RunInfo) -> None:
+        """The farm is up and the run's own; nothing is measured yet."""
+
+    def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+        """A generation of an evolution is recorded, and the next has not begun."""
+
+    def on_end(self, run: RunInfo, end: RunEnd) -> None:
+        """The session has ended, and its farm is released.  All files are in `run.folder`, which is still locked."""
+
+
+class CallbackError(Exception):
+    """There is no such callback, or it cannot be made.  The message is one line and names it."""
+
+
+class Callbacks:
+    """The callbacks of one session.  `notify` is given one line for each call that fails."""
+
+    def __init__(self, callbacks: Sequence[Callback], notify: Callable[[str], None] = log.warning) -> None:
+        self._callbacks = tuple(callbacks)
+        self._notify = notify
+        self._run: RunInfo | None = None
+
+    def start(self, run: RunInfo) -> None:
+        self._run = run
+        for one in self._callbacks:
+            self._call(one, "on_start", run)
+
+    def end_generation(self, generation: GenerationInfo) -> None:
+        for one in self._callbacks:
+            self._call(one, "on_generation", self._run, generation)
+
+    def end(self, end: RunEnd, notify: Callable[[str], None] | None = None) -> None:
+        """Call `on_end`, if the run was started; a second call does nothing.  `notify` is in place of that above."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        if notify is not None:
+            self._notify = notify
+        for one in self._callbacks:
+            self._call(one, "on_end", run, end)
+
+    def _call(self, callback: Callback, method: str, *arguments: object) -> None:
+        try:
+            getattr(callback, method)(*arguments)
+        except (Exception, SystemExit) as error:  # SystemExit: the run does not end because a callback says so
+            name = f"{type(callback).__name__}.{method}"
+            log.exception("the callback %s failed", name)
+            self._notify(f"the callback {name} failed: {type(error).__name__}: {first_line(error)}; the run goes on")
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names in a value of CONFIG_CALLBACKS: "mlflow, my_module:Printer"."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
+    """The callbacks of these names: each names a class or a function without arguments, which is called.
+
+    Raises: CallbackError.
+    """
+    return tuple(_load(name) for name in names)
+
+
+def _load(name: str) -> Callback:
+    try:
+        made: Callback = load_named(BUILT_IN.get(name, name), GROUP)()
+    except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
+        raise CallbackError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
+    if missing := [m for m in ("on_start", "on_generation", "on_end") if not callable(getattr(made, m, None))]:
+        raise CallbackError(f"the callback {name!a} has no {missing[0]}; inherit from orchestrator.callbacks.Callback")
+    return made

@@ -1,0 +1,115 @@
+"""What follows a run from inside its driver, and cannot harm it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.callbacks import Callback, CallbackError, Callbacks, GenerationInfo, RunEnd, RunInfo, load_callbacks
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.drive import drive
+
+RUN = RunInfo("run-1", "evolve", Path("outputs/run"), {"seed": 1}, 2)
+GENERATION = GenerationInfo(0, {"best": 0.5}, {"0": 1.0}, "")
+
+
+class Recording(Callback):
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def on_start(self, run: RunInfo) -> None:
+        self.calls.append(("start", run.id))
+
+    def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+        self.calls.append((run.id, generation.record["best"]))
+
+    def on_end(self, run: RunInfo, end: RunEnd) -> None:
+        self.calls.append((run.id, end))
+
+
+class Failing(Callback):
+    def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
+        raise SystemExit(f"no server for {run.id}")
+
+
+def test_each_callback_is_told_and_one_that_fails_stops_nothing() -> None:
+    recording, lines = Recording(), []
+    told = Callbacks([Failing(), recording], lines.append)
+    told.start(RUN)
+    told.end_generation(GENERATION)
+    told.end(RunEnd("finished"))
+    told.end(RunEnd("failed"))  # it has ended already
+    assert recording.calls == [("start", "run-1"), ("run-1", 0.5), ("run-1", RunEnd("finished"))]
+    assert lines == ["the callback Failing.on_generation failed: SystemExit: no server for run-1; the run goes on"]
+
+
+def test_a_person_who_stops_a_slow_callback_stops_the_run() -> None:
+    class Interrupted(Callback):
+        def on_start(self, run: RunInfo) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Callbacks([Interrupted()]).start(RUN)
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (None, RunEnd("finished")),
+        (Parked("judge failed"), RunEnd("parked", "parked: judge failed")),
+        (KeyboardInterrupt(), RunEnd("stopped", "interrupted; the same command goes on, or: orchestrator retry {}")),
+        (RuntimeError("a fault\nof the program"), RunEnd("failed", "a fault")),
+    ],
+)
+def test_callbacks_are_told_how_a_run_ends_while_its_folder_is_locked(
+    tmp_path: Path, error: BaseException | None, end: RunEnd
+) -> None:
+    class Locked(Recording):
+        def on_end(self, run: RunInfo, end: RunEnd) -> None:
+            super().on_end(run, end)
+            with pytest.raises(OutputError):
+                OutputFolder(tmp_path).open()
+
+    recording = Locked()
+    told = Callbacks([recording])
+    output = OutputFolder(tmp_path)
+    output.open()
+
+    def work() -> None:
+        told.start(RUN)
+        if error is not None:
+            raise error
+
+    if isinstance(error, RuntimeError):
+        with pytest.raises(RuntimeError):
+            drive(output, work, told)
+    else:
+        drive(output, work, told)
+    assert recording.calls[-1] == ("run-1", RunEnd(end.state, end.reason.format(tmp_path)))
+
+
+def test_callbacks_are_named_by_file_and_called(tmp_path: Path) -> None:
+    (tmp_path / "my-callbacks.py").write_text(
+        "from orchestrator.callbacks import Callback\n\nclass Files(Callback): pass\n"
+    )
+    (found,) = load_callbacks([f"{tmp_path}/my-callbacks.py:Files"])
+    assert type(found).__name__ == "Files"
+    found.on_start(RUN)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("nowhere.py:Files", "No such file"),
+        ("json:nothing", "no attribute 'nothing'"),
+        ("json:JSONDecoder", "has no on_start; inherit from orchestrator.callbacks.Callback"),
+        ("no-such-entry-point", "no entry point of this name in the group whetstone.callbacks"),
+    ],
+)
+def test_what_is_no_callback_is_refused_by_name(name: str, fault: str) -> None:
+    with pytest.raises(CallbackError) as refused:
+        load_callbacks([name])
+    assert name in str(refused.value) and fault in str(refused.value)

@@ -1,0 +1,37 @@
+"""Functions that settings name, in modules and in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.named import NAME, load_named
+
+
+def test_two_files_of_one_stem_are_two_modules_and_each_is_run_once(tmp_path: Path) -> None:
+    for folder, value in (("one", 1), ("two", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "judges.py").write_text(f"def value():\n    return {value}\n")
+    names = [f"{tmp_path}/{folder}/judges.py:value" for folder in ("one", "two")]
+    assert [load_named(name, "none")() for name in names] == [1, 2]
+    assert load_named(names[0], "none") is load_named(names[0], "none")
+
+
+def test_a_file_that_fails_is_run_again_when_it_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "judges.py"
+    path.write_text("raise LookupError('the table is missing')\n")
+    with pytest.raises(LookupError, match="the table is missing"):
+        load_named(f"{path}:judge", "none")
+    path.write_text("class Judges:\n    judge = print\n")
+    assert load_named(f"{path}:Judges.judge", "none") is print
+
+
+@pytest.mark.parametrize("name", ["module:function", "a.b:C.d", "path/to my/file-1.py:f", "entry-point.name"])
+def test_forms_of_names(name: str) -> None:
+    assert NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", ["", "a,b.py:f", "module:", ":f", "module:f()", "two words"])
+def test_what_is_no_name(name: str) -> None:
+    assert not NAME.fullmatch(name)
