@@ -45,7 +45,7 @@ def imports(file: Path) -> frozenset[str]:
 # is gone, or has got a test of its own, fails.
 ELSEWHERE = {
     "orchestrator/cli.py": "orchestrator/commands/test_run_commands.py",
-    "orchestrator/collect/runner.py": "e2e/test_collect.py",
+    "orchestrator/collection/runner.py": "e2e/test_collect.py",
     "orchestrator/commands/answers.py": "e2e/test_errors.py",
     "orchestrator/commands/cancel.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/cluster.py": "e2e/test_cluster_from.py",

@@ -53,13 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     def work() -> int:
-        from orchestrator.collect.settings import FarmOptions, read_collect_settings
+        from orchestrator.collection.settings import FarmOptions, read_collect_settings
         from orchestrator.output import check_inputs
 
         settings = read_collect_settings(arguments.config)
         check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": arguments.config})
         # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.collect.run import start_collection
+        from orchestrator.collection.run import start_collection
 
         options = FarmOptions(
             farm=arguments.farm,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Imported by name when a run of the kind is looked at, so that commands start without what the kinds need.
 MODULES = {
     "evolve": "orchestrator.runs.evolve",
-    "collect": "orchestrator.collect.run",
+    "collect": "orchestrator.collection.run",
 }
 
 

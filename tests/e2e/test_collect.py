@@ -12,7 +12,7 @@ from collection_folder import CollectionFolder, recompute
 from PIL import Image
 from run_folder import ROOT, finish, start
 
-from orchestrator.collect.document import validate
+from orchestrator.collection.document import validate
 from tasks.dataset import load_examples
 from tasks.openai.provider import RULES
 from workers.embedded.models import embedded_model

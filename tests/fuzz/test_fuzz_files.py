@@ -14,8 +14,8 @@ from fuzz_cases import HOSTILE, JSON, TEXT, cases, replaced
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.collect.settings import read_collect_settings
+from orchestrator.collection.checkpoints import PAIRS, VERBOSE, Checkpoint
+from orchestrator.collection.settings import read_collect_settings
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import StateError
 from orchestrator.optimisers.cma import CmaParams

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.run import start_collection
-from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.collection.run import start_collection
+from orchestrator.collection.settings import FarmOptions, read_collect_settings
 from orchestrator.dispatch.dispatcher import CANCELLED_REASON
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolve import start_evolution

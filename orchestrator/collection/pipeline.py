@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.collect.checkpoints import Checkpoint
+from orchestrator.collection.checkpoints import Checkpoint
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from tasks.collect.collection import Collection
 from tasks.cpu.frequencies import KeyPair, counts_key, merged_key, read_counts

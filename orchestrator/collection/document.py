@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from orchestrator.collect.build import Split
-from orchestrator.collect.pipeline import Gathered, JudgedPair, providers
-from orchestrator.collect.settings import CollectSettings
+from orchestrator.collection.build import Split
+from orchestrator.collection.pipeline import Gathered, JudgedPair, providers
+from orchestrator.collection.settings import CollectSettings
 from tasks.models import Example
 from tasks.openai.provider import listed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions
+from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions
 from orchestrator.settings import SettingsError
 from tasks.secret import secret
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.checkpoints import Checkpoint
+from orchestrator.collection.checkpoints import Checkpoint
 from orchestrator.output import OutputError, OutputNotWritable
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.collect.settings import CollectSettings, collect_settings_from, read_collect_settings
+from orchestrator.collection.settings import CollectSettings, collect_settings_from, read_collect_settings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, key_names
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions, SplitRatios
+from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions, SplitRatios
 from orchestrator.farm.embedded import FarmSpec
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError

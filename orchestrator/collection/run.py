@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from orchestrator import exit_status
 from orchestrator.callbacks import Callback, Callbacks
-from orchestrator.collect.settings import CollectSettings, FarmOptions, collect_settings_from
+from orchestrator.collection.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputFolder, check_inputs, read_state
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
@@ -78,10 +78,10 @@ def start_collection(
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a collection does not need them.
-    from orchestrator.collect.build import choose_split, collect_announcement
-    from orchestrator.collect.checks import check_surroundings
-    from orchestrator.collect.document import DocumentError
-    from orchestrator.collect.runner import Collector
+    from orchestrator.collection.build import choose_split, collect_announcement
+    from orchestrator.collection.checks import check_surroundings
+    from orchestrator.collection.document import DocumentError
+    from orchestrator.collection.runner import Collector
     from orchestrator.runs.drive import drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
 
@@ -157,7 +157,7 @@ class CollectKind:
         return embedded_address(Path(options.farm_dir))
 
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        from orchestrator.collect.runner import open_collect_farm
+        from orchestrator.collection.runner import open_collect_farm
 
         return open_collect_farm(*load_saved(folder), notify)
 

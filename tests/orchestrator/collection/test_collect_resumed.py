@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.build import make_collection
-from orchestrator.collect.run import load_saved, save_settings
-from orchestrator.collect.settings import CollectSettings, FarmOptions, read_collect_settings
+from orchestrator.collection.build import make_collection
+from orchestrator.collection.run import load_saved, save_settings
+from orchestrator.collection.settings import CollectSettings, FarmOptions, read_collect_settings
 from orchestrator.output import OutputFolder
 from orchestrator.settings import SettingsError
 from tasks.models import Example

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.checks import check_surroundings
-from orchestrator.collect.run import KIND, SETTINGS_FILE, load_saved, save_settings, start_collection
-from orchestrator.collect.settings import FarmOptions, read_collect_settings
+from orchestrator.collection.checks import check_surroundings
+from orchestrator.collection.run import KIND, SETTINGS_FILE, load_saved, save_settings, start_collection
+from orchestrator.collection.settings import FarmOptions, read_collect_settings
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.settings import SettingsError
 

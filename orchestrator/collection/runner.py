@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.callbacks import Callbacks, RunInfo
-from orchestrator.collect import pipeline
-from orchestrator.collect.build import Split, collect_farm_spec, make_collection
-from orchestrator.collect.checkpoints import PAIRS, VERBOSE, Checkpoint
-from orchestrator.collect.document import make_document, validate
-from orchestrator.collect.pipeline import Gathered, Pipeline, providers, seed_store
-from orchestrator.collect.settings import EMBEDDED, CollectSettings, FarmOptions
+from orchestrator.collection import pipeline
+from orchestrator.collection.build import Split, collect_farm_spec, make_collection
+from orchestrator.collection.checkpoints import PAIRS, VERBOSE, Checkpoint
+from orchestrator.collection.document import make_document, validate
+from orchestrator.collection.pipeline import Gathered, Pipeline, providers, seed_store
+from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect.build import Split
-from orchestrator.collect.document import make_document
-from orchestrator.collect.pipeline import UNKNOWN, Gathered
-from orchestrator.collect.settings import read_collect_settings
+from orchestrator.collection.build import Split
+from orchestrator.collection.document import make_document
+from orchestrator.collection.pipeline import UNKNOWN, Gathered
+from orchestrator.collection.settings import read_collect_settings
 from tasks.models import Example
 from tasks.openai.provider import NO_MODEL, RULES
 

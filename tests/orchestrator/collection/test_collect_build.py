@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.collect.build import collect_announcement, make_collection, split
-from orchestrator.collect.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
+from orchestrator.collection.build import collect_announcement, make_collection, split
+from orchestrator.collection.settings import CollectSettings, FarmOptions, SplitRatios, read_collect_settings
 from tasks.models import Example
 
 ROOT = Path(__file__).parents[3]
