@@ -32,6 +32,7 @@ from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lengths import find_long_prompts
 from orchestrator.runs.ownership import own_run
+from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
@@ -160,6 +161,7 @@ class _Session:
         store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
         store.put_examples(self.run_id, {EXAMPLES: self.train})
         self.publisher.restore([])
+        keep_versions(self.collector.output)
         clear_parked_state(self.collector.output)  # not earlier: a start that is refused leaves the run parked
 
     def info(self, run_id: str) -> RunInfo:

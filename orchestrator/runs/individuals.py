@@ -29,6 +29,13 @@ from tasks.validation import Delta, InvalidData, parse_json
 REMEDY = "remove the file to go on without its record"
 
 
+class StopRecord(TypedDict):
+    """Where an individual left a race: after how many of how many questions."""
+
+    answered: int
+    of: int
+
+
 class IndividualRecord(TypedDict):
     """A line of individuals.jsonl: what is read of it again.  The names of deltas are whole numbers."""
 
@@ -38,7 +45,10 @@ class IndividualRecord(TypedDict):
     fitness: FiniteFloat
     mean_tokens: FiniteFloat
     correctness: FiniteFloat
-    stopped: NotRequired[dict[str, int]]
+    scratchpad: NotRequired[str]
+    skip_reason: NotRequired[str]
+    merge_fallback: NotRequired[str]
+    stopped: NotRequired[StopRecord]
 
 
 def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:

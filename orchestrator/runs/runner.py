@@ -36,6 +36,7 @@ from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
 from orchestrator.runs.ownership import own_run
 from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
+from orchestrator.runs.provenance import keep_clusters, keep_versions
 from orchestrator.runs.racing import Racing, farm_racing
 from orchestrator.runs.refusal import restored_if_refused
 from orchestrator.runs.report import build_report
@@ -209,6 +210,7 @@ class _Session:
             self._forget_stages()
             self.farm.store.forget_servers(self.run_id)
         keep_questions(output, self.runner.examples)
+        keep_versions(output)
 
     def measure(self) -> None:
         """All that precedes the first generation, as far as it has not been done.
@@ -222,10 +224,12 @@ class _Session:
         store = self.farm.store
         store.put_run(self.baselines.run(store.run(self.run_id), settings))
         sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
-        log.info("clustering %s", clustering.ensure_clustering(self.scheduler, watch, sides))
+        found = clustering.ensure_clustering(self.scheduler, watch, sides)
+        log.info("clustering %s", found)
         clustering.describe_discovered(self.scheduler, settings, watch, notify)
         if path := settings.cluster_descriptions_path:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
+        keep_clusters(self.runner.output, store, self.run_id, found)
         measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)
         self.vectors = ensure_vectors(measurer, self._families(), clusters, self.runner.output)
         self.reporter.recorded = self._evaluations()

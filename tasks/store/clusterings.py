@@ -57,6 +57,10 @@ class Clusterings:
             raise KeyError(f"no clustering of run {run_id!r} in the store")
         return cast("list[dict[str, Any]]", json.loads(text))
 
+    def made_descriptions(self, clustering: str) -> list[dict[str, Any]]:
+        """What the clustering itself says of its clusters, with examples of their tokens.  Raises: KeyError."""
+        return cast("list[dict[str, Any]]", json.loads(self._field(clustering, keys.DESCRIPTIONS)))
+
     def _field(self, clustering: str, name: str) -> bytes:
         found = self._redis.hget(clustering_key(clustering), name)
         if found is None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench
+from simulated_evolve import finish, start_evolve
 from simulated_run import Driver
+from simulated_signals import signal_key
 
 from tasks.store.store import Store
 from workers.queues import MODULES_VARIABLE
@@ -35,6 +37,27 @@ def own_farm(tmp_path: Path) -> Iterator[Bench]:
         yield bench
     finally:
         bench.close()
+
+
+FINISHED = {
+    "OPTIMISER": "reflective", "POPULATION_SIZE": "3", "NGEN": "2", "CXPB": "0.6", "MUTPB": "1", "SEED": "7",
+    "TRAINING_INDICES": "0-3", "VALIDATION_INDICES": "16-25", "TEST_SPLIT": "", "TEST_INDICES": "30-37",
+    "DATA_PATH": "configs/data/sample.jsonl",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a finished run with all three sets of questions, to be read and not to be changed."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    prompts = folder.parent / "prompts.yaml"
+    prompts.write_text(
+        'base: "Answer."\nprompts:\n  - {name: none, text: ""}\n  - {name: short, text: "Be concise."}\n'
+    )
+    simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
+    finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))
+    simulated_farm.store.delete(signal_key("vary", "answer", "each"))
+    return folder
 
 
 def simulated_bench(folder: Path) -> Bench:

@@ -1,0 +1,395 @@
+"""What a run has found, of any kind and at any moment: its output folder, read and checked.
+
+    results = RunResults.open(Path("outputs/evolve"))
+    results.report.verdict, results.individuals[0].deltas, results.comparisons[0].after[0].text
+
+Each part is read when it is first asked for, and then kept; a run at work is read anew by opening it again.  A part
+whose file is not there yet is None or empty.  A file that is damaged raises `OutputError`, in one line that names the
+file and the place in it, and leaves the other parts readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NotRequired
+
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
+
+from orchestrator.output import (
+    GenerationRecord,
+    OutputError,
+    OutputFolder,
+    read_history,
+    read_json,
+    read_state,
+    run_file,
+)
+from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
+from orchestrator.report.statistics import Comparison
+from orchestrator.runs.baselines import Baselines, read_baselines
+from orchestrator.runs.changes import SettingsChange, read_changes
+from orchestrator.runs.evolution_tree import stage_of
+from orchestrator.runs.individuals import IndividualRecord, read_individuals
+from orchestrator.runs.provenance import ClusterOfRun, Versions, read_clusters, read_versions
+from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
+from orchestrator.runs.status import RunStatus, read_usage, run_status
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten, read_mapping
+from orchestrator.settings.kconfig import read_assignments
+from orchestrator.settings.options import options
+from tasks.envelope import checked_sealed
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import SETTINGS_BYTES, STATE_BYTES
+from tasks.plan import Evaluations
+from tasks.validation import Delta, InvalidData, check_value
+
+COLLECT, SETTINGS_FILE = "collect", "settings.yaml"
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """One recorded generation.  `population` and `offspring` are names of individuals.
+
+    `best` and `mean` are fitnesses of the population, `best_ever` that of the run so far.  `seconds` has the time by
+    stage, summed over tasks that ran side by side, and as "wall" that of the whole generation.  `cost_usd` is None
+    where the prices are not known.  `answered` has who answered until then, by role ("reflector", "judge").
+    """
+
+    generation: int
+    best: float
+    mean: float
+    best_ever: float
+    population: tuple[str, ...]
+    offspring: tuple[str, ...]
+    evaluations: Evaluations
+    seconds: Mapping[str, float]
+    tokens: Mapping[str, float]
+    calls: int
+    cost_usd: float | None
+    answered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    validation: Mapping[str, float] = field(default_factory=dict)
+    settings_changed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IndividualResult:
+    """One evaluation.  `name` is its node in the tree, for example "g3_child1_mut".
+
+    stage: "pop" for a member of the population, "pre" and "mut" for a child before and after its mutation; target: the
+    cluster that the mutation changed; correctness: the share of right answers on the training set; deltas: by cluster,
+    empty where individuals.jsonl has been lost; stopped: after how many of how many questions it left a race, its
+    fitness is projected then; skip_reason and merge_fallback: why no reply of the reflector was usable.
+    """
+
+    name: str
+    generation: int
+    stage: str
+    fitness: float
+    mean_tokens: float
+    correctness: float
+    is_elite: bool = False
+    target: str | None = None
+    deltas: Mapping[str, float] = field(default_factory=dict)
+    scratchpad: str = ""
+    stopped: tuple[int, int] | None = None
+    skip_reason: str = ""
+    merge_fallback: str = ""
+
+
+class LineageNode(TypedDict):
+    """A node of evolution_tree.json."""
+
+    id: str
+    generation: int
+    fitness: FiniteFloat
+    mean_tokens: FiniteFloat
+    correctness: FiniteFloat
+    elite: bool
+    target: str | None
+
+
+@dataclass(frozen=True)
+class Descent:
+    """An edge of the tree.  kind: "parent", "mutation", or "next" to a survivor's place in the next population."""
+
+    start: str
+    end: str
+    kind: Literal["parent", "mutation", "next"]
+
+
+DescentFile = TypedDict("DescentFile", {"from": str, "to": str, "kind": Literal["parent", "mutation", "next"]})
+
+
+class LineageFile(TypedDict):
+    """evolution_tree.json: all of it that is shown."""
+
+    nodes: list[LineageNode]
+    edges: list[DescentFile]
+
+
+@dataclass(frozen=True)
+class ReflectorCall:
+    """One call of the reflector: what for, which attempt, how it ended, who answered, and the texts."""
+
+    file: str
+    title: str
+    provider: str
+    system: str
+    user: str
+    reply: str
+
+    def is_about(self, individual: str) -> bool:
+        """Whether the call was made for this individual: the merge before it, or the mutation after or before it."""
+        child = individual.rpartition("_")[0] if stage_of(individual) != "pop" else individual
+        stem = self.file.removesuffix(".txt").partition("_attempt")[0]
+        return stem.endswith((f"_{individual}", f"_{child}_pre", f"_{child}_mut"))
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """A run by its output folder; `open` checks that there is one."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path) -> RunResults:
+        """Raises: OutputError when the folder holds no run."""
+        run_file(folder)
+        return cls(folder)
+
+    @property
+    def output(self) -> OutputFolder:
+        return OutputFolder(self.folder)
+
+    @cached_property
+    def run(self) -> str:
+        return run_file(self.folder)["id"]
+
+    @cached_property
+    def kind(self) -> str:
+        """ "evolve" or "collect"."""
+        return run_file(self.folder)["kind"]
+
+    @cached_property
+    def status(self) -> RunStatus:
+        return run_status(self.folder)
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """All settings as text, by name: without CONFIG_, or dotted for a collection.  Empty before the run's start."""
+        return _collect_settings(self.folder) if self.kind == COLLECT else _evolve_settings(self.output.config)
+
+    @cached_property
+    def settings_changes(self) -> tuple[SettingsChange, ...]:
+        return tuple(read_changes(self.output))
+
+    @cached_property
+    def versions(self) -> tuple[Versions, ...]:
+        """Of each session that had other ones than the session before."""
+        return tuple(read_versions(self.output))
+
+    @cached_property
+    def servers(self) -> tuple[Mapping[str, object], ...]:
+        """What each target server that has answered has reported of itself: model, hash of the weights, version."""
+        return tuple(read_servers(self.output))
+
+    @cached_property
+    def questions(self) -> Mapping[str, tuple[str, ...]]:
+        """The ids of the questions by set: "training", "validation", "test"."""
+        try:
+            found = read_state(self.folder / QUESTIONS, QuestionHashes)
+        except FileNotFoundError:
+            return {}
+        return {name: tuple(hashes) for name, hashes in found.items()}
+
+    @cached_property
+    def usage(self) -> Mapping[str, float]:
+        """Tokens ("target", "prompt", "cached", "completion"), "requests" and "cost_usd" of the whole run so far."""
+        return read_usage(self.output)
+
+    @cached_property
+    def clusters(self) -> tuple[ClusterOfRun, ...]:
+        found = read_clusters(self.output)
+        return () if found is None else found.clusters
+
+    @cached_property
+    def baselines(self) -> Baselines | None:
+        """What was measured before the search."""
+        return read_baselines(self.output)
+
+    @cached_property
+    def generations(self) -> tuple[GenerationResult, ...]:
+        return tuple(_generation(self.output.history, line) for line in read_history(self.output.history))
+
+    @cached_property
+    def _lineage(self) -> LineageFile:
+        try:
+            found: LineageFile = read_state(self.output.tree, LineageFile, parse=checked_sealed)
+        except FileNotFoundError:
+            return {"nodes": [], "edges": []}
+        return found
+
+    @cached_property
+    def individuals(self) -> tuple[IndividualResult, ...]:
+        """Every evaluation of the recorded generations, in their order."""
+        recorded = {record["node"]: record for _, record in read_individuals(self.output.individuals)}
+        count = len(self.generations)
+        nodes = [node for node in self._lineage["nodes"] if node["generation"] < count]
+        return tuple(_individual(node, recorded.get(node["id"])) for node in nodes)
+
+    @cached_property
+    def descent(self) -> tuple[Descent, ...]:
+        """The edges between these individuals."""
+        names = {one.name for one in self.individuals}
+        edges = self._lineage["edges"]
+        return tuple(Descent(e["from"], e["to"], e["kind"]) for e in edges if e["from"] in names and e["to"] in names)
+
+    def individual(self, name: str) -> IndividualResult:
+        """Raises: OutputError for a name that no individual of the run has."""
+        for one in self.individuals:
+            if one.name == name:
+                return one
+        raise OutputError(f"{self.folder} has no individual {name!a}; evolution_tree.json has the names")
+
+    @cached_property
+    def reflector_calls(self) -> tuple[ReflectorCall, ...]:
+        """All calls of the reflector whose texts were kept, by file name."""
+        return tuple(_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
+
+    @cached_property
+    def report(self) -> ReportFigures | None:
+        """What was shown; None for a run that has not ended, or that has no validation set."""
+        try:
+            return read_json(self.folder / "report.json", ReportFigures)
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def front(self) -> tuple[FrontPoint, ...]:
+        """All measured systems on the validation set."""
+        try:
+            return read_json(self.folder / "pareto.json", FrontFile).points
+        except FileNotFoundError:
+            return ()
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The answers of the plain model and of the winner, one comparison for each set of questions."""
+        try:
+            found = read_json(self.output.answers, tuple[Comparison, ...])
+        except FileNotFoundError:
+            return ()
+        try:
+            for comparison in found:
+                list(comparison.pairs())
+        except ValueError as error:
+            raise OutputError(f"{self.output.answers} cannot be read: {error}") from None
+        return found
+
+    @cached_property
+    def best_deltas(self) -> Mapping[str, float] | None:
+        """By cluster: those of the winner, or of the best individual so far; None before the first generation."""
+        try:
+            return read_json(self.folder / "deltas_best.json", dict[str, Delta])
+        except FileNotFoundError:
+            return None
+
+    @cached_property
+    def system_prompt(self) -> str | None:
+        """The system prompt that belongs to the winner's deltas; None before the run has ended."""
+        path = self.folder / "system_prompt.txt"
+        return _text(path, SETTINGS_BYTES) if path.exists() else None
+
+
+class HistoryLine(GenerationRecord):
+    """A line of history.jsonl with what only readers need.  `seconds` are by stage, and "wall"."""
+
+    settings_changed: NotRequired[dict[str, str]]
+
+
+_SECONDS = dict[str, FiniteFloat]
+
+
+def _generation(path: Path, line: dict[str, Any]) -> GenerationResult:
+    try:
+        checked: HistoryLine = check_value(HistoryLine, line)
+        seconds: dict[str, float] = check_value(_SECONDS, line["seconds"], "seconds")
+    except InvalidData as error:
+        raise OutputError(f"{path}: generation {line['generation']}: {error}") from None
+    return GenerationResult(
+        generation=checked["generation"],
+        best=checked["best"],
+        mean=checked["mean"],
+        best_ever=checked["best_ever"],
+        population=tuple(one["node"] for one in checked["population"]),
+        offspring=tuple(one["node"] for one in checked["offspring"]),
+        evaluations=Evaluations(**checked["evaluations"]),
+        seconds=seconds,
+        tokens={name: float(count) for name, count in checked["tokens"].items() if isinstance(count, int | float)},
+        calls=int(checked["calls"]),
+        cost_usd=checked["cost_usd"],
+        answered={role: tuple(names) for role, names in checked.get("answered", {}).items()},
+        validation=checked.get("validation", {}),
+        settings_changed=checked.get("settings_changed", {}),
+    )
+
+
+def _individual(node: LineageNode, record: IndividualRecord | None) -> IndividualResult:
+    stopped = None if record is None else record.get("stopped")
+    return IndividualResult(
+        name=node["id"],
+        generation=node["generation"],
+        stage=stage_of(node["id"]),
+        fitness=node["fitness"],
+        mean_tokens=node["mean_tokens"],
+        correctness=node["correctness"],
+        is_elite=node["elite"],
+        target=node["target"],
+        deltas={} if record is None else record["deltas"],
+        scratchpad="" if record is None else record.get("scratchpad", ""),
+        stopped=None if stopped is None else (stopped["answered"], stopped["of"]),
+        skip_reason="" if record is None else record.get("skip_reason", ""),
+        merge_fallback="" if record is None else record.get("merge_fallback", ""),
+    )
+
+
+def _reflector_call(path: Path) -> ReflectorCall:
+    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
+    head, _, rest = _text(path, STATE_BYTES).partition("===== system =====\n")
+    system, _, rest = rest.partition("\n===== user =====\n")
+    user, _, reply = rest.partition("\n===== reply =====\n")
+    title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]
+    provider = next((line.partition(": ")[2] for line in others if line.startswith("answered by: ")), "")
+    return ReflectorCall(path.name, title, provider, system, user, reply.rstrip("\n"))
+
+
+def _text(path: Path, limit: int) -> str:
+    """Raises: OutputError."""
+    try:
+        return read_limited(path, limit).decode("utf-8", "replace")
+    except (OSError, FileTooLarge) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+
+
+def _evolve_settings(config: Path) -> dict[str, str]:
+    """The file says all of it; whether the files that it names are here does not matter to a reader."""
+    if not config.exists():
+        return {}
+    found, problems = read_assignments(_text(config, SETTINGS_BYTES), {one.name: one.kind for one in options()})
+    if problems:
+        raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
+    return found
+
+
+def _collect_settings(folder: Path) -> dict[str, str]:
+    path = folder / SETTINGS_FILE
+    if not path.exists():
+        return {}
+    try:
+        return {name: str(value) for name, value in flatten(read_mapping(path)).items()}
+    except SettingsError as error:
+        raise OutputError("; ".join(error.problems)) from None

@@ -1,0 +1,128 @@
+"""What is read of an output folder: all of a finished run, as far as it goes of one at work, and what is damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.results import RunResults
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def folder(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return shutil.copytree(finished_run, tmp_path / "copy")
+
+
+def test_a_finished_run_is_read_whole(finished_run: Path) -> None:
+    results = RunResults.open(finished_run)
+    recorded = lines(finished_run / "individuals.jsonl")
+    assert (results.kind, results.status.state) == ("evolve", "finished")
+    assert [one.name for one in results.individuals] == [line["node"] for line in recorded]
+    assert [dict(one.deltas) for one in results.individuals] == [line["deltas"] for line in recorded]
+    assert [one.scratchpad for one in results.individuals] == [line["scratchpad"] for line in recorded]
+    history = lines(finished_run / "history.jsonl")
+    assert [generation.best_ever for generation in results.generations] == [line["best_ever"] for line in history]
+    assert [dict(generation.seconds) for generation in results.generations] == [line["seconds"] for line in history]
+    tree = json.loads((finished_run / "evolution_tree.json").read_text())
+    ids = {node["id"] for node in tree["nodes"]}
+    assert len(results.descent) == sum({edge["from"], edge["to"]} <= ids for edge in tree["edges"])
+    assert results.report is not None and results.front
+    figures = json.loads((finished_run / "report.json").read_text())
+    assert results.report.verdict == figures["verdict"]
+    assert results.report.measured.best.mean_tokens == figures["test"]["best"]["mean_tokens"]
+    assert [len(comparison.before) for comparison in results.comparisons] == [4, 10, 8]
+    assert results.best_deltas == json.loads((finished_run / "deltas_best.json").read_text())
+    assert [cluster.id for cluster in results.clusters] == [str(i) for i in range(12)]
+    assert results.settings["NGEN"] == "2" and results.versions[0].code
+    assert {name: len(ids) for name, ids in results.questions.items()} == {"training": 4, "validation": 10, "test": 8}
+    assert results.usage and results.servers and results.baselines and results.system_prompt is not None
+
+
+def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> None:
+    # Given a run that has written the tree of a generation and not yet its line of the history
+    for name in ("report.json", "pareto.json", "answers.json", "system_prompt.txt"):
+        (folder / name).unlink()
+    first, _ = (folder / "history.jsonl").read_text().splitlines(keepends=True)
+    (folder / "history.jsonl").write_text(first + '{"generation": 1, "be')
+    # When it is read
+    results = RunResults.open(folder)
+    # Then it has the first generation, without what comes later
+    assert len(results.generations) == 1
+    assert {one.generation for one in results.individuals} == {0}
+    names = {one.name for one in results.individuals}
+    assert all(edge.start in names and edge.end in names for edge in results.descent)
+    assert (results.report, results.front, results.comparisons, results.system_prompt) == (None, (), (), None)
+
+
+def test_individuals_without_their_record_have_no_deltas(folder: Path) -> None:
+    (folder / "individuals.jsonl").unlink()
+    assert all(not one.deltas and one.fitness > 0 for one in RunResults.open(folder).individuals)
+
+
+def test_the_calls_of_the_reflector_belong_to_their_individual(folder: Path) -> None:
+    OutputFolder(folder).write(
+        "reflector_prompts/gen_0_reflect_g0_child1_mut_attempt2.txt",
+        "# reflect, attempt 2: done\n# answered by: gpt\n===== system =====\nS\n\n===== user =====\nU\n"
+        "===== reply =====\n{}\n",
+    )
+    [call] = [call for call in RunResults.open(folder).reflector_calls if "attempt2" in call.file]
+    assert (call.title, call.provider, call.reply) == ("reflect, attempt 2: done", "gpt", "{}")
+    assert (call.system, call.user) == ("S\n", "U")
+    assert call.is_about("g0_child1_mut") and call.is_about("g0_child1_pre")
+    assert not call.is_about("g0_child11_mut") and not call.is_about("g0_pop1")
+
+
+DAMAGE = {
+    "history.jsonl": ("generations", '{"generation": 0}\n'),
+    "evolution_tree.json": ("individuals", '{"nodes": [{"id": 3}], "edges": []}'),
+    "individuals.jsonl": ("individuals", '{"node": "g0_pop0"}\n'),
+    "report.json": ("report", '{"run": "x"}'),
+    "pareto.json": ("front", "[]"),
+    "answers.json": ("comparisons", '[{"name": "training set"}]'),
+    "deltas_best.json": ("best_deltas", '{"0": "much"}'),
+    "clusters.json": ("clusters", "{"),
+    "versions.json": ("versions", '{"sessions": 1}'),
+    "questions.json": ("questions", "[]"),
+    "usage.json": ("usage", "\x00"),
+    "config": ("settings", "CONFIG_NGEN=1\nCONFIG_NGEN=2\n"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_named_in_one_line(folder: Path, name: str) -> None:
+    part, text = DAMAGE[name]
+    (folder / name).write_text(text)
+    results = RunResults.open(folder)
+    with pytest.raises(OutputError) as raised:
+        getattr(results, part)
+    assert name in str(raised.value) and "\n" not in str(raised.value)
+    assert results.run
+
+
+def test_answers_to_different_questions_are_refused(folder: Path) -> None:
+    path = folder / "answers.json"
+    comparisons = json.loads(path.read_text())
+    comparisons[0]["after"] = comparisons[0]["after"][1:]
+    path.write_text(json.dumps(comparisons))
+    with pytest.raises(OutputError, match=r"answers\.json cannot be read: .*not the same"):
+        _ = RunResults.open(folder).comparisons
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="holds no run"):
+        RunResults.open(tmp_path)
+
+
+def test_a_name_that_no_individual_has_is_refused(finished_run: Path) -> None:
+    with pytest.raises(OutputError, match="no individual 'g9_pop0'"):
+        RunResults.open(finished_run).individual("g9_pop0")
