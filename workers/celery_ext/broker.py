@@ -34,7 +34,7 @@ from tasks.labels import LABEL, format_label
 from tasks.queues import QUEUES
 from tasks.store.set_aside import SetAside
 from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
-from workers.celery_ext.unacked import NotRecorded, QoS, envelope_error, set_wrong_types_aside
+from workers.celery_ext.unacked import NotRecorded, QoS, bindings, envelope_error, set_wrong_types_aside
 
 logger = get_logger(__name__)
 
@@ -89,6 +89,12 @@ class Channel(redis.Channel):
             text = getattr(error, "doc", None) or getattr(error, "object", None) or ""
             self.refuse("a queue", f"it is not JSON as Celery writes it: {quote(str(error))}", text)
             return True
+
+    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
+        """The bindings of an exchange."""
+        key = self.keyprefix_queue % exchange
+        with self.conn_or_acquire() as connection:
+            return bindings(self, key, connection.smembers(key))
 
     def refuse(self, place: str, reason: str, text: bytes | str) -> None:
         """Log that a message is refused, and set it aside."""
@@ -149,12 +155,19 @@ class Transport(redis.Transport):
     def _deliver(self, message: Any, queue: str | None) -> None:
         self.delivered += 1
         if reason := envelope_error(message):
-            self.channels[0].refuse(f"the queue {queue}", reason, json.dumps(message))
+            self.channels[0].refuse(f"the queue {queue}", reason, _text(message))
             return
         try:
             super()._deliver(message, queue)
         except NotRecorded as refusal:
             refusal.qos.hold(message, str(queue), refusal.reason)
+
+
+def _text(message: Any) -> str:
+    try:
+        return json.dumps(message)
+    except RecursionError:
+        return quote(message)
 
 
 def register_transport() -> None:

@@ -42,6 +42,7 @@ HEADERS: Mapping[str, Any] = {
     "ignore_result": bool | None,
     "replaced_task_nesting": int | None,
     "stamped_headers": list[str] | None,
+    "stamps": dict[str, Any] | None,
 }
 CHECKS = {name: TypeAdapter(hint, config=MESSAGE) for name, hint in HEADERS.items()}
 NEEDED = ("id",)
@@ -100,8 +101,10 @@ def check_headers(headers: Mapping[str, Any]) -> None:
     for name, kind in CHECKS.items():
         if name in headers or name in NEEDED:
             check_part(f"its {name}", kind, headers.get(name))
-    if headers.get("eta") is not None:
-        _check_eta(headers["eta"])
+    if headers.get("eta") is not None and _time("eta", headers) > datetime.now(UTC) + timedelta(seconds=MAX_DELAY_S):
+        raise MessageRefused(f"its eta is {quote(headers['eta'])}, which is too far away")
+    if headers.get("expires") is not None:
+        _time("expires", headers)
 
 
 def read_body(message: Any) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
@@ -130,10 +133,10 @@ def check_callbacks(when: str, value: Any, tasks: Mapping[str, Any]) -> None:
             check_arguments(tasks[signature["task"]].run, signature["args"], signature["kwargs"])
 
 
-def _check_eta(eta: Any) -> None:
+def _time(name: str, headers: Mapping[str, Any]) -> datetime:
+    """Raises: MessageRefused."""
     try:
-        at = datetime.fromisoformat(eta)
+        at = datetime.fromisoformat(headers[name])
     except (TypeError, ValueError):
-        raise MessageRefused(f"its eta is {quote(eta)}, which is no time") from None
-    if (at if at.tzinfo else at.replace(tzinfo=UTC)) > datetime.now(UTC) + timedelta(seconds=MAX_DELAY_S):
-        raise MessageRefused(f"its eta is {quote(eta)}, which is too far away")
+        raise MessageRefused(f"its {name} is {quote(headers[name])}, which is no time") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
