@@ -35,6 +35,8 @@ EXTRAS = embedded flower test lint build
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKED = $(VENV)/requirements.txt
 
+# Modules are compiled when they are first imported: of all that is installed few ever are.
+$(STAMP): export PIP_COMPILE := 0
 $(STAMP): pyproject.toml constraints.txt ops/requirements.py
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; name a Python 3.11 with PYTHON=..." >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from orchestrator import exit_status
+from orchestrator.commands import judge as judge_command
 from orchestrator.commands.judge import _regular
 from tasks import limits
 from tasks.dataset import DatasetError
@@ -24,6 +26,8 @@ NEAR = NUMBER | {"answer": "It was $1,700 million."}
 PROSE = {"question": "Is it capital intensive?", "gold": "No, it is not.", "answer": "No, not at all."}
 WRONG = PROSE | {"answer": "Yes, it is."}
 EMPTY = PROSE | {"answer": " "}
+ROOT = Path(__file__).parents[3]
+UNLIMITED = ("--config", str(ROOT / "configs" / "embedded.config"))  # calls that do not wait for their tokens' minute
 
 
 @pytest.fixture
@@ -52,6 +56,14 @@ def judge(folder: Path, rows: list[dict[str, str]] | bytes, *options: str, **env
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     command = [sys.executable, "-m", "orchestrator", "judge", str(path), *options]
     return subprocess.run(command, env=kept | environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> str:
+    """What the command says in this process, of rows that it refuses before it begins."""
+    assert judge_command.run(judge_command.make_parser().parse_args([str(path), *options])) == exit_status.WRONG
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
 
 
 def verdicts(text: str) -> list[tuple[bool | None, int]]:
@@ -88,7 +100,11 @@ def test_the_same_texts_are_asked_once_and_every_row_has_its_verdict(tmp_path: P
     # when they are judged into a file
     output = tmp_path / "out" / "verdicts.jsonl"
     done = judge(
-        tmp_path, rows, "--endpoint", "openai", "--output", str(output), OPENAI_API_KEY="k", OPENAI_BASE_URL=url
+        tmp_path,
+        rows,
+        *("--endpoint", "openai", *UNLIMITED, "--output", str(output)),
+        OPENAI_API_KEY="k",
+        OPENAI_BASE_URL=url,
     )
     # then there is a verdict for each, in order, of two calls
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -121,15 +137,14 @@ def test_a_model_judges_when_the_option_says_so_and_within_the_budget(tmp_path: 
     prices = [part for kind in ("prompt", "cached", "completion") for part in (f"--price-{kind}", "100")]
     there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
     # given a budget that does not suffice, then no more is called than it allows, and nothing is written
-    done = judge(tmp_path, rows, "--endpoint", "openai", *prices, "--budget", "0.3", **there)
+    done = judge(tmp_path, rows, "--endpoint", "openai", *UNLIMITED, *prices, "--budget", "0.3", **there)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.splitlines()[0].endswith(f" at {url}; cost: at most $0.3000")
     assert "BudgetSpent" in done.stderr and len(log.read_text().splitlines()) < len(rows)
     # and what was paid until then is said
     assert f"{len(log.read_text().splitlines())} calls, " in done.stderr and " of $0.30" in done.stderr
     # and a budget without prices cannot be kept
-    config = ("--config", str(Path(__file__).parents[3] / "configs" / "embedded.config"))
-    refused = judge(tmp_path, rows, "--endpoint", "openai", *config, "--budget", "2", **there)
+    refused = judge(tmp_path, rows, "--endpoint", "openai", *UNLIMITED, "--budget", "2", **there)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "--budget: needs --price-prompt, --price-cached and --price-completion" in refused.stderr
     # and without a key no rules take the place of the model
@@ -143,7 +158,7 @@ def test_what_a_budget_has_paid_is_kept_and_the_same_command_goes_on(tmp_path: P
     prices = [part for kind in ("prompt", "cached", "completion") for part in (f"--price-{kind}", "100")]
     output = tmp_path / "verdicts.jsonl"
     partial = tmp_path / "verdicts.jsonl.partial"
-    chosen = ("--endpoint", "openai", *prices, "--output", str(output))
+    chosen = ("--endpoint", "openai", *UNLIMITED, *prices, "--output", str(output))
     there = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
     # given a budget that does not suffice, then the verdicts until then are kept
     done = judge(tmp_path, rows, *chosen, "--budget", "0.3", **there)
@@ -165,7 +180,7 @@ def test_what_a_budget_has_paid_is_kept_and_the_same_command_goes_on(tmp_path: P
     assert not partial.exists()
 
 
-def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
+def test_an_output_that_is_an_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # given the rows by their path, by a link, by a hard link, and a configuration
     rows, config = tmp_path / "rows.jsonl", tmp_path / "x.config"
     rows.write_text(json.dumps(NUMBER))
@@ -174,18 +189,18 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hard").hardlink_to(rows)
     (tmp_path / "out.partial").hardlink_to(rows)
     for output in (rows, tmp_path / "." / "rows.jsonl", tmp_path / "link", tmp_path / "hard", tmp_path / "out"):
-        done = judge(tmp_path, [NUMBER], "--stage", "1", "--output", str(output))
-        assert done.returncode == 1 and "is the same file as the rows to judge" in done.stderr, done.stderr
+        said = refusal(capsys, rows, "--stage", "1", "--output", str(output))
+        assert "is the same file as the rows to judge" in said
     assert rows.read_text() == json.dumps(NUMBER)
-    done = judge(tmp_path, [NUMBER], "--stage", "1", "--config", str(config), "--output", str(config))
-    assert done.returncode == 1 and "is the same file as --config" in done.stderr
+    said = refusal(capsys, rows, "--stage", "1", "--config", str(config), "--output", str(config))
+    assert "is the same file as --config" in said and config.read_text() == ""
 
 
 def test_a_judge_that_cannot_be_reached_is_an_error_and_no_verdict(tmp_path: Path, endpoint: Any) -> None:
     # given an endpoint whose every reply is cut
     url, _ = endpoint("--faults", "verdict:truncated:*")
     output = tmp_path / "verdicts.jsonl"
-    chosen = ("--endpoint", "openai", "--output", str(output))
+    chosen = ("--endpoint", "openai", *UNLIMITED, "--output", str(output))
     done = judge(tmp_path, [NUMBER, PROSE], *chosen, OPENAI_API_KEY="k", OPENAI_BASE_URL=url)
     # then nothing is written, not even what stage 1 decided
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
@@ -207,11 +222,10 @@ def test_malformed_rows_are_told_all_at_once_and_nothing_is_written(tmp_path: Pa
 
 def test_settings_come_from_a_config(tmp_path: Path) -> None:
     # given a configuration with a tolerance of its own
-    root = Path(__file__).parents[3]
     config = tmp_path / ".config"
-    text = (root / "configs" / "embedded.config").read_text()
+    text = (ROOT / "configs" / "embedded.config").read_text()
     config.write_text(
-        text.replace('JUDGE_TOLERANCE="0.01"', 'JUDGE_TOLERANCE="0.1"').replace('="configs/', f'="{root}/configs/')
+        text.replace('JUDGE_TOLERANCE="0.01"', 'JUDGE_TOLERANCE="0.1"').replace('="configs/', f'="{ROOT}/configs/')
     )
     assert verdicts(judge(tmp_path, [NEAR], "--stage", "1", "--config", str(config)).stdout) == [(True, 1)]
     # and one that does not load is refused before anything is judged
@@ -234,8 +248,7 @@ def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
 
 def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "own_judges.py").write_text("def same(question, gold, answer):\n    return gold == answer\n")
-    root = Path(__file__).parents[3]
-    there = {"PYTHONPATH": f"{root}:{tmp_path}"}
+    there = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = judge(tmp_path, [PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", "own_judges:same", **there)
     assert verdicts(done.stdout) == [(False, 1), (True, 1)], done.stderr
     for wrong, told in (
@@ -247,9 +260,9 @@ def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_pa
 
 
 @pytest.mark.parametrize("output", [".", "/"])
-def test_an_output_that_is_a_folder_is_refused(tmp_path: Path, output: str) -> None:
-    done = judge(tmp_path, [NUMBER], "--stage", "1", "--output", output)
-    assert (done.returncode, done.stderr) == (1, f"orchestrator: --output: {output} is a folder; name a file\n")
+def test_an_output_that_is_a_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
+    said = refusal(capsys, tmp_path / "rows.jsonl", "--stage", "1", "--output", output)
+    assert said == f"orchestrator: --output: {output} is a folder; name a file\n"
 
 
 def test_rows_through_a_pipe_are_limited_before_they_fill_the_disk(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def file_string() -> str:
     return json.dumps({"callable": b"\x80\x04cprocessor\nDeltaProcessor\n.".hex()})
 
 
+Ask = tuple[Mapping[str, Any], str]
+"""Parameters of a processor, and the string that names it."""
+
+
+def all_answers(http: httpx.Client, asks: Sequence[Ask]) -> list[list[list[int]]]:
+    """The answers to each, all at the same time: the server decodes them together."""
+    with ThreadPoolExecutor(len(asks)) as pool:
+        return list(pool.map(lambda ask: answers(http, *ask), asks))
+
+
 def answers(http: httpx.Client, params: Mapping[str, Any], string: str) -> list[list[int]]:
     sampling = {"temperature": 0, "max_new_tokens": 12, "custom_params": params}
     body = {"input_ids": list(PROMPTS), "sampling_params": sampling, "custom_logit_processor": string}
@@ -63,27 +74,39 @@ def answers(http: httpx.Client, params: Mapping[str, Any], string: str) -> list[
 
 
 def test_a_dials_answers_are_those_of_the_interpolated_deltas(dial_http: httpx.Client) -> None:
-    found = []
-    for dial in DIALS:
-        sent = {"clustering": CLUSTERING, "deltas": list(DIAL.deltas_at(dial))}
-        found.append(answers(dial_http, sent, reference_string()))
-        # When the dial or its tokens are sent in place of the deltas, or to the file, then the answers are the same
-        tokens = 80.0 - 60.0 * dial
-        assert DIAL.dial_of(tokens) == pytest.approx(dial)
-        assert answers(dial_http, {"front": DIAL.front, "dial": dial}, reference_string()) == found[-1]
-        assert answers(dial_http, {"front": DIAL.front, "target_tokens": tokens}, reference_string()) == found[-1]
-        assert answers(dial_http, {"dial": dial}, file_string()) == found[-1]
-        assert answers(dial_http, {"target_tokens": tokens}, file_string()) == found[-1]
+    deltas, dials, tokens, by_file, tokens_by_file = [
+        all_answers(dial_http, asks)
+        for asks in (
+            [({"clustering": CLUSTERING, "deltas": list(DIAL.deltas_at(dial))}, reference_string()) for dial in DIALS],
+            [({"front": DIAL.front, "dial": dial}, reference_string()) for dial in DIALS],
+            [({"front": DIAL.front, "target_tokens": tokens_at(dial)}, reference_string()) for dial in DIALS],
+            [({"dial": dial}, file_string()) for dial in DIALS],
+            [({"target_tokens": tokens_at(dial)}, file_string()) for dial in DIALS],
+        )
+    ]
+    # When the dial or its tokens are sent in place of the deltas, or to the file, then the answers are the same
+    assert [DIAL.dial_of(tokens_at(dial)) for dial in DIALS] == pytest.approx(DIALS)
+    assert deltas == dials == tokens == by_file == tokens_by_file
     # And these dials do not all give the same answers
-    assert len({str(one) for one in found}) >= 4
+    assert len({str(one) for one in deltas}) >= 4
+
+
+def tokens_at(dial: float) -> float:
+    return 80.0 - 60.0 * dial
 
 
 def test_without_a_choice_the_winners_deltas_steer(dial_http: httpx.Client) -> None:
     sent = {"clustering": CLUSTERING, "deltas": list(DIAL.default)}
-    expected = answers(dial_http, sent, reference_string())
-    assert answers(dial_http, {"front": DIAL.front}, reference_string()) == expected
-    assert answers(dial_http, {}, file_string()) == expected
-    assert answers(dial_http, {"dial": "fast"}, file_string()) == expected
+    expected, *found = all_answers(
+        dial_http,
+        [
+            (sent, reference_string()),
+            ({"front": DIAL.front}, reference_string()),
+            ({}, file_string()),
+            ({"dial": "fast"}, file_string()),
+        ],
+    )
+    assert found == [expected] * 3
 
 
 @pytest.mark.parametrize(
