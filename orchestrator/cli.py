@@ -41,6 +41,7 @@ COMMANDS = {
     "runs": "list runs and their state, or delete one from the farm",
     "status": "show the state of one run",
     "judge": "judge the answers in a file against their gold answers",
+    "export": "write what a run has found as a file for an inference engine",
     "answers": "show a run's answers before and after, side by side",
     "workers": "list the workers of the farm and their tasks",
     "pause": "have a queue or a worker take no more tasks",

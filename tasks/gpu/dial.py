@@ -15,7 +15,8 @@ from celery import shared_task
 
 from tasks.dial import Dial
 from tasks.gpu.cluster import unpack_labels
-from tasks.gpu.processor_template import Parts, check_clusters, render_file
+from tasks.gpu.processor_template import ModelCheck, Parts, check_clusters, render_file
+from tasks.gpu.sglang_file import dialled
 from tasks.gpu.target import PROCESSOR
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -68,7 +69,7 @@ DEFAULT = $default
 # What is added to the logits of each cluster's tokens, at each of DIALS; between two of them it is interpolated.
 # Positive is more of them, negative is fewer.""")
 
-_FUNCTIONS = '''
+_FUNCTIONS = '''\
 def write_for_plugin(folder):
     """Write the labels and the dial for Whetstone's steering plugin; returns what each request sends."""
     import numpy
@@ -131,18 +132,24 @@ def _deltas_at(dial):
 '''
 
 
-def render_dial(dial: Dial, labels: NDArray[np.integer[Any]], descriptions: Sequence[Mapping[str, Any]]) -> str:
+def render_dial(
+    dial: Dial,
+    labels: NDArray[np.integer[Any]],
+    descriptions: Sequence[Mapping[str, Any]],
+    check: ModelCheck | None = None,
+) -> str:
     """The text of the file. Equal input gives equal text.
 
     `labels` [V]: the cluster of each token, of the dial's clustering.  `descriptions`: {"id", "description"} of
-    clusters, for the comments; whatever their text, they stay comments.
+    clusters, for the comments; whatever their text, they stay comments.  `check` is of the model, with answers that the
+    dial's default has steered.
     Raises: ValueError when the dial and the labels do not belong together.
     """
     for deltas in (dial.default, *(knot.deltas for knot in dial.knots)):
         check_clusters({str(i): delta for i, delta in enumerate(deltas)}, labels, dial.clustering)
     columns = zip(*(knot.deltas for knot in dial.knots), strict=True)
     values = {str(i): repr(list(map(float, column))) for i, column in enumerate(columns)}
-    return render_file(_parts(dial), dial.clustering, values, labels, descriptions)
+    return render_file(_parts(dial), dial.clustering, values, labels, descriptions, check)
 
 
 def _parts(dial: Dial) -> Parts:
@@ -155,18 +162,7 @@ def _parts(dial: Dial) -> Parts:
         share_right=[float(knot.share_right) for knot in dial.knots],
         default=list(map(float, dial.default)),
     )
-    return Parts(
-        summary=", with a length dial: each request chooses how short its answer is.",
-        contents=_CONTENTS,
-        request=_REQUEST,
-        constants=constants,
-        file_name="processor_dial.py",
-        parameters="The request chooses the deltas.",
-        steering=_STEERING,
-        functions=_FUNCTIONS,
-        options=_OPTIONS,
-        imports="import numpy  # noqa: E402\n",
-    )
+    return dialled(_REQUEST, _CONTENTS, constants, _FUNCTIONS, _OPTIONS, _STEERING)
 
 
 def dial_job(job: Job) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from celery import shared_task
 
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.cluster import unpack_labels
-from tasks.gpu.processor_template import Parts, check_clusters, render_file
+from tasks.gpu.processor_template import ModelCheck, Parts, check_clusters, render_file
+from tasks.gpu.sglang_file import FIXED
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.store.keys import CLUSTERING
@@ -23,43 +24,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_PARTS = Parts(
-    summary=": adds to each token's logit the delta of the token's cluster.",
-    contents="the numbers to read are in DELTAS. Needs torch and SGLang",
-    request=""":
-
-       {"text": "...", "sampling_params": {...}, "custom_logit_processor": "<the string>"}""",
-    constants="# What is added to the logits of each cluster's tokens. Positive is more of them, negative is fewer.",
-    file_name="processor_best.py",
-    parameters="A request's parameters change nothing.",
-    steering="""\
-def _bias(params, width, device):
-    return _fixed_bias(width, device)
-
-
-@functools.lru_cache(maxsize=8)
-def _fixed_bias(width, device):
-    deltas = [DELTAS[str(cluster)] for cluster in range(len(DELTAS))]
-    return torch.tensor([*deltas, 0.0], dtype=torch.float32, device=device)[_labels(width, device)]
-""",
-)
-
 
 def render_processor(
     deltas: Mapping[str, float],
     labels: NDArray[np.integer[Any]],
     clustering: str,
     descriptions: Sequence[Mapping[str, Any]],
+    check: ModelCheck | None = None,
+    parts: Parts = FIXED,
 ) -> str:
-    """The text of the processor's file. Equal input gives equal text.
+    """The text of a file with fixed deltas, by default SGLang's. Equal input gives equal text.
 
     `deltas`: cluster id ("0", "1", ...) to a finite float, every cluster from 0 on.  `labels` [V]: the cluster of each
     token.  `clustering`: the content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for
-    the comments; whatever their text, they stay comments.
+    the comments; whatever their text, they stay comments.  `check` is of the model that the deltas were found with.
     Raises: ValueError when deltas and labels do not belong together, or the hash is none.
     """
     check_clusters(deltas, labels, clustering)
-    return render_file(_PARTS, clustering, {c: repr(float(d)) for c, d in deltas.items()}, labels, descriptions)
+    values = {cluster: repr(float(delta)) for cluster, delta in deltas.items()}
+    return render_file(parts, clustering, values, labels, descriptions, check)
 
 
 def processor_reference() -> str:

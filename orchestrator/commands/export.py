@@ -1,0 +1,51 @@
+"""`orchestrator export`: the steering that a run has found, as a file for an inference engine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orchestrator import exit_status
+from orchestrator.commands import common
+
+DESCRIPTION = """\
+Write what a run has found as a file for an inference engine, and print the command that uses it.
+
+  sglang         a custom logit processor (as processor_best.py)
+  vllm           a logits processor for model runner V1 and V2
+  transformers   a LogitsProcessor for generate()
+  llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
+
+Each file explains itself: its head, or `python FILE`, says how it is used.  `python FILE --verify URL` replays the
+answers that the file holds, and refuses a server with another model (docs/export.md)."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("export", DESCRIPTION)
+    common.add_run(parser)
+    parser.add_argument("--to", required=True, metavar="ENGINE", help="one of the engines above")
+    parser.add_argument(
+        "--node", default="", help="an individual of the run, as individuals.jsonl names it (default: the winner)"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the file (default: in the run's folder exports)")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return common.handle_errors(lambda: _export(arguments))
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from orchestrator.export.steering import PROCESSOR, read_steering
+    from orchestrator.export.targets import default_file, known_target
+    from orchestrator.output import check_inputs, write_output
+
+    target = known_target(arguments.to)
+    steering = read_steering(arguments.run, arguments.node)
+    file = arguments.output or default_file(arguments.run, arguments.to, arguments.node)
+    target.check_name(file)
+    check_inputs("--output", file, {name: arguments.run / name for name in (PROCESSOR, "individuals.jsonl")})
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_output(file, target.render(steering))
+    print(f"{file}\n\n  {target.command_for(file)}\n\nmore: python {file}")
+    return exit_status.DONE

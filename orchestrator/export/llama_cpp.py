@@ -1,0 +1,75 @@
+"""The file that steers llama.cpp: a processor for llama-cpp-python, and biases for llama-server and llama-cli."""
+
+from tasks.gpu.processor_template import Parts
+
+_USAGE = """\
+llama-cpp-python:
+
+       from llama_cpp import Llama, LogitsProcessorList
+       from <this module> import steer
+
+       Llama("<model>.gguf").create_completion("...", logits_processor=LogitsProcessorList([steer]))
+
+llama-server: this prints the entry "logit_bias" for the body of each request, to /completion or to
+/v1/chat/completions:
+
+       python <this file> --json
+
+llama-cli: this prints one option --logit-bias for each token. A command line takes about 40,000 of them:
+
+       llama-cli -m <model>.gguf $(python <this file> --arguments)
+
+Both leave out the tokens that get what most tokens get: the same amount on all logits changes no answer."""
+
+_FUNCTIONS = '''\
+def token_biases():
+    """What is added to the logit of each token, in the order of their ids."""
+    labels = array.array("B" if LABEL_TYPE == "uint8" else "H", zlib.decompress(base64.b64decode(LABELS)))
+    if sys.byteorder == "big":
+        labels.byteswap()
+    return [DELTAS[str(label)] for label in labels]
+
+
+def logit_bias():
+    """The bias of each token id, relative to the bias that most tokens have; those are left out."""
+    biases = token_biases()
+    common = collections.Counter(biases).most_common(1)[0][0]
+    return {token: bias - common for token, bias in enumerate(biases) if bias != common}
+
+'''
+
+_OPTIONS = """\
+    elif arguments == ["--json"]:
+        print(json.dumps({"logit_bias": [[token, bias] for token, bias in logit_bias().items()]}))
+    elif arguments == ["--arguments"]:
+        print("\\n".join(f"--logit-bias\\n{token}{bias:+.9g}" for token, bias in logit_bias().items()))
+"""
+
+_STEERING = '''\
+@functools.lru_cache(maxsize=1)
+def _biases():
+    return numpy.array(token_biases(), dtype=numpy.float32)
+
+
+def steer(input_ids, scores):
+    """Adds to each token's logit [vocabulary] float32 the delta of its cluster. For llama-cpp-python."""
+    if len(scores) < len(_biases()):
+        raise ValueError(f"{len(_biases())} labels do not fit {len(scores)} logits: this file is for another model")
+    steered = numpy.array(scores, dtype=numpy.float32)
+    steered[: len(_biases())] += _biases()
+    return steered
+'''
+
+LLAMA_CPP = Parts(
+    title="Steer a model that llama.cpp runs: adds to each token's logit the delta of the token's cluster.",
+    contents="the numbers to read are in DELTAS. Needs numpy and llama-cpp-python or llama.cpp",
+    usage=_USAGE,
+    engine="",
+    file_name="processor_llama_cpp.py",
+    asked='server_of(arguments[1], {"logit_bias": list(logit_bias().items())})',
+    steering=_STEERING,
+    functions=_FUNCTIONS,
+    options=_OPTIONS,
+    imports="import numpy  # noqa: E402",
+    first_imports="import array\nimport collections\n",
+)

@@ -1,0 +1,48 @@
+"""A run's folder with what an export reads, and the model of the tests that run an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.envelope import sealed_text
+from tasks.gpu.processor import render_processor
+from tasks.gpu.processor_template import ModelCheck
+
+VOCABULARY = 49152
+HASH = "5485e325ff4026217d30e6516416a3f9"
+DELTAS = {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
+WORDS = [
+    {"id": i, "description": f"Tokens of kind {i}, described in more words than fit a line " * 3} for i in range(5)
+]
+NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
+CHECK = ModelCheck(
+    name="a model", config="c0", tokenizer="70", stops=[2], answers=[{"prompt": [1, 2], "text": "Yes.", "tokens": 3}]
+)
+
+
+def labels_of(size: int = VOCABULARY) -> np.ndarray:
+    """Clusters at random; most tokens are in cluster 2, and only token 2 ends a turn."""
+    labels = np.random.default_rng(5).choice([1, 2, 2, 2, 3, 4], size).astype(np.uint8)
+    labels[2] = 0
+    return labels
+
+
+def write_run(folder: Path, check: ModelCheck | None = CHECK, kind: str = "evolve", size: int = VOCABULARY) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(sealed_text({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
+    (folder / "processor_best.py").write_text(render_processor(DELTAS, labels_of(size), HASH, WORDS, check))
+    line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
+    nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
+    (folder / "individuals.jsonl").write_text(
+        "".join(json.dumps({**line, "node": node, "deltas": deltas}) + "\n" for node, deltas in nodes.items())
+    )
+    return folder
+
+
+def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
+    """What is added to each logit, by plain arithmetic."""
+    return np.array([deltas[str(label)] for label in labels_of(size).tolist()], dtype=np.float32)

@@ -1,0 +1,57 @@
+"""`orchestrator export`: it writes the file and prints the command; what it cannot export is one line and status 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from exported_run import NODE, write_run
+
+from orchestrator.cli import main
+
+
+def export(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize("target", ["sglang", "vllm", "transformers", "llama-cpp"])
+def test_it_writes_the_file_and_prints_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    run, file = write_run(tmp_path), tmp_path / "exports" / f"processor_{target.replace('-', '_')}.py"
+    file = file.with_name("processor_best.py") if target == "sglang" else file
+    assert export(run, "--to", target) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{file}\n") and "MODEL" in said and str(file.parent) in said
+    assert file.read_text().startswith('"""Steer a model that ')
+    # and of an individual, to a file of one's own
+    assert export(run, "--to", target, "--node", NODE, "--output", tmp_path / "mine.py") == 0
+    assert (tmp_path / "mine.py").read_text() != file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["RUN", "--to", "tgi"], "--to 'tgi' is no engine"),
+        (["nowhere", "--to", "vllm"], "holds no run"),
+        (["RUN", "--to", "vllm", "--node", "g7_pop1_pre"], "has no individual 'g7_pop1_pre'"),
+        (["RUN", "--to", "vllm", "--output", "RUN/processor_best.py"], "which it would overwrite"),
+        (["RUN", "--to", "vllm", "--output", "RUN/my-file.py"], "as a Python module"),
+        (["COLLECTED", "--to", "vllm"], "a run of 'collect', which finds no deltas"),
+        (["RUN"], "required: --to"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    places = {"RUN": str(write_run(tmp_path / "run")), "COLLECTED": str(write_run(tmp_path / "c", kind="collect"))}
+    before = sorted(path.name for path in (tmp_path / "run").iterdir())
+    for name, place in places.items():
+        arguments = [argument.replace(name, place) for argument in arguments]
+    assert export(*arguments) == 1
+    said = capsys.readouterr().err
+    assert sentence in said and "Traceback" not in said
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == before

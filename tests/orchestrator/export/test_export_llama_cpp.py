@@ -1,0 +1,60 @@
+"""llama.cpp's file: the biases in each of its forms, and greedy answers of llama.cpp itself where that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from exported_run import NODE, OTHER, biases_of, write_run
+
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import TARGETS
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "processor_llama_cpp.py"
+    path.write_text(TARGETS["llama-cpp"].render(read_steering(write_run(tmp_path), NODE)))
+    return path
+
+
+def printed(file: Path, option: str) -> str:
+    """What the file prints where nothing but Python is installed."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(file), option], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_processor_adds_each_tokens_delta(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = imported(file, monkeypatch)
+    scores = np.random.default_rng(1).normal(0, 8, 49152 + 64).astype(np.float32)
+    before, expected = scores.copy(), scores.copy()
+    expected[:49152] += biases_of(OTHER)
+    assert np.array_equal(module.steer(np.array([1, 2]), scores), expected) and np.array_equal(scores, before)
+    with pytest.raises(ValueError, match="another model"):
+        module.steer(np.array([1]), scores[:49151])
+
+
+def test_the_printed_biases_change_the_logits_by_as_much_but_for_a_constant(file: Path) -> None:
+    wanted = biases_of(OTHER)
+    body = dict(json.loads(printed(file, "--json"))["logit_bias"])
+    words = printed(file, "--arguments").split()
+    assert set(words[::2]) == {"--logit-bias"}
+    arguments = {int(word.replace("-", "+").split("+")[0]): float(word.lstrip("0123456789")) for word in words[1::2]}
+    for given in (body, arguments):
+        biases = np.zeros_like(wanted)
+        biases[list(given)] = list(given.values())
+        assert np.allclose(biases - biases[2], wanted - wanted[2], atol=1e-6)
+        assert 0 < len(given) < len(wanted) * 0.6  # the half of the tokens that are in the largest cluster are left out
+
+
+def imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(file.parent))
+    monkeypatch.delitem(sys.modules, file.stem, raising=False)
+    return importlib.import_module(file.stem)

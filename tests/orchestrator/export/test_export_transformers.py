@@ -1,0 +1,121 @@
+"""transformers' file with the embedded model: its answers are those of an argmax over logits plus biases."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from exported_run import CHECK, DELTAS, biases_of, write_run
+
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import TARGETS
+from tasks.dataset import load_examples
+from tasks.gpu.processor_check import model_hashes
+from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from workers.embedded.models import embedded_model
+
+SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
+TOKENS = 16
+SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(embedded_model(), trust_remote_code=False).eval()
+
+
+def prompts(count: int) -> list[list[int]]:
+    """Questions without their pages, so that the answers cost more than the prompts."""
+    tokenizer = load_tokenizer(str(embedded_model()))
+    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:count]
+    assert len(asked) == count
+    return [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]
+
+
+@torch.inference_mode()
+def reference(model: Any, prompt: Sequence[int], biases: torch.Tensor, stops: Sequence[int]) -> list[int]:
+    """The ids of a greedy answer: at each step the highest of the model's own logits plus the biases."""
+    ids, cache, answer = torch.tensor([prompt]), None, []
+    while len(answer) < TOKENS:
+        out = model(ids, past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        token = int((out.logits[0, -1].float() + biases).argmax())
+        answer.append(token)
+        if token in stops:
+            break
+        ids = torch.tensor([[token]])
+    return answer
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    # Given the exported file on the module path
+    file = tmp_path / "processor_transformers.py"
+    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path))))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "processor_transformers", raising=False)
+    processor = importlib.import_module("processor_transformers").DeltaProcessor()
+    stops, biases = stop_ids(load_tokenizer(str(embedded_model()))), torch.from_numpy(biases_of(DELTAS))
+    # When generate() answers with it
+    equal = changed = 0
+    for prompt in prompts(count):
+        ids = torch.tensor([prompt])
+        asked = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": TOKENS}
+        asked |= {"eos_token_id": list(stops), "pad_token_id": stops[0]}
+        steered = model.generate(ids, logits_processor=[processor], **asked)[0, len(prompt) :].tolist()
+        equal += steered == reference(model, prompt, biases, stops)
+        changed += steered != reference(model, prompt, torch.zeros_like(biases), stops)
+    print(f"{equal} of {count} answers equal the reference, {changed} differ from the plain model's")
+    # Then each is the reference's, and steering changes answers
+    assert equal == count and changed > count / 2
+
+
+def verify(file: Path, where: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+    command = [sys.executable, str(file), "--verify", str(where)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.long
+def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) -> None:
+    # Given a file that holds answers of the model, as steered
+    folder = embedded_model()
+    tokenizer = load_tokenizer(str(folder))
+    stops, biases = list(stop_ids(tokenizer)), torch.from_numpy(biases_of(DELTAS))
+    asked = prompts(20)
+    texts = [tokenizer.decode(reference(model, p, biases, stops), skip_special_tokens=True) for p in asked]
+    answers = [{"prompt": p, "text": t, "tokens": TOKENS} for p, t in zip(asked, texts, strict=True)]
+    check = ModelCheck(**{**CHECK, **model_hashes(str(folder)), "stops": stops, "answers": answers})
+    file = tmp_path / "processor_transformers.py"
+    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path / "run", check))))
+    # When it is asked whether a folder has it
+    accepted = verify(file, folder)
+    # Then it gives the answers again
+    said = "its configuration and tokenizer are the same, and 20 of 20 answers are the same"
+    assert accepted.stdout == f"accepted: {folder} has a model: {said}\n", accepted.stderr
+    assert accepted.returncode == 0
+
+
+def test_the_file_refuses_a_folder_of_another_configuration_before_it_is_loaded(tmp_path: Path) -> None:
+    check = ModelCheck(**{**CHECK, **model_hashes(str(embedded_model()))})
+    file, other = tmp_path / "processor_transformers.py", tmp_path / "other"
+    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path / "run", check))))
+    other.mkdir()
+    (other / "config.json").write_text((embedded_model() / "config.json").read_text().replace("576", "960"))
+    refused = verify(file, other)
+    assert refused.returncode == 1 and refused.stderr == (
+        f"refused: {other} has not a model: its config is not the same\n"
+    )
+    assert verify(file, tmp_path / "nowhere").returncode == 2

@@ -1,0 +1,179 @@
+"""vLLM's file through the interfaces that vLLM documents, of model runner V1 and V2.
+
+vLLM needs another torch than these tests, so modules with its names and its documented classes stand in for it; the
+batches that they describe are of the shapes that vLLM documents.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from exported_run import DELTAS, biases_of, write_run
+
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import TARGETS
+
+V1, V2 = "vllm.v1.sample.logits_processor", "vllm.v1.worker.gpu.sample.logits_processor"
+WIDTH, TOKENS = 64, 50  # of the logits, and of the vocabulary
+
+
+class Direction(Enum):
+    UNIDIRECTIONAL = auto()
+    SWAP = auto()
+
+
+@dataclass(frozen=True)
+class BatchUpdate:
+    """Of V1: rows that are empty now, (row, parameters, prompt, output) of new requests, and (row, row, direction)."""
+
+    batch_size: int
+    removed: tuple[int, ...] = ()
+    added: tuple[tuple[int, Any, list[int], list[int]], ...] = ()
+    moved: tuple[tuple[int, int, Direction], ...] = ()
+
+
+class V1Interface(ABC):
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        return None
+
+    @abstractmethod
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None: ...
+
+    @abstractmethod
+    def apply(self, logits: torch.Tensor) -> torch.Tensor: ...
+
+    @abstractmethod
+    def is_argmax_invariant(self) -> bool: ...
+
+    @abstractmethod
+    def update_state(self, batch_update: BatchUpdate | None) -> None: ...
+
+
+class V2Interface(ABC):
+    def __init__(self, vllm_config: Any, req_states: Any) -> None:
+        self.config = vllm_config
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        return None
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        return True
+
+    def apply_staged_writes(self) -> None:
+        return None
+
+    @abstractmethod
+    def apply(self, logits: torch.Tensor, ctx: Any) -> torch.Tensor: ...
+
+
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **interfaces: type) -> Any:
+    """The class of the exported file, in a vLLM that has these interfaces."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+        monkeypatch.delitem(sys.modules, name)
+    for key, interface in interfaces.items():
+        parts = {"v1": V1, "v2": V2}[key].split(".")
+        for depth in range(1, len(parts) + 1):
+            name = ".".join(parts[:depth])
+            if name not in sys.modules:
+                monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sys.modules[".".join(parts)].LogitsProcessor = interface  # type: ignore[attr-defined]
+    path = folder / "processor_vllm.py"
+    path.write_text(TARGETS["vllm"].render(read_steering(write_run(folder, size=TOKENS))))
+    spec = importlib.util.spec_from_file_location("processor_vllm", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.DeltaProcessor
+
+
+@pytest.fixture(params=[("v1",), ("v1", "v2")], ids=["before V2", "with both"])
+def made(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    known = {"v1": V1Interface, "v2": V2Interface}
+    yield load(tmp_path, monkeypatch, **{name: known[name] for name in request.param})
+
+
+def params(**extra: Any) -> Any:
+    return SimpleNamespace(extra_args=extra or None)
+
+
+def added(row: int, **extra: Any) -> tuple[int, Any, list[int], list[int]]:
+    return row, params(**extra), [1, 2], []
+
+
+def steered_rows(changed: torch.Tensor) -> list[bool]:
+    """Of logits that were zero: for each row whether it holds the biases; every other row is still zero."""
+    biases = torch.zeros(WIDTH)
+    biases[:TOKENS] = torch.from_numpy(biases_of(DELTAS, TOKENS))
+    rows = []
+    for row in changed:
+        rows.append(bool(row.any()))
+        assert torch.equal(row, biases if rows[-1] else torch.zeros(WIDTH))
+    return rows
+
+
+def test_every_request_is_steered_in_model_runner_v1(made: Any) -> None:
+    processor = made(None, torch.device("cpu"), False)
+    assert isinstance(processor, V1Interface) and not processor.is_argmax_invariant()
+    processor.update_state(None)
+    processor.update_state(BatchUpdate(2, added=(added(0), added(1, other="x"))))
+    logits = torch.zeros(2, WIDTH)
+    assert steered_rows(processor.apply(logits)) == [True, True]
+
+
+def test_a_request_that_wants_no_steering_keeps_its_logits_wherever_its_row_goes(made: Any) -> None:
+    processor = made(None, torch.device("cpu"), False)
+
+    def after(size: int, **update: Any) -> list[bool]:
+        processor.update_state(BatchUpdate(size, **update))
+        return steered_rows(processor.apply(torch.zeros(size, WIDTH)))
+
+    assert after(3, added=(added(0, steering=0), added(1), added(2, steering=1))) == [False, True, True]
+    assert after(3, moved=((0, 2, Direction.SWAP),)) == [True, True, False]
+    assert after(3, moved=((0, 2, Direction.SWAP),)) == [False, True, True]
+    assert after(2, removed=(2,), moved=()) == [False, True]
+    # the last row takes the place of one that has left
+    assert after(4, added=(added(2), added(3, steering=0))) == [False, True, True, False]
+    assert after(3, removed=(1,), moved=((3, 1, Direction.UNIDIRECTIONAL),)) == [False, False, True]
+    # a new request takes the row of another
+    assert after(3, added=(added(0), added(2, steering=0))) == [True, False, False]
+    assert after(0, removed=(0, 1, 2)) == []
+    assert after(1, added=(added(0),)) == [True]
+
+
+def test_requests_have_slots_in_model_runner_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = load(tmp_path, monkeypatch, v1=V1Interface, v2=V2Interface)
+    processor = made(None, SimpleNamespace(device=torch.device("cpu"), max_num_reqs=8, vocab_size=WIDTH))
+    assert isinstance(processor, V2Interface)
+    assert [processor.add_request(5, params()), processor.add_request(7, params(steering=0))] == [True, False]
+    # three rows of two requests, as with drafted tokens, in another order than the slots
+    context = SimpleNamespace(expanded_idx_mapping=torch.tensor([7, 5, 5]))
+    processor.apply_staged_writes()
+    assert steered_rows(processor.apply(torch.zeros(3, WIDTH), context)) == [False, True, True]
+    # the slot is given to another request
+    assert processor.add_request(7, params())
+    assert steered_rows(processor.apply(torch.zeros(3, WIDTH), context)) == [True, True, True]
+
+
+def test_wrong_parameters_are_refused_when_a_request_arrives(made: Any) -> None:
+    for good in ({}, {"steering": 0}, {"steering": 1}, {"other": 3}):
+        made.validate_params(params(**good))
+    for bad in (2, 0.5, "0", True, None, [1]):
+        with pytest.raises(ValueError, match="steering must be 0 or 1"):
+            made.validate_params(params(steering=bad))
+
+
+def test_a_vllm_without_an_interface_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ImportError, match=r"0\.10\.1 or newer"):
+        load(tmp_path, monkeypatch)
