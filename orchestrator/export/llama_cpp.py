@@ -62,7 +62,7 @@ def steer(input_ids, scores):
 
 LLAMA_CPP = Parts(
     title="Steer a model that llama.cpp runs: adds to each token's logit the delta of the token's cluster.",
-    contents="the numbers to read are in DELTAS. Needs numpy and llama-cpp-python or llama.cpp",
+    contents="the numbers are in DELTAS. Needs numpy and llama-cpp-python, or llama.cpp",
     usage=_USAGE,
     engine="",
     file_name="processor_llama_cpp.py",

@@ -64,7 +64,7 @@ $labels
 """
 LABEL_TYPE = "$dtype"
 
-# Of the model that this file was made for: $check_summary.
+# Of the model: $check_summary.
 CHECK = """
 $check
 """
@@ -207,7 +207,7 @@ def _check_fields(check: ModelCheck) -> dict[str, object]:
     answers = len(check["answers"])
     hashes = "hashes of its configuration and tokenizer" if check["config"] else "no hashes"
     return {
-        "check_summary": f"{hashes}, and {answers} answers (JSON, packed alike)",
+        "check_summary": f"{hashes}, and {answers} of its answers (JSON, packed alike)",
         "check": pack_text(json.dumps(check, ensure_ascii=False).encode()),
         "check_imports": imports,
         "check_code": code,
