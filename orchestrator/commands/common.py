@@ -45,6 +45,7 @@ class InterleavingParser(EscapingParser):
 def parser_for(
     command: str, description: str, epilog: str = "", kind: type[EscapingParser] = EscapingParser
 ) -> argparse.ArgumentParser:
+    """The parser of a command.  Its epilog has the parts "examples:", "results:" and "exit status:"."""
     return kind(
         prog=f"orchestrator {command}",
         description=description,

@@ -30,6 +30,7 @@ WITHOUT_A_TABLE = {
     "collect": "its results are a JSON file",
     "completion": "a script",
     "evolve": "its report is report.json",
+    "export": "writes a file",
     "flower": "a web page",
     "judge": "prints one JSON object a line",
     "retry": "goes on with `evolve` or `collect`, or says in a line what was sent",
