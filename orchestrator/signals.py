@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(BaseException):
@@ -17,8 +22,11 @@ class Terminated(BaseException):
 def raise_on_signals() -> None:
     """From now on signals raise in the main thread: Ctrl+C KeyboardInterrupt, SIGTERM and SIGHUP `Terminated`.
 
-    SIGINT and SIGHUP that are ignored, as in a background job and by `nohup`, stay ignored.
+    SIGINT and SIGHUP that are ignored, as in a background job and by `nohup`, stay ignored.  In another thread than the
+    main one, where a run was started from Python, nothing changes: no signal raises there.
     """
+    if not _is_main():
+        return
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
@@ -32,8 +40,24 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def ignore_signals() -> None:
     """From now on neither Ctrl+C nor a termination interrupts this process, so that a farm is stopped completely."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING if _is_main() else ():
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def signals_restored() -> Iterator[None]:
+    """After the block, signals do what they did before it."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        yield
+    finally:
+        if _is_main():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def end_on_interrupt() -> None:

@@ -19,6 +19,12 @@ NAME = re.compile(r"[\w.]+:[\w.]+|[^,]+\.py:[\w.]+|[\w.-]+")
 """The form of such a name; a file's path has no comma, which separates names in a list."""
 
 
+def absolute(name: str) -> str:
+    """The name, with the whole path of a file: a worker may have another working directory."""
+    file, colon, path = name.rpartition(":")
+    return f"{Path(file).resolve()}{colon}{path}" if file.endswith(".py") else name
+
+
 def load_named(name: str, group: str) -> Any:
     """What `name` names; without a colon it is an entry point of `group`.
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 from typing_extensions import TypedDict
@@ -29,6 +29,9 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping
 from orchestrator.signals import raise_on_signals
 from tasks.escape import quote
+
+if TYPE_CHECKING:
+    from orchestrator.runs.drive import Ending
 
 SETTINGS_FILE, PROGRESS_FILE = "settings.yaml", "progress.json"
 RESUMABLE = (
@@ -69,10 +72,11 @@ def start_collection(
     resume: bool,
     only: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
-) -> int:
-    """Collect, and return the exit status.  Of what has failed, `only` names what is to be retried.
+    stream: TextIO | None = None,
+) -> Ending:
+    """Collect, and write to `stream` (standard error) how it goes.
 
-    `callbacks` are called beside those that the options name.
+    Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the options name.
 
     A fresh collection sets the one aside that the output folder holds; when it is resumed, it stays a fresh one.
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
@@ -82,9 +86,10 @@ def start_collection(
     from orchestrator.collection.checks import check_surroundings
     from orchestrator.collection.document import DocumentError
     from orchestrator.collection.runner import Collector
-    from orchestrator.runs.drive import drive, log_to, settings_callbacks
+    from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
 
+    stream = stream or sys.stderr
     check_surroundings(settings, options)
     questions = {"data.financebench_path": Path(settings.data.financebench_path)}
     check_inputs("phase0.output_path", Path(settings.phase0.output_path), questions)
@@ -94,27 +99,33 @@ def start_collection(
     if resume and (output.path / SETTINGS_FILE).exists():
         options = dataclasses.replace(options, is_fresh=load_saved(output.path)[1].is_fresh)
     elif options.is_fresh and (aside := output.rotate()):
-        print(f"the earlier collection is now in {aside}", file=sys.stderr)
+        print(f"the earlier collection is now in {aside}", file=stream)
     check_kind(output.path, "collect")
     output.open()
     check_output_path(Path(settings.phase0.output_path))
-    log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(sys.stderr)])
+    log_to(output.path / "collect.log", settings.log_level, [logging.StreamHandler(stream)])
     raise_on_signals()
 
-    print(collect_announcement(settings, options), file=sys.stderr, flush=True)
+    print(collect_announcement(settings, options), file=stream, flush=True)
 
     def work() -> None:
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             save_settings(output, settings, options)
             output.remove(PROGRESS_FILE)
-            path = Collector(settings, options, parts, output, resume, told, tuple(only)).run()
-        print(path)
+            Collector(settings, options, parts, output, resume, told, tuple(only)).run()
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
         return drive(output, work, told, again="the same command with --resume", raise_budget=budget)
     except DocumentError as error:
-        return exit_status.fail(exit_status.BROKEN, f"the output does not fit its schema: {error}")
+        return Ending(exit_status.BROKEN, (f"the output does not fit its schema: {error}",))
+
+
+def end_collection(ending: Ending, settings: CollectSettings) -> int:
+    """Print the path of the output, or why there is none, and return the exit status."""
+    if ending.status == exit_status.DONE:
+        print(Path(settings.phase0.output_path))
+    return ending.exit()
 
 
 def check_output_path(path: Path) -> None:
@@ -164,7 +175,7 @@ class CollectKind:
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
         settings, options = load_saved(folder, overrides)
         settings = dataclasses.replace(settings, output_dir=str(folder))
-        return start_collection(settings, options, resume=True, only=only)
+        return end_collection(start_collection(settings, options, resume=True, only=only), settings)
 
 
 def save_settings(output: OutputFolder, settings: CollectSettings, options: FarmOptions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from orchestrator.collection import NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -14,18 +15,9 @@ pairs whose compressed answer the judge finds correct, and compare how often eac
 Everything comes from a YAML file in which every key is set (see configs/collect.yaml and docs/collect.md)."""
 
 EPILOG = """\
-examples:
-  orchestrator collect --config configs/collect.yaml
-  orchestrator collect --config configs/collect.yaml --resume
-  orchestrator collect --config configs/collect.yaml --farm external --redis-url redis://127.0.0.1:6379/0 --budget 5 \\
-      --price-prompt 2.5 --price-cached 1.25 --price-completion 10
-
-results: the file phase0.output_path of the YAML, and beside it checkpoints and the log; a summary on standard output.
 exit status: 0 done; 1 the file or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked: tasks
 failed for good; 4 another process works on this collection; 130 interrupted; 143 terminated.  Except after 0, 1 and 4,
 `orchestrator retry FOLDER`, or the same command with --resume, resumes it."""
-
-NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS = 100_000, 1_000_000_000
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -66,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = read_collect_settings(arguments.config)
         check_inputs("phase0.output_path", Path(settings.phase0.output_path), {"--config": arguments.config})
         # Imported here: this needs Celery, and wrong settings are reported at once.
-        from orchestrator.collection.run import start_collection
+        from orchestrator.collection.run import end_collection, start_collection
 
         options = FarmOptions(
             farm=arguments.farm,
@@ -83,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             context_tokens=arguments.context_tokens,
             callbacks=arguments.callbacks,
         )
-        return start_collection(settings, options, resume=arguments.resume)
+        return end_collection(start_collection(settings, options, resume=arguments.resume), settings)
 
     return common.handle_errors(work)
 

@@ -14,16 +14,13 @@ power cut, and repeats no evaluation and no call that was finished.  With CONFIG
 and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work."""
 
 EPILOG = """\
+exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
+process works on the run; 130 interrupted; 143 terminated.
+
 examples:
-  orchestrator evolve                                        with .config, which `orchestrator init` writes
   orchestrator evolve --config configs/embedded.config
   orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
-  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8
-
-results: the output folder (CONFIG_OUTPUT_DIR or --output): processor_best.py, system_prompt.txt, report.txt and others;
-the report also on standard output.
-exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
-process works on the run; 130 interrupted; 143 terminated."""
+  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -40,6 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
 
-        return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain)
+        return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain).exit()
 
     return common.handle_errors(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -31,6 +32,18 @@ from tasks.store.fence import RunTaken
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
 
 
+@dataclass(frozen=True)
+class Ending:
+    """How a session ended: the exit status of its command, and the lines that say why, none where all is done."""
+
+    status: int
+    lines: tuple[str, ...] = ()
+
+    def exit(self) -> int:
+        """Print the lines to standard error and return the status."""
+        return exit_status.fail(self.status, *self.lines)
+
+
 def drive(
     output: OutputFolder,
     work: Callable[[], None],
@@ -39,8 +52,8 @@ def drive(
     close: Callable[[], None] = lambda: None,
     again: str = "the same command",
     raise_budget: str = "",
-) -> int:
-    """Do `work` to its end, and return the exit status; `close` is called before the reason is printed.
+) -> Ending:
+    """Do `work` to its end; `close` is called when it has ended.
 
     `callbacks` are told how it ended, while the folder is still locked.
 
@@ -52,9 +65,9 @@ def drive(
         work()
     except (KeyboardInterrupt, Terminated, Parked, RunTaken, StoreLost, OutputNotWritable) as error:
         close()
-        status, *lines = _ending(error, output, again, raise_budget)
-        callbacks.end(RunEnd(_end_state(error), lines[0]), _warn)
-        return exit_status.fail(status, *lines)
+        ending = _ending(error, output, again, raise_budget)
+        callbacks.end(RunEnd(_end_state(error), ending.lines[0]), _warn)
+        return ending
     except BaseException as error:
         close()
         callbacks.end(RunEnd("failed", first_line(error)), _warn)
@@ -65,7 +78,7 @@ def drive(
     finally:
         close()
         output.close()
-    return exit_status.DONE
+    return Ending(exit_status.DONE)
 
 
 def _warn(line: str) -> None:
@@ -77,8 +90,8 @@ def _end_state(error: BaseException) -> EndState:
     return "parked" if isinstance(error, Parked | StoreLost | OutputNotWritable) else "stopped"
 
 
-def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> tuple[int, *tuple[str, ...]]:
-    """The exit status of a run that ended early, and the lines that say why; the reason why it parked is written."""
+def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> Ending:
+    """How a run ended early; the reason why it parked is written."""
     retry, status = command_line("retry", output.path), exit_status.PARKED
     match error:
         case Parked():
@@ -97,7 +110,7 @@ def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget
             status, lines = exit_status.BY_SIGNAL + error.number, [f"{error}; {again} goes on, or: {retry}"]
         case _:
             status, lines = exit_status.INTERRUPTED, [f"interrupted; {again} goes on, or: {retry}"]
-    return status, *lines
+    return Ending(status, tuple(lines))
 
 
 def parked_lines(parked: Parked, retry: str, raise_budget: str) -> list[str]:

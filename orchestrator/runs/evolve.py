@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
@@ -18,13 +19,22 @@ from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
+if TYPE_CHECKING:
+    from orchestrator.runs.drive import Ending
+
 
 def start_evolution(
-    settings: Settings, *, fresh: bool, plain: bool, only: Sequence[str] = (), callbacks: Sequence[Callback] = ()
-) -> int:
-    """Run, report how it went, and return the exit status.  Of what has failed, `only` names what is to be retried.
+    settings: Settings,
+    *,
+    fresh: bool,
+    plain: bool,
+    only: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+    stream: TextIO | None = None,
+) -> Ending:
+    """Run, and write to `stream` (standard output) how it goes and what it came to.
 
-    `callbacks` are called beside those that the settings name.
+    Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the settings name.
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
@@ -38,20 +48,21 @@ def start_evolution(
     from orchestrator.runs.setup import check_judge, choose_examples
     from orchestrator.settings.brevity import prompts_of
 
+    stream = stream or sys.stdout
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
     named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
-        print(f"the earlier run is now in {aside}")
+        print(f"the earlier run is now in {aside}", file=stream)
     check_kind(output.path, "evolve")
     check_resumable(output, settings)
     check_same_questions(output, examples)
     output.open()
     log_to(output.log, settings.log_level)
     raise_on_signals()
-    view = open_view(sys.stdout, force="plain" if plain else None)
+    view = open_view(stream, force="plain" if plain else None)
     told = Callbacks([*named, *callbacks], view.notify)
 
     def work() -> None:
@@ -59,7 +70,7 @@ def start_evolution(
         text = final_report(report, random.Random(f"report {settings.seed}"))
         output.write("report.txt", text + "\n")
         view.close()
-        print(text)
+        print(text, file=stream)
 
     return drive(output, work, told, close=view.close, raise_budget=f"--set BUDGET_USD={2 * settings.budget_usd:g}")
 
@@ -120,7 +131,7 @@ class EvolveKind:
         return open_farm(_settings(folder), notify)
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
-        return start_evolution(_settings(folder, overrides), fresh=False, plain=plain, only=only)
+        return start_evolution(_settings(folder, overrides), fresh=False, plain=plain, only=only).exit()
 
 
 def _settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:

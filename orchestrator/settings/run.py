@@ -28,6 +28,7 @@ from tasks.models import (
     Score,
     Target,
 )
+from tasks.named import absolute
 from tasks.objective import LEAST_TOKENS
 
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
@@ -130,7 +131,7 @@ def _plain_prompt(s: Settings) -> str:
 def judge_of(s: Settings) -> Judge:
     """The judge's settings: `judge`, and the fields whose names begin with judge_."""
     return Judge(
-        name=s.judge,
+        name=absolute(s.judge),
         model=s.judge_model,
         tolerance=s.judge_tolerance,
         forgiving=s.judge_forgiving,

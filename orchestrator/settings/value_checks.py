@@ -5,7 +5,6 @@ Each returns its argument, or raises ValueError with a message that continues th
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from tasks.named import NAME
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
 
-_JUDGE = re.compile(r"[\w.]+:[\w.]+|[\w.-]+")
 OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
     "--host": "is set by Whetstone: a server that a worker starts listens on a Unix socket",
@@ -98,8 +96,8 @@ def model_name(model: str) -> str:
 
 
 def judge_name(name: str) -> str:
-    """One of the judges that have names, a function as module:function, or an entry point."""
-    if not _JUDGE.fullmatch(name):
+    """One of the judges that have names, a function as module:function or file.py:function, or an entry point."""
+    if not NAME.fullmatch(name):
         raise ValueError(f"{quote(name)} is neither a judge's name nor of the form module:function")
     return name
 

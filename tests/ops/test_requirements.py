@@ -14,7 +14,7 @@ from ops.requirements import closure, name_of, read_locked, requirements
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
-OTHER_EXTRAS = {"flower_ext": {"flower"}}  # by folder of orchestrator/
+OTHER_EXTRAS = {"flower_ext": {"flower"}, "api": {"pandas"}}  # by folder of orchestrator/
 OPTIONAL = {"guiconfig", "menuconfig", "tkinter"}  # come with kconfiglib and Python
 
 

@@ -25,7 +25,7 @@ def test_a_store_that_refuses_for_too_long_parks_the_run(
         with connected(refusing_valkey.url, rules=False, waiting=Waiting(0.5)) as farm, refusing_valkey.full_memory():
             farm.store.put_file("run", "data", b"x")
 
-    assert drive(output, work, Callbacks(())) == 3
+    assert drive(output, work, Callbacks(())).exit() == 3
     parked = read_parked_state(output)
     assert parked is not None
     assert parked.reason.startswith("the Redis or Valkey at unix://")

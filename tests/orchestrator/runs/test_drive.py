@@ -34,7 +34,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
     output, closed = OutputFolder(tmp_path), []
     output.open()
-    assert drive(output, lambda: None, NONE, close=lambda: closed.append(True)) == exit_status.DONE
+    assert drive(output, lambda: None, NONE, close=lambda: closed.append(True)).exit() == exit_status.DONE
     assert closed
     OutputFolder(tmp_path).open()  # nothing holds it any more
 
@@ -50,7 +50,7 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
 def test_a_run_that_is_stopped_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
 ) -> None:
-    assert drive(OutputFolder(tmp_path), raising(error), NONE) == status
+    assert drive(OutputFolder(tmp_path), raising(error), NONE).exit() == status
     said = capsys.readouterr().err
     assert line in said and f"orchestrator retry {tmp_path}" in said
 
@@ -59,7 +59,7 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parked = Parked("judge of node0 failed: CallError: 500 (and 2 more)", FAILURES)
-    assert drive(OutputFolder(tmp_path), raising(parked), NONE) == exit_status.PARKED
+    assert drive(OutputFolder(tmp_path), raising(parked), NONE).exit() == exit_status.PARKED
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "orchestrator: parked: judge of node0 failed: CallError: 500 (and 2 more)",
@@ -72,7 +72,7 @@ def test_a_run_that_parks_records_why_and_shows_each_error_once(
 
 def test_a_run_whose_budget_is_spent_says_how_to_raise_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parked = Parked("judge of node failed", (SPENT,))
-    drive(OutputFolder(tmp_path), raising(parked), NONE, raise_budget="--set BUDGET_USD=10")
+    drive(OutputFolder(tmp_path), raising(parked), NONE, raise_budget="--set BUDGET_USD=10").exit()
     assert capsys.readouterr().err.splitlines() == [
         "orchestrator: parked: 5 of 5 US dollars are spent",
         f"orchestrator: raise the budget to go on: orchestrator retry {tmp_path} --set BUDGET_USD=10",
