@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def delete(folder: Path) -> int:
             exit_status.WRONG, f"{folder} is running; stop it first: {command_line('cancel', folder)}"
         )
     raise_on_signals()
-    with kind.open_farm(folder, lambda line: None) as farm:
+    with kind.open_farm(folder, lambda line: print(line, file=sys.stderr)) as farm:
         if active := cancel(farm, folder, run_id, time.sleep).active:
             return exit_status.fail(
                 exit_status.BROKEN, f"workers still have tasks of {folder}:", *(f"  {line}" for line in active)

@@ -79,10 +79,12 @@ def cancel(
     """Cancel a run, and wait until nothing works on it any more, `timeout_s` seconds at most.
 
     A farm that the run's driver started ends with it, and then there is nothing to wait for.
+    Raises: redis.RedisError when the store refuses that it is recorded.
     """
-    dropped, deadline = 0, time.monotonic() + timeout_s
+    dropped, is_recorded, deadline = 0, False, time.monotonic() + timeout_s
     try:
         farm.store.put_metadata(run_id, CANCELLED, "1")
+        is_recorded = True
         farm.store.notify(run_id)
         while True:
             farm.check()
@@ -91,7 +93,9 @@ def cancel(
             if not (locked or active) or time.monotonic() > deadline:
                 return Cancellation(dropped + drop_waiting(farm.broker, run_id), locked, tuple(active))
             pause(POLL_S)
-    except (FarmUnavailable, redis.RedisError, OperationalError):
+    except (FarmUnavailable, redis.RedisError, OperationalError) as error:
+        if not (is_recorded or isinstance(error, FarmUnavailable)):
+            raise
         while is_locked(folder) and time.monotonic() < deadline:
             pause(POLL_S)
         return Cancellation(dropped, is_locked(folder), ())

@@ -60,7 +60,9 @@ def owned(farm: FarmConnection, run_id: str, folder: Path, notify: Notify) -> It
     def check() -> None:
         farm.check()
         if lost.is_set():
-            raise RunTaken(f"run {run_id} was taken over by {lease.held() or 'another process'}")
+            held = lease.held()
+            how = f"was taken over by {held}" if held else "was deleted from its farm, which has lost it"
+            raise RunTaken(f"run {run_id} {how}")
 
     is_store_lost = False
     try:

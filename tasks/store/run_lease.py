@@ -36,10 +36,13 @@ redis.call("HSET", KEYS[2], "{keys.OWNER}", ARGV[1], "{keys.RENEWALS}", 0)
 return number
 """
 # KEYS: likewise.  ARGV: the number and the owner.  Returns whether the owner still holds the lease.  A server that lost
-# its last second when it died may have a lower number: no other process has taken the run then.
+# its last second, because it died or was replaced by its replica, may have a lower number: no other process has taken
+# the run then.  Or it has given the same number to another one.
 _RENEW = f"""
 local number = tonumber(redis.call("HGET", KEYS[1], "{keys.NUMBER}") or -1)
 if number == -1 or number > tonumber(ARGV[1]) then return 0 end
+local held = redis.call("HGET", KEYS[2], "{keys.OWNER}")
+if number == tonumber(ARGV[1]) and held and held ~= ARGV[2] then return 0 end
 if number < tonumber(ARGV[1]) then
     redis.call("HSET", KEYS[1], "{keys.NUMBER}", ARGV[1], "{keys.SEQUENCE}", ARGV[1])
 end

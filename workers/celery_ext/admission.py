@@ -91,6 +91,7 @@ class AdmissionControl(PeriodicStep):
         self.stalled = ""  # since when the worker does nothing although it has work (workers/celery_ext/stalled.py)
         self.paused = ""  # the queue's or the worker's name, where one of them is paused
         self.closed_until = 0.0
+        self.not_accepted = 0  # messages that were returned to the queue or discarded
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
         self.requeued: set[str] = set()  # ids of messages that went back since the worker last paused consuming
         self.metadata: dict[str, tuple[float, Metadata]] = {}  # by run: when it was read, and the metadata
@@ -117,6 +118,7 @@ class AdmissionControl(PeriodicStep):
             decision = self.decide(message)
             if decision.action == "accept":
                 return strategy(message, body, ack, reject, callbacks, **more)
+            self.not_accepted += 1
             if decision.action == "requeue":
                 message.requeue()
                 self.note_requeued(str(message.headers.get("id")))

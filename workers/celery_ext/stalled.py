@@ -1,5 +1,7 @@
 """Whether a worker moves: with work in its queue, it must take or finish a task, or a task must report progress.
 
+Work that it may not do, and returns to the queue for other workers, is no reason: it looks at each such message again.
+
 A worker whose event loop runs is alive, and yet may do nothing: its slots are taken by tasks that hang, or its
 connection gives it no messages.  It then has the state "stalled" in its report, with the reason.  That is the one
 definition of a worker without progress: `orchestrator workers` and `doctor`, the health check of containers
@@ -80,7 +82,8 @@ class Stalled(PeriodicStep):
         except (RedisError, OSError) as error:  # without its broker no worker moves, and that is reported elsewhere
             logger.debug("the length of the queue is not known: %s", error)
             waiting = 0
-        seen = (sum(state.total_count.values()), frozenset(request.id for request in begun))
+        # A worker that returns messages for others moves; why it does is its state.
+        seen = (sum(state.total_count.values()), admission.not_accepted, frozenset(request.id for request in begun))
         seconds = self.detector.stalled_s(bool(waiting or begun), seen, PROGRESS_CLOCK.at)
         reason = "" if seconds is None else _describe(seconds, waiting, len(begun))
         if reason and not admission.stalled:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 from tasks.process_identity import identify
-from tasks.store.keys import LEASE, OWNER, run_key
+from tasks.store.keys import FENCE, LEASE, OWNER, run_key
 from tasks.store.run_lease import Owner, RunLease, last_folder, read_lease
 from tasks.store.store import Store
 
@@ -39,6 +39,18 @@ def test_of_several_that_replace_an_owner_one_succeeds(store: Store) -> None:
     assert not first.renew()
     # And one that does not know it gives up nothing of the other's
     first.release()
+    assert second.renew()
+
+
+def test_of_two_owners_with_one_number_the_later_stays(store: Store) -> None:
+    # Given an owner whose taking of the run was lost with the server's last second, and the next one
+    first, second = make_lease(store), make_lease(store)
+    assert first.take()
+    store.redis.delete(run_key("run", LEASE), run_key("run", FENCE))
+    assert second.take()
+    assert first.number == second.number
+    # Then the first one finds out, and does not take it back
+    assert not first.renew()
     assert second.renew()
 
 
