@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NotRequired, TextIO, TypeVar
+from typing import Annotated, Any, BinaryIO, NotRequired, TypeVar
 
 from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from orchestrator.shell import command_line
 from tasks.envelope import parse_sealed, sealed_text
 from tasks.escape import escape_control
-from tasks.files import FileTooLarge, open_atomic, read_limited, write_atomic
+from tasks.files import NO_ROOM, FileTooLarge, open_atomic, open_regular, read_limited, write_atomic
 from tasks.limits import HISTORY_BYTES, STATE_BYTES
 from tasks.message import RunId
 from tasks.validation import InvalidData, checked_json, parse_json
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 RUN_FILE, LOCK = "run.json", ".lock"
 LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run
-LONGEST_HOLDER = 300  # characters
+LONGEST_HOLDER = 1000  # bytes
 
 
 class OutputError(Exception):
@@ -49,7 +49,14 @@ class RunInUse(OutputError):
 
 
 class OutputNotWritable(OutputError):
-    """The disk is full, read-only or not mounted.  Its files are complete; a run can be resumed afterwards."""
+    """The disk is full, read-only or not mounted.  Its files are complete; a run can be resumed afterwards.
+
+    `is_full`: whether a disk takes no more.
+    """
+
+    def __init__(self, message: str, *, is_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_full = is_full
 
 
 @contextmanager
@@ -58,7 +65,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}") from None
+        is_full = error.errno in NO_ROOM
+        raise OutputNotWritable(f"{path} cannot be written: {error.strerror or error}", is_full=is_full) from None
 
 
 def write_output(path: Path, data: bytes | str) -> None:
@@ -134,7 +142,7 @@ class OutputFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: TextIO | None = None
+        self._lock: BinaryIO | None = None
 
     # names that more than one module uses
     config = property(lambda self: self.path / "config")
@@ -150,25 +158,30 @@ class OutputFolder:
     def open(self) -> None:
         """Make the folder and keep other runs out of it.
 
-        Raises: RunInUse when another process has it open; OutputError when a link in it leads out of it.
+        Raises: RunInUse when another process has it open; OutputNotWritable when a disk is full; OutputError when a
+        link in it leads out of it, or when something in it is neither a file nor a folder.
         """
         if self._lock is not None:
             return
         try:
             while self._lock is None:
                 self.path.mkdir(parents=True, exist_ok=True)
-                self._refuse_links()
+                self._refuse_what_is_no_file()
                 self._lock = _lock_in(self.path)
         except BlockingIOError:
             raise RunInUse(self.path, _holder(self.path / LOCK)) from None
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise OutputNotWritable(f"{self.path} cannot be written: {error.strerror}", is_full=True) from None
             raise OutputError(f"{self.path}: {error.strerror}") from None
 
-    def _refuse_links(self) -> None:
+    def _refuse_what_is_no_file(self) -> None:
         inside = self.path.resolve()
         for entry in (*self.path.iterdir(), *self.prompts.glob("*")):
             if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
                 raise OutputError(f"{entry} is a link that leads out of the folder; nothing is written through it")
+            if entry.exists() and not (entry.is_file() or entry.is_dir()):
+                raise OutputError(f"{entry} is neither a file nor a folder; remove it")
 
     def close(self) -> None:
         if self._lock is not None:
@@ -212,7 +225,8 @@ class OutputFolder:
             return None
         self.open()
         asides = (self.path.with_name(f"{self.path.name}.{number}") for number in itertools.count(1))
-        aside = self.path.rename(next(path for path in asides if not path.exists()))
+        with writing(self.path):
+            aside = self.path.rename(next(path for path in asides if not path.exists()))
         moved, self._lock = self._lock, None
         try:
             self.open()
@@ -248,23 +262,22 @@ class OutputFolder:
         self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
 
 
-def _lock_in(folder: Path) -> TextIO | None:
+def _lock_in(folder: Path) -> BinaryIO | None:
     """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile.
 
     Raises: BlockingIOError when another process holds it; OSError.
     """
     path = folder / LOCK
-    lock = path.open("a+")
+    lock = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         _hold(lock)
         if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
             lock.close()
             return None
-        with suppress(OSError):  # a full disk
-            lock.truncate(0)
+        with suppress(OSError):  # a full disk; without a buffer, which would be written again when the file is closed
             now = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-            lock.write(f"process {os.getpid()} on host {socket.gethostname()} (since {now})\n")
-            lock.flush()
+            os.truncate(lock.fileno(), 0)
+            os.write(lock.fileno(), f"process {os.getpid()} on host {socket.gethostname()} (since {now})\n".encode())
     except BaseException:
         lock.close()
         raise
@@ -273,13 +286,13 @@ def _lock_in(folder: Path) -> TextIO | None:
 
 def _holder(lock: Path) -> str:
     """Which process holds a lock, as it has written there."""
-    with suppress(OSError):
-        if text := lock.read_text(errors="replace")[:LONGEST_HOLDER].strip():
+    with suppress(OSError, FileTooLarge):
+        if text := read_limited(lock, LONGEST_HOLDER).decode(errors="replace").strip():
             return escape_control(text)
     return "another process"
 
 
-def _hold(lock: TextIO) -> None:
+def _hold(lock: BinaryIO) -> None:
     """Raises: BlockingIOError when another process holds it, and not only to see whether it is held."""
     until = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -361,7 +374,9 @@ def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = 
         return parse(kind, read_limited(path, STATE_BYTES))
     except FileNotFoundError:
         raise
-    except (OSError, InvalidData, FileTooLarge) as error:
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (InvalidData, FileTooLarge) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
 
 

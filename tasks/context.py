@@ -10,9 +10,8 @@ from typing import Any
 
 from tasks.message import discard
 from tasks.models import Example
-from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of, store_url
-from tasks.store.client import connect
-from tasks.store.store import Store
+from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
+from tasks.store.store import Store, open_store
 
 
 @cache
@@ -20,7 +19,7 @@ def store() -> Store:
     """The store of this process.  Raises: RuntimeError when the environment names none."""
     if not os.environ.get(ENVIRONMENT_VARIABLE):
         raise RuntimeError(f"{ENVIRONMENT_VARIABLE} is not set: it names the Redis or Valkey of the farm")
-    return Store(connect(store_url(redis_url_of(os.environ))))
+    return open_store(redis_url_of(os.environ))
 
 
 def store_of(run_id: str) -> Store:

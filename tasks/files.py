@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,9 +28,27 @@ class FileTooLarge(ValueError):
     """A file has more bytes than is read of such a file."""
 
 
-def read_limited(path: Path, most: int) -> bytes:
-    """The content of a file of at most so many bytes.  Raises: OSError, FileTooLarge."""
-    with path.open("rb") as file:
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """The file, open with these flags of `os.open`; with O_CREAT it is made where there is none.
+
+    Raises: OSError, also for a pipe or a device: opening or reading these may wait for ever.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "r+b" if flags & os.O_RDWR else "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_limited(path: Path, most: int, *, pipes: bool = False) -> bytes:
+    """The content of a regular file of at most so many bytes; with `pipes`, of whatever can be read.
+
+    Raises: OSError, FileTooLarge.
+    """
+    with path.open("rb") if pipes else open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise FileTooLarge(f"it has more than {most:,} bytes, the most that such a file may have")

@@ -34,7 +34,7 @@ def secret(name: str, environment: Mapping[str, str] | None = None) -> str:
     if not path:
         return ""
     try:
-        return register_secret(read_limited(Path(path), SECRET_BYTES).decode().strip())
+        return register_secret(read_limited(Path(path), SECRET_BYTES, pipes=True).decode().strip())
     except UnicodeDecodeError:
         raise SecretError(f"{name}_FILE: {path} is not UTF-8 text") from None
     except FileTooLarge as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from orchestrator import exit_status
 from orchestrator.collection import NO_LIMIT_REQUESTS, NO_LIMIT_TOKENS
 from orchestrator.commands import common
 
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return end_collection(start_collection(settings, options, resume=arguments.resume), settings)
 
-    return common.handle_errors(work)
+    return common.handle_errors(work, full_disk=exit_status.PARKED)
 
 
 def _count(text: str) -> int:

@@ -111,14 +111,17 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     return load_settings(arguments.config, overrides)
 
 
-def handle_errors(work: Callable[[], int]) -> int:
-    """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback."""
+def handle_errors(work: Callable[[], int], *, full_disk: int = exit_status.BROKEN) -> int:
+    """Do `work`; print an error that a user can fix as one line for each problem, never as a traceback.
+
+    `full_disk` is the exit status when a disk takes no more: a command that drives a run parks.
+    """
     from tasks.secret import SecretError
     from tasks.store.address import AddressError
 
     try:
         from orchestrator.farm.connection import FarmUnavailable
-        from orchestrator.output import OutputError, RunInUse
+        from orchestrator.output import OutputError, OutputNotWritable, RunInUse
         from orchestrator.settings import SettingsError
     except (SecretError, AddressError) as error:  # Celery's application is made of the environment
         return exit_status.fail(exit_status.WRONG, str(error))
@@ -127,18 +130,20 @@ def handle_errors(work: Callable[[], int]) -> int:
     except SettingsError as error:
         return exit_status.fail(exit_status.WRONG, *error.problems)
     except (OutputError, SecretError, AddressError) as error:
-        is_in_use = isinstance(error, RunInUse)
-        return exit_status.fail(exit_status.IN_USE if is_in_use else exit_status.WRONG, str(error))
+        status = exit_status.IN_USE if isinstance(error, RunInUse) else exit_status.WRONG
+        is_full = isinstance(error, OutputNotWritable) and error.is_full
+        return exit_status.fail(full_disk if is_full else status, str(error))
     except FarmUnavailable as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
     except OSError as error:
-        return _fail_of(error)
+        return _fail_of(error, full_disk)
 
 
-def _fail_of(error: OSError) -> int:
+def _fail_of(error: OSError, full_disk: int) -> int:
     """Raises: the error itself, when it names no file: then it is one of the program."""
     where = f"{error.filename}: " if error.filename else ""
-    hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if error.errno in NO_ROOM else ""
+    is_full = error.errno in NO_ROOM
+    hint = f"; make room on the disk and in {os.environ.get('TMPDIR', '/tmp')}" if is_full else ""
     if not where and not hint:
         raise error
-    return exit_status.fail(exit_status.BROKEN, f"{where}{error.strerror}{hint}")
+    return exit_status.fail(full_disk if is_full else exit_status.BROKEN, f"{where}{error.strerror}{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
@@ -39,4 +40,4 @@ def run(arguments: argparse.Namespace) -> int:
 
         return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain).exit()
 
-    return common.handle_errors(work)
+    return common.handle_errors(work, full_disk=exit_status.PARKED)

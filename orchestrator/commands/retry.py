@@ -43,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: retry(arguments))
+    return common.handle_errors(lambda: retry(arguments), full_disk=exit_status.PARKED)
 
 
 def retry(arguments: argparse.Namespace) -> int:

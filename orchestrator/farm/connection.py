@@ -24,7 +24,7 @@ from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
-from tasks.store.store import Store
+from tasks.store.store import Store, open_store
 from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of
 
 
@@ -155,7 +155,7 @@ def connected(
     try:
         with connect(store_url(redis_url), Waiting(START_WAIT_S, waiting.report, check)) as client:
             client.ping()
-        broker, store = connect(queues_url(redis_url), waiting), Store(connect(store_url(redis_url), waiting))
+        broker, store = connect(queues_url(redis_url), waiting), open_store(redis_url, waiting)
     except (ValueError, redis.RedisError) as error:
         raise FarmUnavailable(f"no Redis or Valkey at {where}: {error}") from None
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -27,6 +28,7 @@ from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
 from tasks import logs
 from tasks.escape import first_line
+from tasks.files import NO_ROOM
 from tasks.store.fence import RunTaken
 
 LOG_BYTES, OLD_LOGS = 10 * 2**20, 3
@@ -62,7 +64,8 @@ def drive(
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     try:
-        work()
+        with _parking_on_a_full_disk():
+            work()
     except (KeyboardInterrupt, Terminated, Parked, RunTaken, StoreLost, OutputNotWritable) as error:
         close()
         ending = _ending(error, output, again, raise_budget)
@@ -79,6 +82,18 @@ def drive(
         close()
         output.close()
     return Ending(exit_status.DONE)
+
+
+@contextmanager
+def _parking_on_a_full_disk() -> Iterator[None]:
+    """Whichever disk takes no more, also the farm's.  Raises: OutputNotWritable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        where = f"{error.filename} cannot be written: " if error.filename else ""
+        raise OutputNotWritable(f"{where}{error.strerror}", is_full=True) from None
 
 
 def _warn(line: str) -> None:
@@ -101,7 +116,8 @@ def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget
             write_parked_state(output, ParkedState(str(error)))
             lines = [f"parked: {error}", f"go on with: {retry}"]
         case OutputNotWritable():
-            # The reason cannot be written into the folder: `status` shows the run as stopped.
+            with suppress(OutputNotWritable):  # where it is the folder's own disk, `status` shows the run as stopped
+                write_parked_state(output, ParkedState(str(error)))
             lines = [f"parked: {error}", f"make room, then go on with: {retry}"]
         case RunTaken():
             # Nothing is written into the folder: the run is the other process's.

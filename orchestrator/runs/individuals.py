@@ -60,7 +60,9 @@ def read_individuals(path: Path) -> Iterator[tuple[bytes, IndividualRecord]]:
         whole, _, _ = read_limited(path, INDIVIDUALS_BYTES).rpartition(b"\n")
     except FileNotFoundError:
         return
-    except (OSError, FileTooLarge) as error:
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except FileTooLarge as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(whole.split(b"\n"), start=1):
         if not line:

@@ -185,7 +185,7 @@ def _load_state(output: OutputFolder, search: Search) -> SearchState:
         return search.init()
     try:
         state = search.from_json(read_limited(output.state, STATE_BYTES).decode())
-    except (StateError, UnicodeDecodeError, FileTooLarge) as error:
+    except (OSError, StateError, UnicodeDecodeError, FileTooLarge) as error:
         raise OutputError(f"{output.state}: {error}") from None
     # Where nothing has been evaluated, what the search starts from may have become known since it was written.
     return search.init() if state.generation == 0 and state.best is None else state

@@ -26,6 +26,7 @@ from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
 from orchestrator.settings import SettingsError
 from tasks.failure import Failure
+from tasks.files import open_regular
 from tasks.store.fence import RunTaken
 from tasks.store.keys import STATUS
 from tasks.store.store import Store
@@ -56,7 +57,7 @@ def read_parked_state(output: OutputFolder) -> ParkedState | None:
 
 
 def clear_parked_state(output: OutputFolder) -> None:
-    (output.path / PARKED_FILE).unlink(missing_ok=True)
+    output.remove(PARKED_FILE)
 
 
 def read_usage(output: OutputFolder) -> dict[str, float]:
@@ -163,7 +164,7 @@ def is_locked(folder: Path) -> bool:
     """Whether a process works on the run now.  Raises: OutputError when its lock cannot be read."""
     path = folder / ".lock"
     try:
-        with path.open() as lock:
+        with open_regular(path) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -204,14 +205,12 @@ class StatusPublisher:
 
     def restore(self, history: Sequence[Mapping[str, Any]]) -> None:
         """Where the store has lost its counters, count on from what the output folder says."""
-        if self.store.usage(self.run_id):
-            return
         counts = {k: v for k, v in read_usage(self.output).items() if k not in COSTS}
         if not counts and history:
             counts = {name: float(sum(g["tokens"][name] for g in history)) for name in TOKEN_COUNTS}
             counts["requests"] = float(sum(g["calls"] for g in history))
             counts["cost_usd"] = float(sum(g["cost_usd"] or 0 for g in history))
-        self.store.add_usage(self.run_id, counts)
+        self.store.restore_usage(self.run_id, counts)
 
     def publish(self, progress: Progress, state: State = "running", usage: Mapping[str, float] | None = None) -> None:
         """`progress` has what is "done", perhaps the "total", and figures of the kind of run, by name.

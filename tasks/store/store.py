@@ -15,12 +15,15 @@ from tasks.failure import Failure
 from tasks.models import Example, Run
 from tasks.plan import Plan
 from tasks.store import keys
+from tasks.store.address import store_url
+from tasks.store.client import connect
 from tasks.store.clusterings import Clusterings
 from tasks.store.fence import Fence, Part
 from tasks.store.keys import failure_field, plan_key, result_key, run_key
 from tasks.store.ledger import Ledger
 from tasks.store.results import KEPT_S, SharedResults
 from tasks.store.retention import Retention
+from tasks.store.waiting import NO_WAITING, Waiting, waiting_of
 from tasks.validation import parse_json
 
 NOTIFICATIONS_KEPT_S = 3600
@@ -37,6 +40,10 @@ _NEXT_ATTEMPT = f"""
 local attempt = redis.call("HINCRBY", KEYS[1], "{keys.SEQUENCE}", 1)
 redis.call("HSET", KEYS[2], "{keys.ATTEMPT}", attempt)
 return attempt
+"""
+# KEYS: the run's counters.  ARGV: names and values.
+_RESTORE_USAGE = """
+if redis.call("EXISTS", KEYS[1]) == 0 then redis.call("HSET", KEYS[1], unpack(ARGV)) end
 """
 
 
@@ -77,6 +84,7 @@ class Store:
         self.redis = client
         self.fence = Fence(client, number)
         self._next_attempt, self._put_stage = self.fence.script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
+        self._restore_usage = self.fence.script(_RESTORE_USAGE)
         self.clusterings = Clusterings(client, self.fence)
 
     def of_owner(self, number: int) -> Store:
@@ -386,9 +394,11 @@ class Store:
             ("SREM", run_key(run_id, keys.SHARED), result_key(key)),
         )
 
-    def add_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
-        usage = run_key(run_id, keys.USAGE)
-        self._write(run_id, *(("HINCRBYFLOAT", usage, name, repr(float(value))) for name, value in counts.items()))
+    def restore_usage(self, run_id: str, counts: Mapping[str, float]) -> None:
+        """Where the run has no counters, begin with these: after the store has lost them."""
+        parts = [part for name, value in counts.items() for part in (name, repr(float(value)))]
+        if parts:
+            self._restore_usage(run_id, [run_key(run_id, keys.USAGE)], parts)
 
     def usage(self, run_id: str) -> dict[str, float]:
         found = cast("dict[bytes, bytes]", self.redis.hgetall(run_key(run_id, keys.USAGE)))
@@ -425,6 +435,17 @@ class Store:
         names = sorted({name.decode() for name in cast("list[bytes]", self.redis.hkeys(key))} - excluded)
         values = cast("list[bytes | None]", self.redis.hmget(key, names)) if names else []
         return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def open_store(redis_url: str, waiting: Waiting | None = None) -> Store:
+    """The store of the farm at this address.
+
+    While the server's memory is full, what waits for it removes results that no run holds, from this store: `waiting`
+    may be that of several clients.  Raises: ValueError for an address that is none.
+    """
+    client = connect(store_url(redis_url), waiting)
+    waiting_of(client).make_room = Retention(connect(store_url(redis_url), NO_WAITING)).make_room
+    return Store(client)
 
 
 def _text(value: Any) -> str | None:

@@ -28,11 +28,13 @@ DEFAULT_WAIT_S = 120.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 REPORT_AFTER_S = 3.0  # a restart takes less
 NO_MORE_WAITING_S = 30.0  # after the time is up, in which a process ends its work in order
+ROOM_PAUSE_S = 5.0  # between two attempts to make room in a server's memory
 
+MEMORY_FULL = "refuses writes: its memory is full"
 # The first word of a server's error, which also stands inside the errors of scripts and transactions.
 REFUSALS = {
     "MISCONF": "refuses writes: its disk is full or cannot be written",
-    "OOM": "refuses writes: its memory is full",
+    "OOM": MEMORY_FULL,
     "READONLY": "refuses writes: it is a read-only replica",
     "UNBLOCKED": "refuses writes: it has become a replica",
     "NOREPLICAS": "refuses writes: it has too few replicas",
@@ -88,7 +90,8 @@ class Waiting(Retry):
     """Sends a command again until it succeeds, `limit_s` seconds at most; 0 sends it once.
 
     `report` is called with a line when the store has refused for some seconds, and when it has changed its reason.
-    `check` is called before each pause, and may raise to end the waiting.  When the time is up, commands are sent
+    `check` is called before each pause, and may raise to end the waiting.  `make_room` is called every few seconds
+    while the server's memory is full (`open_store` in tasks/store/store.py).  When the time is up, commands are sent
     once, for a while: what a process still does to end in order does not wait again.
     WATCH cannot be used with it: after a refusal `Redis.transaction` would repeat without a pause and without end.
     Raises: StoreUnusable when the time is up; with `limit_s` 0, the error itself.
@@ -103,7 +106,9 @@ class Waiting(Retry):
         # redis-py fails on a Unix socket once it counts more tries than this (docs/upstream.md); the time is our limit.
         super().__init__(NoBackoff(), retries=sys.maxsize)
         self.limit_s, self.report, self._check = limit_s, report, check
+        self.make_room: Callable[[], object] = lambda: None
         self._ended = float("-inf")  # when the time was last up
+        self._room_at = float("-inf")  # when room was last made
         self._reported: tuple[float, str] = (float("-inf"), "")
 
     def __deepcopy__(self, memo: object) -> Waiting:
@@ -126,7 +131,10 @@ class Waiting(Retry):
 
         def before_pause(state: tenacity.RetryCallState) -> None:
             self._check()
-            self._note(state)
+            reason = refusal_of(state.outcome.exception() if state.outcome else None) or ""
+            if reason == MEMORY_FULL:
+                self._make_room()
+            self._note(state, reason)
 
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_waited_for),
@@ -149,9 +157,18 @@ class Waiting(Retry):
         waited = state.seconds_since_start or 0.0
         return waited >= self.limit_s or time.monotonic() - self._ended < NO_MORE_WAITING_S
 
-    def _note(self, state: tenacity.RetryCallState) -> None:
+    def _make_room(self) -> None:
+        now = time.monotonic()
+        if now - self._room_at < ROOM_PAUSE_S:
+            return
+        self._room_at = now
+        try:
+            self.make_room()
+        except redis.RedisError as error:
+            log.warning("no room could be made in the store: %s", error)
+
+    def _note(self, state: tenacity.RetryCallState, reason: str) -> None:
         """Report the reason, once while it lasts."""
-        reason = refusal_of(state.outcome.exception() if state.outcome else None) or ""
         waited, (at, reported) = state.seconds_since_start or 0.0, self._reported
         if waited < REPORT_AFTER_S:
             return

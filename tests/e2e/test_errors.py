@@ -51,7 +51,7 @@ def test_deltas_of_other_clusters_are_refused(run_folder: RunFolder, tmp_path: P
 def test_a_full_disk_is_an_error_of_one_line(run_folder: RunFolder) -> None:
     # No file may be larger than 1,000 bytes: the same error as on a full disk
     done = finish(start(["prlimit", "--fsize=1000", *run_folder.command()]))
-    assert done.returncode == 2, done.stdout
+    assert done.returncode == 3, done.stdout
     [line] = [line for line in done.stdout.splitlines() if line]
     assert "make room on the disk" in line
     assert not run_folder.farm.exists()

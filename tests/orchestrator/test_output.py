@@ -44,6 +44,22 @@ def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_folder_is_held_and_let_go_on_a_full_disk(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    with no_room():
+        folder.open()
+        with pytest.raises(RunInUse):
+            OutputFolder(tmp_path).open()
+        folder.close()
+    OutputFolder(tmp_path).open()
+
+
+def test_a_pipe_in_the_folder_is_refused_before_anything_is_written_into_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.log")
+    with pytest.raises(OutputError, match=r"run\.log is neither a file nor a folder; remove it"):
+        OutputFolder(tmp_path).open()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputNotWritable, match=r"file/report\.txt cannot be written"):

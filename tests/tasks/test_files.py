@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tasks.files import folder_atomic, open_atomic, remove_unfinished
+from tasks.files import folder_atomic, open_atomic, read_limited, remove_unfinished
 
 
 def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -21,6 +22,18 @@ def test_what_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path: Pa
         raise KeyboardInterrupt
     assert path.read_text() == "one\ntwo\n"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_pipe_and_a_device_are_read_only_where_they_may_be(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match="it is no regular file"):
+            read_limited(path, 10)
+    reading, writing = os.pipe()
+    with os.fdopen(reading), os.fdopen(writing, "w") as out:
+        out.write("secret")
+        out.close()
+        assert read_limited(Path(f"/dev/fd/{reading}"), 10, pipes=True) == b"secret"
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_files_that_are_read_whole_have_a_largest_size(tmp_path: Path) -> None:
         read_mapping(path)
     assert read_limited(path, limits.SETTINGS_BYTES + 1) == path.read_bytes()
     with pytest.raises(FileTooLarge):
-        read_limited(Path("/dev/zero"), 1000)
+        read_limited(Path("/dev/zero"), 1000, pipes=True)
 
 
 def test_a_state_file_beyond_its_limit_is_an_error_that_names_it(tmp_path: Path) -> None:

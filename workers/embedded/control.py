@@ -7,6 +7,7 @@ with it, also when that is killed; a farm that was started by `up` stays up unti
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -30,7 +31,7 @@ from workers.embedded.farm import (
     status,
 )
 from workers.processes.pid_records import PidRecord, PidRecords
-from workers.processes.process import ChildProcess, Command, ProcessFailed, log_tail
+from workers.processes.process import ChildProcess, Command, ProcessFailed, is_full, log_tail
 
 __all__ = ["Farm", "FarmBusy", "FarmError", "attach", "attach_or_start", "down", "start", "status", "up"]
 
@@ -95,7 +96,8 @@ class Farm:
 def start(spec: FarmSpec) -> Farm:
     """Start a farm that belongs to this process and ends with it, even when this process is killed.
 
-    Raises: FarmBusy when a farm is up in that folder already; FarmError when it does not become ready.
+    Raises: FarmBusy when a farm is up in that folder already; FarmError when it does not become ready; OSError, as
+    when its disk is full.
     """
     reading, writing = os.pipe()
     try:
@@ -161,6 +163,8 @@ def _start(spec: FarmSpec, reading: int | None, writing: int | None) -> Farm:
             supervisor.stop(STOP_S)
             reason = error_text(files) or str(error)
             _clear(files)
+            if isinstance(error, ProcessFailed) and is_full(folder):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
             if isinstance(error, ProcessFailed):
                 raise FarmError(f"the embedded farm did not start: {reason}") from error
             raise

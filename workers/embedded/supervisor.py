@@ -8,6 +8,7 @@ the owner is killed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import logging
@@ -219,7 +220,8 @@ def main() -> None:
         if stopping.is_set():
             return
         logger.error("%s", error)
-        write_atomic(FarmFiles(Path(spec.folder)).error, str(error))
+        with contextlib.suppress(OSError):  # its disk is full; then the log's last lines say why, as far as they go
+            write_atomic(FarmFiles(Path(spec.folder)).error, str(error))
         sys.exit(1)
 
 

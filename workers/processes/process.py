@@ -198,7 +198,7 @@ class RestartPolicy:
         self.child.stop(0)  # the rest of its group
         self._deaths.append(now)
         recent = sum(now - death < DEATHS_WINDOW_S for death in self._deaths)
-        if recent >= DEATHS_ALLOWED and _is_full(self.child.command.log.parent):
+        if recent >= DEATHS_ALLOWED and is_full(self.child.command.log.parent):
             logger.warning("%s died with %s, and its disk is full", name, how)
             self._deaths.clear()
         elif recent >= DEATHS_ALLOWED:
@@ -209,7 +209,8 @@ class RestartPolicy:
         self._restart_at = now + pause
 
 
-def _is_full(folder: Path) -> bool:
+def is_full(folder: Path) -> bool:
+    """Whether the disk of this folder has no room to start in."""
     return shutil.disk_usage(folder).free < FULL_BYTES
 
 

@@ -43,6 +43,16 @@ def lock_that_is_a_folder(folder: Path) -> None:
     (folder / ".lock").mkdir()
 
 
+def pipe(name: str) -> Callable[[Path], None]:
+    """A pipe that nobody writes into in place of a file: whoever opened it would wait for ever."""
+
+    def replace(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return replace
+
+
 DAMAGE = {
     "run.json": edit("run.json", "{"),
     "usage.json": flip,
@@ -54,6 +64,7 @@ DAMAGE = {
     "in_progress.json": edit("in_progress.json", "[]"),
     "run.json: newer": edit("run.json", json.dumps({"version": VERSION + 1, "id": "damaged", "kind": "evolve"})),
     ".lock": lock_that_is_a_folder,
+    **{f"{name}: pipe": pipe(name) for name in ("run.json", "usage.json", "history.jsonl", "parked.json", ".lock")},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,11 @@ def test_a_run_that_ends_is_closed_and_done(tmp_path: Path) -> None:
         (KeyboardInterrupt(), exit_status.INTERRUPTED, "interrupted; the same command goes on, or: orchestrator retry"),
         (Terminated(), exit_status.TERMINATED, "terminated; the same command goes on, or: orchestrator retry"),
         (OutputNotWritable("the disk is full"), exit_status.PARKED, "parked: the disk is full"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "farm/spec.json"),
+            exit_status.PARKED,
+            "parked: farm/spec.json cannot be written: No space left on device",
+        ),
     ],
 )
 def test_a_run_that_is_stopped_says_how_to_go_on(

@@ -127,10 +127,10 @@ def test_what_a_generation_took_is_what_was_used_when_it_was_recorded(
     reporter: ProgressReporter, screen: Screen, driver: Driver
 ) -> None:
     reporter(POPULATION, {}, [])
-    driver.store.add_usage(RUN.id, {"requests": 3, "target": 40, "cost_usd": 0.5})
+    driver.store.put_shared(RUN.id, "answer:1", {}, {"requests": 3, "target": 40, "cost_usd": 0.5})
     reporter.end_generation(Evaluations(2, 0, 2))
     # Given a next plan of which something is done when it is first shown
-    driver.store.add_usage(RUN.id, {"requests": 1, "target": 10, "cost_usd": 0.25})
+    driver.store.put_shared(RUN.id, "answer:2", {}, {"requests": 1, "target": 10, "cost_usd": 0.25})
     reporter(PLAN, {"0:pre:answer": {"generated": 2}}, [])
     now = screen.shown[-1]
     assert (now.calls, now.evaluations) == (4, Evaluations(2, 0, 2) + Evaluations(1, 0, 0))
@@ -168,7 +168,7 @@ def test_a_fitness_by_an_earlier_judge_is_not_compared_with_one_of_the_present()
 def test_a_cost_without_prices_is_shown_as_unknown_and_published_nowhere(
     reporter: ProgressReporter, screen: Screen, driver: Driver, tmp_path: Path
 ) -> None:
-    driver.store.add_usage(RUN.id, {"requests": 3, "cost_usd": 0.0})
+    driver.store.restore_usage(RUN.id, {"requests": 3, "cost_usd": 0.0})
     reporter.publisher.is_priced = False
     reporter(PLAN, {}, [])
     assert screen.shown[-1].cost_usd is None

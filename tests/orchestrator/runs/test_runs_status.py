@@ -35,7 +35,7 @@ def test_how_a_run_ended_is_told_however_it_does(
     store: Store, tmp_path: Path, raised: BaseException | None, state: str
 ) -> None:
     here = publisher(store, tmp_path)
-    store.add_usage("run-1", {"requests": 2, "cost_usd": 0.5})
+    store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
     store.ledger("run-1").reserve("lost", 0.25, 0.0, life_s=-1)
     try:
         with here.publish_final_state():
@@ -56,11 +56,17 @@ def test_how_a_run_ended_is_told_however_it_does(
 def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tmp_path: Path) -> None:
     here = publisher(store, tmp_path)
     with here.publish_final_state():
-        store.add_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
+        store.restore_usage("run-1", {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5})
     store.redis.flushdb()
     for _ in range(2):
         publisher(store, tmp_path).restore([])
         assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
+
+
+def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:
+    for _ in range(2):
+        store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
+    assert store.usage("run-1") == {"requests": 2, "cost_usd": 0.5}
 
 
 def test_without_a_file_the_history_says_what_was_used(store: Store, tmp_path: Path) -> None:

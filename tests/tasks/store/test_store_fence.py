@@ -35,7 +35,7 @@ WRITES: dict[str, Callable[[Store], Any]] = {
     "release_clusterings": lambda store: store.release_clusterings("run"),
     "put_file": lambda store: store.put_file("run", "name", b"\x00\xff"),
     "forget_file": lambda store: store.forget_file("run", "file:x"),
-    "add_usage": lambda store: store.add_usage("run", {"requests": 1}),
+    "restore_usage": lambda store: store.restore_usage("run", {"requests": 1}),
     "add_providers": lambda store: store.add_providers("run", "judge", ["name"]),
     "delete_run": lambda store: store.delete_run("run"),
 }
@@ -51,7 +51,7 @@ def take(store: Store, replaced: RunLease | None = None) -> tuple[Store, RunLeas
 def test_no_write_of_an_earlier_owner_is_done(store: Store, name: str) -> None:
     # Given an owner that wrote a run, and another process that has taken the run over
     first, lease = take(store)
-    for write in ("put_run", "next_attempt", "put_shared", "put_file", "add_usage"):
+    for write in ("put_run", "next_attempt", "put_shared", "put_file", "restore_usage"):
         WRITES[write](first)
     first.put_plan("run", PLAN)
     first.put_stage("run", PLAN.name, "0:pre:score", {"fitness": 1.0}, 2)

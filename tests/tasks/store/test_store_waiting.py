@@ -14,7 +14,7 @@ from refusing_valkey import RefusingValkey
 from tasks.plan import Plan
 from tasks.store.address import store_url
 from tasks.store.client import connect
-from tasks.store.store import Store
+from tasks.store.store import Store, open_store
 from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of, waiting_of
 from workers.celery_ext.broker import ONE_TRY
 
@@ -68,6 +68,28 @@ def test_a_store_that_refuses_for_too_long_ends_the_command_with_the_reason(
         with pytest.raises(redis.RedisError):
             client.set("key", "x" * 100)
         assert time.monotonic() - began < 0.4
+
+
+def test_room_is_made_in_a_memory_that_is_full(refusing_valkey: RefusingValkey) -> None:
+    # Given a store with results that no run holds, and less memory than they take
+    lines: list[str] = []
+    store = open_store(refusing_valkey.url, Waiting(20.0, lines.append))
+    for number in range(40):
+        store.put_shared("run", f"answer:{number:016x}", {"text": "x" * 100_000})
+    store.release_shared("run", kept_s=3600)
+    store.put_shared("other", f"answer:{99:016x}", {"text": "held"})
+    before = store.retention.memory()[0]
+    try:
+        refusing_valkey.admin.config_set("maxmemory", before - 100_000)
+        # when a command is refused, then it makes room itself, and nothing that is held is gone
+        store.put_file("other", "data", b"x" * 1000)
+        assert store.file("other", "data") == b"x" * 1000
+        assert store.retention.memory()[0] < before
+        assert store.shared("other", [f"answer:{99:016x}"])
+        assert lines == []
+    finally:
+        refusing_valkey.admin.config_set("maxmemory", 0)
+        store.redis.flushall()
 
 
 def test_a_refusal_that_lasts_is_reported_once(refusing_valkey: RefusingValkey) -> None:

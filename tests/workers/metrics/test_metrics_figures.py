@@ -51,7 +51,7 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
     budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
     budget.reserve(Usage(completion=10_000))
-    store.add_usage(run.id, {"target": 123})
+    store.restore_usage(run.id, {"target": 123})
     roster = WorkerRegistry(store.redis)
     target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}
     for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {"state": "stalled"})):
