@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from orchestrator import exit_status
+from orchestrator import completing, exit_status
 from orchestrator.commands.common import EscapingParser
 from orchestrator.signals import Terminated
 from orchestrator.streams import READER_GONE, output_failure, protect_streams
@@ -51,10 +52,11 @@ COMMANDS = {
     "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",
     "flower": "monitor a farm in a browser, and retry failed tasks",
+    "completion": "print the script for completion in bash, zsh or fish",
 }
 
 # What these print is what they are for.  All others do their work also where nothing can be printed.
-LISTINGS = ("failed", "runs", "status", "judge", "answers", "workers", "doctor")
+LISTINGS = ("failed", "runs", "status", "judge", "answers", "workers", "doctor", "completion")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -65,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    listed = "\n".join(f"  {name:<9} {text}" for name, text in COMMANDS.items())
+    listed = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
     parser.epilog = f"commands (each has its own --help):\n{listed}\n\n{EPILOG}"
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the command")
@@ -75,6 +77,8 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its status.  Wrong arguments are status 1, like wrong settings."""
     keep_private()
+    if completing.is_asked(os.environ):
+        completing.answer_shell(COMMANDS)
     protect_streams()
     name = ""
     try:

@@ -49,6 +49,7 @@ ELSEWHERE = {
     "orchestrator/commands/answers.py": "e2e/test_errors.py",
     "orchestrator/commands/cancel.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/cluster.py": "e2e/test_cluster_from.py",
+    "orchestrator/commands/completion.py": "orchestrator/test_completing.py",
     "orchestrator/commands/collect.py": "e2e/test_collect.py",
     "orchestrator/commands/common.py": "orchestrator/commands/test_run_commands.py",
     "orchestrator/commands/evolve.py": "e2e/test_same_seed.py",

@@ -11,9 +11,17 @@ from orchestrator.commands import common
 
 DESCRIPTION = "Show the answers of a finished run side by side: before (the plain model) and after (the winner)."
 
+EPILOG = f"""\
+examples:
+  orchestrator answers outputs/evolve
+  orchestrator answers outputs/evolve --only lost       what steering has made wrong
+  orchestrator answers outputs/evolve --json > answers.json
+{common.LISTED}
+exit status: 0 printed; 1 the folder holds no finished run."""
+
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("answers", DESCRIPTION)
+    parser = common.parser_for("answers", DESCRIPTION, EPILOG)
     common.add_run(parser)
     parser.add_argument(
         "--only", choices=("all", "changed", "lost", "gained"), default="all",
@@ -38,14 +46,10 @@ def _show(arguments: argparse.Namespace) -> int:
     if not output.answers.exists():
         raise OutputError(f"{arguments.run} has no answers to compare; an evolution writes them when it is finished")
     comparisons = read_json(output.answers, tuple[Comparison, ...])
-    if arguments.json:
-        common.print_json([dataclasses.asdict(comparison) for comparison in comparisons])
-        return exit_status.DONE
     width = arguments.width or shutil.get_terminal_size().columns
     try:
         tables = [answers_table(comparison, width, only=arguments.only) for comparison in comparisons]
     except ValueError as error:  # not the same examples on both sides
         raise OutputError(f"{output.answers} cannot be read: {error}") from None
-    for table in tables:
-        print(table)
+    common.print_found(arguments, [dataclasses.asdict(comparison) for comparison in comparisons], tables)
     return exit_status.DONE

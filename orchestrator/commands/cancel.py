@@ -20,12 +20,16 @@ Nothing that was finished is lost: `orchestrator retry RUN` goes on with it."""
 EPILOG = """\
 examples:
   orchestrator cancel outputs/gpu
-  orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm"""
+  orchestrator runs --delete outputs/gpu      afterwards, to leave nothing of it on the farm
+
+results: the folder keeps all that was finished; standard output says how many messages were dropped.
+exit status: 0 stopped; 1 the folder holds no run, or neither it nor its farm is at work; 2 something still works on
+it, or its farm cannot be reached."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("cancel", DESCRIPTION, EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
+    common.add_run(parser)
     return parser
 
 

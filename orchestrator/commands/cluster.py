@@ -26,9 +26,20 @@ With --from, PCA and k-means are fitted on the tokens that `orchestrator collect
 assigned to the nearest centre.  The reflector then describes the clusters; rules do so with the embedded endpoint, and
 without a key.  Clusters by waste are made of the pairs of answers in the same file."""
 
+EPILOG = """\
+examples:
+  orchestrator cluster --config configs/embedded.config
+  orchestrator cluster --config configs/embedded.config --from outputs/collect/phase0_data.json
+  orchestrator cluster --config configs/embedded.config --set KMEANS_CLUSTERS=20 --json
+
+results: a folder under CONFIG_CLUSTERS_DIR, whose path is printed last; the clusters with their sizes and descriptions
+on standard output, progress on standard error.
+exit status: 0 clustered; 1 the settings or arguments are wrong; 2 an error of the farm; 130 interrupted; 143
+terminated."""
+
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("cluster", DESCRIPTION)
+    parser = common.parser_for("cluster", DESCRIPTION, EPILOG)
     common.add_settings(parser)
     parser.add_argument(
         "--from", type=Path, metavar="FILE", dest="collected",
@@ -39,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return common.handle_errors(lambda: _cluster(_settings(arguments), as_json=arguments.json))
+    return common.handle_errors(lambda: _cluster(arguments))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -51,11 +62,12 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return common.settings_from_arguments(arguments)
 
 
-def _cluster(settings: Settings, *, as_json: bool) -> int:
+def _cluster(arguments: argparse.Namespace) -> int:
     from orchestrator.dispatch.dispatcher import Parked
     from orchestrator.report.view import open_view
     from orchestrator.runs.clustering import cluster_only
 
+    settings = _settings(arguments)
     raise_on_signals()
     view = open_view(sys.stderr)
     try:
@@ -68,10 +80,6 @@ def _cluster(settings: Settings, *, as_json: bool) -> int:
         return exit_status.fail(exit_status.BY_SIGNAL + ended.number, f"{ended}; no incomplete clustering is left")
     finally:
         view.close()
-    if as_json:
-        common.print_json(descriptions)
-        return exit_status.DONE
-    for cluster in descriptions:
-        print(f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}")
-    print(f"in {folder}")
+    lines = [f"{cluster['id']:>4}  {cluster['count']:>7,}  {cluster['description']}" for cluster in descriptions]
+    common.print_found(arguments, {"folder": folder, "clusters": descriptions}, [*lines, f"in {folder}"])
     return exit_status.DONE

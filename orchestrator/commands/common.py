@@ -8,16 +8,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orchestrator import exit_status
+from orchestrator.completing import complete_run, complete_setting, with_completer
 from tasks.escape import escape_control
 from tasks.files import NO_ROOM
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
+
+
+LISTED = """
+results: standard output, a table or with --json JSON; errors go to standard error.  Nothing is changed."""
+"""The end of the help of a command that only shows something."""
+
+OF_A_FARM = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached."
 
 
 class EscapingParser(argparse.ArgumentParser):
@@ -37,6 +45,7 @@ class InterleavingParser(EscapingParser):
 def parser_for(
     command: str, description: str, epilog: str = "", kind: type[EscapingParser] = EscapingParser
 ) -> argparse.ArgumentParser:
+    """The parser of a command.  Its epilog has the parts "examples:", "results:" and "exit status:"."""
     return kind(
         prog=f"orchestrator {command}",
         description=description,
@@ -51,11 +60,16 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, default=Path(".config"), metavar="FILE",
         help="a settings file, as `make menuconfig` writes it (default: .config)",
     )  # fmt: skip
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides",
-        help="set one option in place of the file's value; may be repeated",
-    )  # fmt: skip
+    add_set(parser, "set one option in place of the file's value; may be repeated")
     parser.add_argument("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")
+
+
+def add_set(parser: argparse.ArgumentParser, text: str) -> None:
+    """--set, described by `text`."""
+    action = parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides", help=text
+    )  # fmt: skip
+    with_completer(action, complete_setting)
 
 
 def add_farm(parser: argparse.ArgumentParser) -> None:
@@ -89,16 +103,25 @@ def _dollars(text: str) -> float:
 
 def add_run(parser: argparse.ArgumentParser, **options: Any) -> None:
     """RUN, the output folder of a run."""
-    parser.add_argument("run", metavar="RUN", type=Path, **{"help": "the run's output folder", **options})
+    action = parser.add_argument("run", metavar="RUN", type=Path, **{"help": "the run's output folder", **options})
+    with_completer(action, complete_run)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """--json."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON; docs/start.md has the keys")
 
 
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+def print_found(arguments: argparse.Namespace, value: object, lines: Iterable[str]) -> None:
+    """Print what a command has found: `value` as JSON with --json, else the lines.
+
+    The keys of `value` are documented in docs/start.md, which a test compares with what is printed.
+    """
+    if arguments.json:
+        print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    for line in lines:
+        print(line)
 
 
 def settings_from_arguments(arguments: argparse.Namespace) -> Settings:

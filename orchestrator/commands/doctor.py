@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,15 @@ persistence), the workers of each queue and whether their work moves, pauses, me
 same code everywhere, the target servers and GPUs, the key of the openai workers, the disks, and the clocks of all
 hosts.  Nothing is started and nothing is changed.
 
-The exit status is 0 when every check passes and 1 otherwise.  A failed check has a hint below it."""
+A failed check has a hint below it."""
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   orchestrator doctor                                the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator doctor --config configs/gpu.config    also checks the settings and what they need
-  orchestrator doctor --json"""
+  orchestrator doctor --json
+{common.LISTED}
+exit status: 0 every check passes; 1 otherwise."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -46,15 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
 def examine(arguments: argparse.Namespace) -> int:
     found = list(findings(arguments.config))
     status = exit_status.DONE if all(finding.ok for finding in found) else exit_status.WRONG
-    if arguments.json:
-        common.print_json([dataclasses.asdict(finding) for finding in found])
-        return status
+    common.print_found(arguments, [dataclasses.asdict(finding) for finding in found], _lines(found))
+    return status
+
+
+def _lines(found: Sequence[Finding]) -> Iterator[str]:
     widest = max(len(finding.check) for finding in found)
     for finding in found:
-        print(f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.message}")
+        yield f"{'ok   ' if finding.ok else 'WRONG'}  {finding.check.ljust(widest)}  {finding.message}"
         if finding.hint:
-            print(f"       {' ' * widest}  hint: {finding.hint}")
-    return status
+            yield f"       {' ' * widest}  hint: {finding.hint}"
 
 
 def findings(config: Path | None) -> Iterator[Finding]:

@@ -15,13 +15,16 @@ power cut, and repeats no evaluation and no call that was finished.  With CONFIG
 and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work."""
 
 EPILOG = """\
-exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
-process works on the run; 130 interrupted; 143 terminated.
-
 examples:
+  orchestrator evolve                                        with .config, which `orchestrator init` writes
   orchestrator evolve --config configs/embedded.config
   orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
-  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8"""
+  orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8
+
+results: the output folder (CONFIG_OUTPUT_DIR or --output): processor_best.py, system_prompt.txt, report.txt and others;
+the report also on standard output.
+exit status: 0 done; 1 settings or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked; 4 another
+process works on the run; 130 interrupted; 143 terminated."""
 
 
 def make_parser() -> argparse.ArgumentParser:

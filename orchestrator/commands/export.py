@@ -19,9 +19,17 @@ Write what a run has found as a file for an inference engine, and print the comm
 Each file explains itself: its head, or `python FILE`, says how it is used.  `python FILE --verify URL` replays the
 answers that the file holds, and refuses a server with another model (docs/export.md)."""
 
+EPILOG = """\
+examples:
+  orchestrator export outputs/evolve --to vllm
+  orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
+
+results: the file, and the command that uses it on standard output.
+exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written."""
+
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("export", DESCRIPTION)
+    parser = common.parser_for("export", DESCRIPTION, EPILOG)
     common.add_run(parser)
     parser.add_argument("--to", required=True, metavar="ENGINE", help="one of the engines above")
     parser.add_argument(

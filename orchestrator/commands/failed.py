@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -27,19 +26,21 @@ wrote into its folder when it parked."""
 
 WIDEST = 300  # of an error, in columns
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   orchestrator failed                          every run under outputs/
   orchestrator failed outputs/gpu              one run
   orchestrator failed outputs/gpu --json       for a program
 
-Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them."""
+Remove the cause, then `orchestrator retry RUN`, or `orchestrator retry RUN TASK ...` for some of them.
+{common.LISTED}
+exit status: 0 printed; 1 the folder holds no run; 2 a file of one of all runs cannot be read."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("failed", DESCRIPTION, EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the run's output folder (all under outputs/)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    common.add_run(parser, nargs="?", help="the run's output folder (all under outputs/)")
+    common.add_json(parser)
     return parser
 
 
@@ -61,24 +62,21 @@ def _show(arguments: argparse.Namespace) -> int:
             failed[folder] = failed_of(folder)
         except (OutputError, SettingsError) as error:  # it does not hide the others
             problems += error.problems if isinstance(error, SettingsError) else [str(error)]
-    _print(arguments, failed)
+    listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
+    common.print_found(arguments, listed, _lines(arguments.run, failed))
     if not problems:
         return exit_status.DONE
     return exit_status.fail(exit_status.WRONG if arguments.run else exit_status.BROKEN, *problems)
 
 
-def _print(arguments: argparse.Namespace, failed: Mapping[Path, Sequence[Failure]]) -> None:
-    if arguments.json:
-        listed = [{**dataclasses.asdict(f), "folder": str(folder)} for folder, some in failed.items() for f in some]
-        print(json.dumps(listed, indent=2, ensure_ascii=False))
-        return
+def _lines(run: Path | None, failed: Mapping[Path, Sequence[Failure]]) -> Iterator[str]:
     if failed and not any(failed.values()):
-        print(f"nothing has failed in {arguments.run or 'the runs under outputs'}")
+        yield f"nothing has failed in {run or 'the runs under outputs'}"
     for folder, failures in failed.items():
         for failure in failures:
-            print("\n".join(lines_of(failure, folder)))
+            yield from lines_of(failure, folder)
         if failures:
-            print(f"  retry    {command_line('retry', folder)}")
+            yield f"  retry    {command_line('retry', folder)}"
 
 
 def lines_of(failure: Failure, folder: Path) -> Iterator[str]:

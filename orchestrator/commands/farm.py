@@ -12,6 +12,7 @@ from orchestrator.commands import common
 from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
+    from orchestrator.farm.embedded import FarmStatus
     from orchestrator.settings import Settings
 
 DESCRIPTION = """\
@@ -19,9 +20,19 @@ Start, stop or show the embedded farm: a Valkey, the workers of the three queues
 CONFIG_EMBEDDED_ENDPOINT="rules", the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
 and leaves it running."""
 
+EPILOG = """\
+examples:
+  orchestrator farm up                                  with configs/embedded.config
+  orchestrator farm up --config my.config --set CPU_WORKERS=2
+  orchestrator farm status --json
+  orchestrator farm down
+
+results: data and logs are in CONFIG_FARM_DIR (outputs/farm); addresses and processes are printed to standard output.
+exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not be started or, of status, is not up."""
+
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("farm", DESCRIPTION)
+    parser = common.parser_for("farm", DESCRIPTION, EPILOG)
     parser.add_argument("action", choices=("up", "down", "status"), help="start it, stop it, or show its processes")
     common.add_settings(parser)
     parser.set_defaults(config=Path("configs/embedded.config"))
@@ -40,40 +51,39 @@ def control_farm(arguments: argparse.Namespace) -> int:
     raise_on_signals()
     try:
         if arguments.action == "up":
-            return _up(settings)
-        if arguments.action == "down":
-            print("the farm is down" if control.down(settings.farm_dir) else f"no farm is up in {settings.farm_dir}")
-            return exit_status.DONE
+            lines = _up(settings)
+        elif arguments.action == "down":
+            is_down = control.down(settings.farm_dir)
+            lines = ["the farm is down" if is_down else f"no farm is up in {settings.farm_dir}"]
     except control.FarmError as error:
         return exit_status.fail(exit_status.BROKEN, str(error))
-    return _status(settings, as_json=arguments.json)
+    found = control.status(settings.farm_dir.resolve())
+    if arguments.action == "status":
+        lines = _status_lines(settings, found)
+    common.print_found(arguments, dataclasses.asdict(found), lines)
+    return exit_status.DONE if found.up or arguments.action == "down" else exit_status.BROKEN
 
 
-def _up(settings: Settings) -> int:
+def _up(settings: Settings) -> list[str]:
     from orchestrator.farm.connection import farm_spec
     from orchestrator.farm.embedded import control
 
     farm = control.up(farm_spec(settings))
-    print(f"the farm is up in {farm.folder}")
-    print(f"  store and broker   {farm.redis_url}")
-    print(f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}")
-    print("  stop it with       orchestrator farm down (with the same --config)")
-    return exit_status.DONE
+    return [
+        f"the farm is up in {farm.folder}",
+        f"  store and broker   {farm.redis_url}",
+        f"  reflector, judge   {farm.endpoint_url or 'OpenAI, with your key'}",
+        "  stop it with       orchestrator farm down (with the same --config)",
+    ]
 
 
-def _status(settings: Settings, *, as_json: bool) -> int:
-    from orchestrator.farm.embedded import control
-
-    found = control.status(settings.farm_dir.resolve())
-    if as_json:
-        common.print_json(dataclasses.asdict(found))
-        return exit_status.DONE if found.up else exit_status.BROKEN
-    if not found.up:
-        print(f"no farm is up in {settings.farm_dir}")
-    else:
-        owner = f"it belongs to process {found.owner_pid}" if found.owner_pid else "it stays until `farm down`"
-        print(f"up since {found.started}; {owner}")
-    for process in found.processes:
-        state = "runs" if process.alive else "ended"
-        print(f"  {process.name:<12} {process.pid:>8}  {state:<6} {process.rss / 2**20:8.0f} MiB")
-    return exit_status.DONE if found.up else exit_status.BROKEN
+def _status_lines(settings: Settings, found: FarmStatus) -> list[str]:
+    owner = f"it belongs to process {found.owner_pid}" if found.owner_pid else "it stays until `farm down`"
+    return [
+        f"up since {found.started}; {owner}" if found.up else f"no farm is up in {settings.farm_dir}",
+        *(
+            f"  {process.name:<12} {process.pid:>8}  {'runs' if process.alive else 'ended':<6}"
+            f" {process.rss / 2**20:8.0f} MiB"
+            for process in found.processes
+        ),
+    ]

@@ -20,7 +20,11 @@ names.  They have no default, and Flower does not start without them."""
 EPILOG = """\
 examples:
   make flower                                                 the embedded farm that `orchestrator farm up` started
-  FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0"""
+  FLOWER_BASIC_AUTH_FILE=secret orchestrator flower --address 0.0.0.0
+  FLOWER_BASIC_AUTH=me:secret orchestrator flower --port 5556 --outputs runs
+
+results: a web page at http://ADDRESS:PORT until it is stopped; the history of tasks in --data.
+exit status: 0 stopped; 1 the arguments or the environment are wrong; 2 the port or a folder cannot be used."""
 
 
 def make_parser() -> argparse.ArgumentParser:

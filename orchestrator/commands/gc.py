@@ -37,7 +37,11 @@ examples:
   orchestrator gc                              what would be removed; nothing is changed
   orchestrator gc --days 7 --remove            what is older than a week
   orchestrator gc --store-mb 500 --remove      until the store uses at most 500 MB
-  orchestrator gc --run demo-1a2b3c4d --remove"""
+  orchestrator gc --run demo-1a2b3c4d --remove
+
+results: what is or would be removed, on standard output.  Output folders of runs are never touched.
+exit status: 0 done; 1 the arguments or the settings are wrong, or a named run is at work; 2 the farm cannot be
+reached."""
 
 DEFAULT_DAYS = 30
 MEGABYTE = 2**20
@@ -84,11 +88,8 @@ def collect_garbage(arguments: argparse.Namespace) -> int:
                 delete_run(farm, run_id)
             removed = dataclasses.asdict(remove_unneeded(retention, found, rule))
             removed["runs"] += len(arguments.runs)
-    if arguments.json:
-        common.print_json({**_as_json(found, rule), "removed": removed})
-    else:
-        print("\n".join(_lines(found, rule, arguments.runs)))
-        print(_conclusion(removed))
+    lines = [*_lines(found, rule, arguments.runs), _conclusion(removed)]
+    common.print_found(arguments, {**_as_json(found, rule), "removed": removed}, lines)
     return exit_status.DONE
 
 

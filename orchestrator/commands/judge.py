@@ -43,7 +43,11 @@ examples:
   orchestrator judge answers.jsonl --judge my_judges.py:contains
   orchestrator judge answers.jsonl --tolerance 0.15 --config configs/gpu.config --output verdicts.jsonl
   orchestrator judge answers.jsonl --endpoint openai --price-prompt 2.5 --price-cached 1.25 --price-completion 10 \\
-      --budget 2"""
+      --budget 2
+
+results: one JSON object a line, to --output or standard output; counts and costs on standard error.
+exit status: 0 all rows are judged; 1 the arguments, the settings or a row are wrong; 2 a call failed, or the budget is
+reached; 130 interrupted; 143 terminated."""
 
 
 PROGRESS_S = 5.0

@@ -6,23 +6,29 @@ import argparse
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.completing import complete_queue, with_completer
 
 DESCRIPTION = """\
 Pause all workers of a queue, or one worker: they take no more tasks.  They finish the tasks that they have; the other
 tasks stay in the queue.  The pause is recorded in the store, so that it also holds for workers that start later, until
 `orchestrator resume`."""
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   orchestrator pause openai            no more calls, for example to change the limits of the endpoint
   orchestrator pause gpu2              one worker, by the name that `orchestrator workers` prints (or gpu2@host)
-  orchestrator resume openai"""
+  orchestrator resume openai
+
+results: the state of each worker concerned, on standard output.
+{common.OF_A_FARM}"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("pause", DESCRIPTION, EPILOG)
-    parser.add_argument("name", metavar="QUEUE|WORKER", help="gpu, openai, cpu, or the name of a worker")
+    name = parser.add_argument("name", metavar="QUEUE|WORKER", help="gpu, openai, cpu, or the name of a worker")
+    with_completer(name, complete_queue)
     common.add_farm(parser)
+    common.add_json(parser)
     return parser
 
 
@@ -40,8 +46,7 @@ def pause_or_resume(arguments: argparse.Namespace, action: str) -> int:
             states = getattr(workers, action)(farm, arguments.name)
         except workers.NoSuchWorker as error:
             return exit_status.fail(exit_status.WRONG, str(error))
-    for worker, state in states.items():
-        print(f"{worker}: {state}")
-    if not states:
-        print(f"no such worker is running; the next one that starts will be {action}d")
+    lines = [f"{worker}: {state}" for worker, state in states.items()]
+    nobody = f"no such worker is running; the next one that starts will be {action}d"
+    common.print_found(arguments, {"name": arguments.name, "action": action, "workers": states}, lines or [nobody])
     return exit_status.DONE

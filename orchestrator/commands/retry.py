@@ -28,16 +28,18 @@ examples:
   orchestrator retry outputs/gpu                            everything that is missing
   orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
   orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
-  orchestrator retry outputs/collect --set phase0.judge_concurrency=2"""
+  orchestrator retry outputs/collect --set phase0.judge_concurrency=2
+
+results: the run's output folder, as with the command that began it.
+exit status: that of `orchestrator evolve` or `orchestrator collect`; 0 also where failed tasks of a run at work were
+sent again; 1 also where no failed task has such a name."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("retry", DESCRIPTION, EPILOG, common.InterleavingParser)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
+    common.add_run(parser)
     parser.add_argument("tasks", metavar="TASK", nargs="*", help="a failed task (all of them)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides", help="set one option"
-    )
+    common.add_set(parser, "set one option")
     parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
     return parser
 
@@ -71,8 +73,6 @@ def retry_running(folder: Path, names: Sequence[str]) -> int:
 
     with reach_farm_of(folder) as farm:
         sent = retry_failed(farm.app, farm.store, own_run_id_of(folder), names)
-    for failure in sent:
-        print(f"sent again: {failure.stage} of {failure.node} (task {failure.task})")
-    if not sent:
-        print(f"nothing has failed in {folder}; the run is running")
+    named = ", ".join(f"{failure.stage} of {failure.node} (task {failure.task})" for failure in sent)
+    print(f"sent again: {named}" if sent else f"nothing has failed in {folder}; the run is running")
     return exit_status.DONE

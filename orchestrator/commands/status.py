@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
-from orchestrator.report.formatting import format_cost
-from orchestrator.runs.kinds import kind_of
-from orchestrator.runs.status import run_status
 from orchestrator.shell import command_line
 from tasks.escape import escape_control
 
 DESCRIPTION = "Show how far one run is: what is done, its figures, tokens and cost, and why it parked, if it did."
 
+EPILOG = f"""\
+examples:
+  orchestrator status outputs/evolve
+  orchestrator status outputs/evolve --json
+{common.LISTED}
+exit status: 0 printed; 1 the folder holds no run."""
+
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = common.parser_for("status", DESCRIPTION)
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run's output folder")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = common.parser_for("status", DESCRIPTION, EPILOG)
+    common.add_run(parser)
+    common.add_json(parser)
     return parser
 
 
@@ -30,11 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    from orchestrator.report.formatting import format_cost
+    from orchestrator.runs.kinds import kind_of
+    from orchestrator.runs.status import run_status
+
     status = run_status(arguments.run)
-    if arguments.json:
-        print(json.dumps(dataclasses.asdict(status), indent=2))
-        return exit_status.DONE
-    print(f"{status.run}: {status.state}, {status.progress} done")
     _, kind = kind_of(arguments.run)
     lines = [
         *kind.figure_lines(status.figures),
@@ -45,6 +48,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ("files", escape_control(status.folder)),
         *([("go on", command_line("retry", Path(status.folder)))] if status.state != "finished" else []),
     ]
-    for what, text in lines:
-        print(f"  {what:<10} {text}")
+    head = f"{status.run}: {status.state}, {status.progress} done"
+    listed = [head, *(f"  {what:<10} {text}" for what, text in lines)]
+    common.print_found(arguments, dataclasses.asdict(status), listed)
     return exit_status.DONE

@@ -19,13 +19,15 @@ The state is ready, paused (see `orchestrator pause`), refusing (it returns task
 reason is printed), stalled (it has work, and has taken or finished nothing for WHETSTONE_STALLED_S, 300 s by default;
 restart it), or silent (there is a recent heartbeat, but no reply)."""
 
-EPILOG = """\
+EPILOG = f"""\
 examples:
   orchestrator workers                                 the farm of WHETSTONE_REDIS_URL, else the embedded one
   orchestrator workers --config configs/gpu.config     the farm that a .config names
   orchestrator workers --json                          for a program
 
-To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2"""
+To add a worker, on any host:  WHETSTONE_REDIS_URL=... python -m workers gpu --name gpu2
+{common.LISTED}
+{common.OF_A_FARM}"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -47,15 +49,14 @@ def _show(arguments: argparse.Namespace) -> int:
     with reach(named_address(arguments.config)) as farm:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
         set_aside = SetAside(farm.broker).count()
-    if arguments.json:
-        common.print_json({"workers": found, "paused": paused, "queues": queues, "set_aside": set_aside})
-        return exit_status.DONE
-    print("\n".join(lines(found)) if found else "no worker is available; start one with `python -m workers QUEUE`")
+    listed = lines(found) if found else ["no worker is available; start one with `python -m workers QUEUE`"]
     for name, since in sorted(paused.items()):
-        print(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
+        listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     if set_aside:
-        print(f"set aside: {set_aside} messages that no worker could read; see `orchestrator refused`")
-    print("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
+        listed.append(f"set aside: {set_aside} messages that no worker could read; see `orchestrator refused`")
+    listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
+    values = {"workers": found, "paused": paused, "queues": queues, "set_aside": set_aside}
+    common.print_found(arguments, values, listed)
     return exit_status.DONE
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from workers.embedded import control
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
-from workers.embedded.farm import FarmSpec
+from workers.embedded.farm import FarmSpec, FarmStatus
 from workers.processes.process import (
     ChildProcess,
     Command,
@@ -22,6 +22,7 @@ __all__ = [
     "ChildProcess",
     "Command",
     "FarmSpec",
+    "FarmStatus",
     "ProcessFailed",
     "control",
     "describe_exit",

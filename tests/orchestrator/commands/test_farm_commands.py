@@ -84,7 +84,7 @@ def test_what_workers_refuse_is_listed_reported_and_deleted(orchestrator: Run, s
     assert "WRONG  messages set aside" in said
     assert "1, the last on a queue: it is not JSON" in said
     assert "set aside: 1 messages" in orchestrator("workers")[1]
-    [entry] = json.loads(orchestrator("refused", "--json")[1])
+    [entry] = json.loads(orchestrator("refused", "--json")[1])["entries"]
     assert entry["text"] == "no \x1b message"
     status, said = orchestrator("refused", "--clear")
     assert status == 0

@@ -42,7 +42,7 @@ def status(cost_usd: float | None, total: int) -> RunStatus:
 
 
 def test_the_cost_in_the_list_of_runs_is_worded_as_in_the_status_of_one() -> None:
-    lines = table([status(cost, total=2) for cost in (0.0, None, 0.0123, 12.5)]).splitlines()
+    lines = table([status(cost, total=2) for cost in (0.0, None, 0.0123, 12.5)])
     for line, cost in zip(lines[1:], ("free", "unknown", "$0.0123", "$12.50"), strict=True):
         assert f" {cost} " in line
     assert " FIGURES " in lines[0] and " 7 steps " in lines[1], "the kind of run says what its figures are"
