@@ -31,7 +31,7 @@ help:            ## list the targets
 
 # Every file that is installed has a hash in constraints.txt (`make lock`).  Plain pip finds a CPU build of torch where one
 # is offered; what torch needs depends on its build, so it comes first.
-EXTRAS = embedded flower test lint build
+EXTRAS = embedded flower otel tensorboard test lint build
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKED = $(VENV)/requirements.txt
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
+from urllib.parse import unquote
 
 from tasks.secret import SecretError, redact, register_secret, secret
 
@@ -63,8 +64,11 @@ def set_formatter(handler: logging.Handler) -> None:
     for name, value in os.environ.items():
         if (found := _SECRET_NAME.fullmatch(name)) and value:
             register_secret(_secret(found[1]))
-        elif name.endswith("_URL"):
+        elif name.endswith(("_URL", "_URI", "_ENDPOINT")):
             register_secret(_password(value))
+        elif name.endswith("_HEADERS"):  # of OpenTelemetry: "authorization=Bearer%20...,x-scope=..."
+            for pair in value.split(","):
+                register_secret(unquote(pair.partition("=")[2].strip()))
     handler.setFormatter(JsonLines() if is_json_format() else Text())
 
 
@@ -76,9 +80,14 @@ def is_json_format() -> bool:
     return chosen == "json"
 
 
+def current_fields() -> dict[str, str]:
+    """The fields that a line which is logged here has."""
+    return {**_process_fields, **_fields.get()}
+
+
 def fields_of(record: logging.LogRecord) -> dict[str, str]:
     """The fields of a line, in the order of `FIELDS`; a record's attribute `log_fields` adds to them."""
-    found = {**_process_fields, **_fields.get(), **getattr(record, "log_fields", {})}
+    found = {**current_fields(), **getattr(record, "log_fields", {})}
     return {name: found[name] for name in FIELDS if name in found}
 
 

@@ -75,7 +75,9 @@ class Driver:
         return int(self.store.redis.get(signal_key("began", stage, node)) or 0)  # type: ignore[arg-type]
 
     def ended(self, stage: str, node: str) -> int:
-        return int(self.store.redis.get(signal_key("ended", stage, node)) or 0)  # type: ignore[arg-type]
+        """How often; with "*" of all nodes together."""
+        keys: Any = self.store.redis.keys(signal_key("ended", stage, node))
+        return sum(int(self.store.redis.get(key) or 0) for key in keys)  # type: ignore[arg-type]
 
     def pids(self, stage: str, node: str) -> set[int]:
         """The processes that have run this stage."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from celery import shared_task
+from celery.signals import worker_init
 from redis import Redis
 from simulated_signals import signal_key
 
@@ -167,9 +168,15 @@ JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
 
 
 def define_job(name: str) -> None:
-    @shared_task(name=name, base=JobTask)
     def task(run: str, key: str, attempt: int) -> None:
         run_job((run, key, attempt), JOBS[name])
+
+    shared_task(name=name, base=JobTask)(task)
+
+    @worker_init.connect(weak=False)
+    def take_this_one(sender: Any, **_: Any) -> None:
+        # A gpu worker also imports the module of the real gpu.identity; of two tasks of one name Celery takes either.
+        sender.app.tasks[name].run = task
 
 
 for job_name in JOBS:

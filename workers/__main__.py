@@ -26,7 +26,7 @@ def main() -> None:
     if arguments.gpu is not None:
         os.environ[GPU_VARIABLE] = arguments.gpu
     try:
-        from tasks import logs
+        from tasks import logs, tracing
         from workers.app import app
 
         options = ["--quiet"] if logs.is_json_format() else []  # Celery's banner is not JSON
@@ -42,6 +42,7 @@ def main() -> None:
     format_worker_logs()
     arguments_of_celery = celery_arguments(arguments.queue, arguments.name, arguments.concurrency, arguments.log_level)
     status: int = app.start([*options, *arguments_of_celery]) or 0
+    tracing.flush()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

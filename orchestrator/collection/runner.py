@@ -36,7 +36,7 @@ from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
-from tasks import logs
+from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
@@ -95,6 +95,7 @@ class Collector:
         with (
             open_collect_farm(self.settings, self.options) as reached,
             own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
+            tracing.trace(run_id, KIND_NAME),
         ):
             logs.set_fields({"run": run_id})
             session = _Session(self, farm, run_id, checkpoints)

@@ -16,7 +16,7 @@ from celery.canvas import Signature
 
 from orchestrator.dispatch.dispatcher import Dispatcher
 from orchestrator.farm.producer import new_id, submit
-from tasks import logs
+from tasks import logs, tracing
 from tasks.failure import Failure
 from tasks.plan import Candidate, Outcome, Plan, StageRef, outcome, stage_refs
 from tasks.queues import STAGE_TASKS
@@ -42,7 +42,10 @@ class FarmEvaluator:
     def __call__(self, plan: Plan) -> list[Outcome]:
         """The outcomes of all candidates, in their order.  Raises: Parked, and whatever `watch` raises."""
         dispatcher = self.dispatcher
-        with logs.fields(generation=plan.generation):
+        with (
+            logs.fields(generation=plan.generation),
+            tracing.span("evaluation", plan=plan.name, candidates=len(plan.candidates)),
+        ):
             work = PlanWork.begin(dispatcher, plan)
             for _ in dispatcher.wait(work):
                 self.watch(plan, work.records, work.failures())
@@ -118,9 +121,12 @@ def send_chord(
 ) -> None:
     """Send the missing stages of `candidates` as one chord; `limit_s` is the hard time limit of each stage."""
 
+    headers = tracing.headers()
+
     def signature(ref: StageRef) -> Signature:
         arguments = (run_id, plan_name, ref.index, ref.phase, attempt)
-        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, time_limit=limit_s)
+        options = {"time_limit": limit_s, "headers": headers} if headers else {"time_limit": limit_s}
+        return app.signature(STAGE_TASKS[ref.stage], args=arguments, immutable=True, **options)
 
     missing = [[ref for ref in stage_refs(candidate) if ref.field not in recorded] for candidate in candidates]
     # The longest chain first: started last, it would run alone while all GPUs but one are idle.

@@ -11,6 +11,7 @@ from celery import Celery
 
 from orchestrator.dispatch.dispatcher import Dispatcher
 from orchestrator.farm.producer import submit
+from tasks import tracing
 from tasks.failure import Failure
 from tasks.job import JobSpec
 from tasks.labels import LABEL
@@ -152,7 +153,7 @@ def send_job(app: Celery, store: Store, run_id: str, key: str, spec: JobSpec, at
             args=[run_id, key, attempt],
             ignore_result=True,
             time_limit=None if spec.limit_s is None else int(spec.limit_s),
-            headers={LABEL: spec.label},
+            headers={LABEL: spec.label, **tracing.headers()},
         )
 
     submit(app, store, send)

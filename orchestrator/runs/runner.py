@@ -48,7 +48,7 @@ from orchestrator.settings import Settings, load_settings, make_run, write_confi
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
-from tasks import logs
+from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.openai.provider import is_priced
@@ -95,6 +95,7 @@ class Runner:
             self.open_farm(self.settings, notify) as reached,
             own_run(reached, self.output, run_id, notify) as (farm, own_id),
             logs.fields(run=own_id),
+            tracing.trace(own_id, KIND_NAME),
         ):
             session = _Session(self, farm, own_id, search, state)
             session.begin()
@@ -260,7 +261,8 @@ class _Session:
         racing, rejudge = self._racing(), self._is_judged_anew(state)
         if self._stop_reason():
             return state
-        for evaluated in self.search.generations(state, self.evaluate, watch, rejudge=rejudge, racing=racing):
+        generations = self.search.generations(state, self.evaluate, watch, rejudge=rejudge, racing=racing)
+        for evaluated in tracing.spanned("generation", generations):
             finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from farm_bench import Bench
+from otlp_receiver import OtlpReceiver
 from simulated_evolve import finish, start_evolve
 from simulated_run import Driver
 from simulated_signals import signal_key
@@ -16,9 +17,17 @@ from workers.queues import MODULES_VARIABLE
 
 
 @pytest.fixture(scope="session")
-def simulated_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def traces() -> Iterator[OtlpReceiver]:
+    """What receives the traces of the simulated farm's workers."""
+    receiver = OtlpReceiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture(scope="session")
+def simulated_farm(tmp_path_factory: pytest.TempPathFactory, traces: OtlpReceiver) -> Iterator[Bench]:
     """A Valkey and a worker for each queue, for all tests that kill none of them."""
-    bench = simulated_bench(tmp_path_factory.mktemp("simulated"))
+    bench = simulated_bench(tmp_path_factory.mktemp("simulated"), **traces.environment)
     try:
         bench.start_valkey()
         for queue in ("gpu", "openai", "cpu"):
@@ -60,9 +69,9 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     return folder
 
 
-def simulated_bench(folder: Path) -> Bench:
+def simulated_bench(folder: Path, **environment: str) -> Bench:
     here = {"OPENAI_API_KEY": "", MODULES_VARIABLE: "simulated_stages", "PYTHONPATH": str(Path(__file__).parents[1])}
-    return Bench(folder, **here)
+    return Bench(folder, **here, **environment)
 
 
 @pytest.fixture

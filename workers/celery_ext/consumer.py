@@ -17,6 +17,7 @@ from pydantic import Field, StringConstraints, TypeAdapter
 
 from tasks.escape import quote
 from tasks.message import MESSAGE, MessageRefused, check_arguments, check_part
+from tasks.tracing import HEADER, HEADER_PATTERN
 
 logger = get_logger(__name__)
 
@@ -43,6 +44,7 @@ HEADERS: Mapping[str, Any] = {
     "replaced_task_nesting": int | None,
     "stamped_headers": list[str] | None,
     "stamps": dict[str, Any] | None,
+    HEADER: Annotated[str, StringConstraints(pattern=HEADER_PATTERN)] | None,
 }
 CHECKS = {name: TypeAdapter(hint, config=MESSAGE) for name, hint in HEADERS.items()}
 NEEDED = ("id",)

@@ -27,10 +27,11 @@ class Terminal:
         self.output = folder / "output"
         self.url = url
         self.processes: list[subprocess.Popen[str]] = []
+        self.variables: dict[str, str] = {}  # more variables of the environment of what `start` starts
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*COMMAND, *arguments], cwd=ROOT, env=ENVIRONMENT,
+            [*COMMAND, *arguments], cwd=ROOT, env={**ENVIRONMENT, **self.variables},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.processes.append(process)

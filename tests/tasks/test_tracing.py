@@ -1,0 +1,139 @@
+"""Spans of one process, as a receiver gets them; and receivers that are not there."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from otlp_receiver import OtlpReceiver, ReceivedSpan
+
+from tasks import logs, tracing
+from tasks.secret import register_secret
+from workers.celery_ext.consumer import check_headers
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
+    """A receiver that the environment names, for a process that has sent nothing yet."""
+    monkeypatch.setattr(tracing, "_providers", {})
+    receiver = OtlpReceiver()
+    for name, value in receiver.environment.items():
+        monkeypatch.setenv(name, value)
+    yield receiver
+    receiver.close()
+
+
+def by_name(receiver: OtlpReceiver) -> dict[str, ReceivedSpan]:
+    assert len({span.name for span in receiver.spans}) == len(receiver.spans)
+    return {span.name: span for span in receiver.spans}
+
+
+def test_spans_are_nested_and_say_what_a_log_line_would(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20key-of-the-receiver")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.name=ours")
+    with logs.fields(run="demo-1"), tracing.trace("demo-1", "evolve"):
+        with logs.fields(generation=2), tracing.span("evaluation", plan="g2_pop", candidates=3):
+            sent = tracing.headers()
+        with tracing.span("answer", parent=sent):  # as in a worker, which has only the message
+            pass
+    spans = by_name(receiver)
+    assert {span.trace for span in spans.values()} == {f"{tracing.trace_id_of('demo-1'):032x}"}
+    above = {"evolve": "", "evaluation": spans["evolve"].id, "answer": spans["evaluation"].id}
+    assert {name: span.parent for name, span in spans.items()} == above
+    evaluation = {"run": "demo-1", "generation": 2, "plan": "g2_pop", "candidates": 3}
+    assert spans["evaluation"].attributes == {f"whetstone.{name}": value for name, value in evaluation.items()}
+    assert spans["evolve"].resource["deployment.environment"] == "test"
+    assert spans["evolve"].resource["service.name"] == "ours"
+    assert receiver.headers["authorization"] == "Bearer key-of-the-receiver"
+    check_headers({"id": "1", **sent})  # a worker takes the message
+
+
+def test_each_step_has_a_span_and_the_end_has_none(receiver: OtlpReceiver) -> None:
+    def numbers() -> Iterator[int]:
+        for number in range(2):
+            with tracing.span(f"inside {number}"):
+                yield_this = number
+            yield yield_this
+
+    with tracing.trace("demo-1", "evolve"):
+        for number in tracing.spanned("generation", numbers()):
+            with tracing.span(f"after {number}"):
+                pass
+    steps = [span for span in receiver.spans if span.name == "generation"]
+    others = {span.name: span.parent for span in receiver.spans if span.name != "generation"}
+    [root] = [span.id for span in receiver.spans if span.name == "evolve"]
+    assert others == {"inside 0": steps[0].id, "inside 1": steps[1].id, "after 0": root, "after 1": root, "evolve": ""}
+
+
+def test_an_error_is_that_of_its_span_without_secrets(receiver: OtlpReceiver) -> None:
+    register_secret("the-secret-key-of-a-server")
+    with pytest.raises(ValueError), tracing.trace("demo-1", "evolve"), tracing.span("reflect"):
+        raise ValueError("401 for the-secret-key-of-a-server")
+    errors = {span.name: span.error for span in receiver.spans}
+    assert errors == {"reflect": "ValueError: 401 for [secret]", "evolve": "ValueError: 401 for [secret]"}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
+def test_there_are_no_traces_unless_they_are_asked_for(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with tracing.trace("demo-1", "evolve"):
+        assert tracing.headers() == {}
+        assert list(tracing.spanned("generation", iter([1, 2]))) == [1, 2]
+    assert receiver.spans == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "fault"),
+    [
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "no traces: they are sent as http/protobuf only, and not as grpc"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "-1"}, "no traces: ValueError: max_queue_size must be a positive integer."),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_one_line(
+    receiver: OtlpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variables: dict[str, str],
+    fault: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with tracing.trace("demo-1", "evolve"), tracing.span("answer"):
+        assert tracing.headers() == {}
+    assert [record.getMessage() for record in caplog.records] == [fault]
+
+
+def test_a_receiver_that_is_gone_is_one_line_and_nothing_waits_for_it(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tracing, "FLUSH_S", 0.3)
+    # Given one that takes connections and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+        began = time.monotonic()
+        with tracing.trace("demo-1", "evolve"):
+            pass
+        assert 0.3 <= time.monotonic() - began < 5
+    # And none at all: nothing is lost but the spans, and the first fault alone is reported
+    for _ in range(3):
+        with tracing.trace("demo-1", "evolve"):
+            pass
+    tracing.flush(10)
+    [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith("traces: Failed to export") and line.endswith("; the run goes on")
