@@ -16,7 +16,9 @@ import redis
 
 from orchestrator.settings import Settings
 from tasks.escape import escape_control
+from tasks.http.address import unix_path
 from tasks.limits import MODELS_BYTES
+from tasks.openai.provider import api_path
 from tasks.secret import secret
 from tasks.store.address import redacted, store_url
 from tasks.store.client import connect
@@ -175,7 +177,8 @@ def check_endpoints(reports: Sequence[Mapping[str, Any]], settings: Settings | N
             )
             continue
         yield passed_check(f"key of {report['worker']}", f"there is one, for {redacted(address)}")
-        is_here = report["host"] == socket.gethostname() or urlsplit(address).hostname not in LOOPBACK
+        is_reachable = unix_path(address) is None and urlsplit(address).hostname not in LOOPBACK
+        is_here = report["host"] == socket.gethostname() or is_reachable
         if is_here and address not in seen:
             seen.add(address)
             yield check_endpoint(address, secret(key_name))
@@ -189,7 +192,8 @@ def check_endpoint(address: str, key: str) -> Finding:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     limits = ReplyLimits(TIMEOUT_S, MODELS_BYTES)
     try:
-        reply = fetch("GET", address, limits, path="/models", headers=headers, use_proxy=True)
+        path = api_path(address, "/models")
+        reply = fetch("GET", address, limits, path=path, headers=headers, use_proxy=unix_path(address) is None)
         status = reply.status
     except HttpFailed as error:
         said = f"{redacted(address)} does not answer: {escape_control(str(error))}"

@@ -17,11 +17,12 @@ from pydantic import FailFast, Field
 from typing_extensions import TypedDict
 
 from tasks.escape import escape_control
+from tasks.http.address import http_url
 from tasks.http.bounded import ReplyLimits
 from tasks.limits import reply_bytes
 from tasks.models import Endpoint
 from tasks.openai import errors
-from tasks.openai.provider import Usage, estimate_tokens, provider_of, url_of
+from tasks.openai.provider import Usage, api_path, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
 from tasks.progress import PROGRESS_CLOCK
 from tasks.secret import SecretError, secret
@@ -143,7 +144,11 @@ def _sdk(key: str, url: str, limits: ReplyLimits) -> OpenAI:
     from tasks.openai.transport import bounded_client
 
     return openai.OpenAI(
-        api_key=key, base_url=url, timeout=limits.total_s, max_retries=0, http_client=bounded_client(limits)
+        api_key=key,
+        base_url=http_url(url, api_path(url, "")),
+        timeout=limits.total_s,
+        max_retries=0,
+        http_client=bounded_client(limits, url),
     )
 
 

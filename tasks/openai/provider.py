@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.http.address import unix_path
 from tasks.models import Endpoint
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -28,8 +29,13 @@ Role = Literal["reflector", "judge"]
 
 
 def url_of(endpoint: Endpoint) -> str:
-    """The address to call, with /v1 at its end."""
+    """The address to call, with /v1 at its end; that of a farm's own endpoint is a Unix socket (`unix_url`)."""
     return endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+
+
+def api_path(url: str, path: str) -> str:
+    """Where a path of the API is below an address: that of a socket cannot end with /v1."""
+    return f"/v1{path}" if unix_path(url) is not None else path
 
 
 def name_of(endpoint: Endpoint) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import httpx2
 
+from tasks.http.address import unix_path
 from tasks.http.bounded import HttpFailed, NotConnected, ReplyLimits, ReplyTimedOut, ReplyTooLarge, fetch
 
 # Of the connection between client and server, and so no part of a request that another client sends.
@@ -18,16 +19,27 @@ class OversizedReply(httpx2.ReadError):
 
 
 class BoundedTransport(httpx2.BaseTransport):
-    """Sends what a client of httpx2 is asked to; its errors are those of httpx2, which the SDK knows."""
+    """Sends what a client of httpx2 is asked to; its errors are those of httpx2, which the SDK knows.
 
-    def __init__(self, limits: ReplyLimits) -> None:
-        self._limits = limits
+    Where `server` is the URL of a Unix socket, every request goes there; otherwise each goes where its own URL says.
+    """
+
+    def __init__(self, limits: ReplyLimits, server: str) -> None:
+        self._limits, self._server = limits, server
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        is_local = unix_path(self._server) is not None
+        url, path = (self._server, request.url.raw_path.decode()) if is_local else (str(request.url), "")
         headers = {name: value for name, value in request.headers.items() if name not in _OF_THE_CONNECTION}
         try:
             reply = fetch(
-                request.method, str(request.url), self._limits, headers=headers, content=request.read(), use_proxy=True
+                request.method,
+                url,
+                self._limits,
+                path=path,
+                headers=headers,
+                content=request.read(),
+                use_proxy=not is_local,
             )
         except NotConnected as error:
             raise httpx2.ConnectError(str(error), request=request) from error
@@ -41,8 +53,8 @@ class BoundedTransport(httpx2.BaseTransport):
         return httpx2.Response(reply.status, headers=kept, content=reply.body, request=request)
 
 
-def bounded_client(limits: ReplyLimits) -> httpx2.Client:
+def bounded_client(limits: ReplyLimits, server: str) -> httpx2.Client:
     """A client for the SDK."""
     return httpx2.Client(
-        transport=BoundedTransport(limits), timeout=limits.total_s, follow_redirects=False, trust_env=False
+        transport=BoundedTransport(limits, server), timeout=limits.total_s, follow_redirects=False, trust_env=False
     )

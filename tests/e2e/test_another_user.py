@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import socket
@@ -10,7 +9,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,7 +18,6 @@ from run_folder import RunFolder, wait_until
 from tasks.private import runtime_path
 
 pytestmark = [pytest.mark.long, needs_root]
-FAULT = b'{"faults": "merge:500:1"}'
 SECRETS = ("KEY", "PASSWORD", "TOKEN")  # in the names of environment variables
 
 
@@ -71,14 +68,8 @@ def seen_by_root(run: RunFolder) -> AtWork:
     return AtWork(run, [process.pid for process in found], sorted(ports), sorted(names), sorted(secrets))
 
 
-def ask(port: int, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    connection.request(method, path, body, headers)
-    return connection.getresponse().status
-
-
 def test_no_socket_is_open_to_another_user(at_work: AtWork) -> None:
-    assert len(at_work.sockets) >= 2  # of Valkey and of the target
+    assert len(at_work.sockets) >= 3  # of Valkey, of the target and of the endpoint
 
     def connect() -> list[str]:
         return [path for path in at_work.sockets if socket.socket(socket.AF_UNIX).connect_ex(path) == 0]
@@ -86,20 +77,8 @@ def test_no_socket_is_open_to_another_user(at_work: AtWork) -> None:
     assert as_another_user(connect) == []
 
 
-def test_a_port_answers_nothing_without_its_key(at_work: AtWork) -> None:
-    assert len(at_work.ports) <= 1  # the endpoint's; the target has none
-
-    def attack() -> list[Any]:
-        answers = []
-        for port in at_work.ports:
-            for key in ("", "embedded", "EMPTY"):
-                headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-                answers.append(ask(port, "POST", "/v1/chat/completions", b'{"model": "m", "messages": []}', headers))
-                answers.append(ask(port, "GET", "/v1/models", None, headers))
-                answers.append(ask(port, "POST", "/_faults", FAULT, headers))
-        return answers
-
-    assert set(as_another_user(attack)) <= {401, 403, 404}
+def test_no_port_is_open_to_anybody(at_work: AtWork) -> None:
+    assert at_work.ports == []
 
 
 def test_no_file_or_environment_can_be_read(at_work: AtWork) -> None:

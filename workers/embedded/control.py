@@ -21,6 +21,7 @@ from tasks.files import write_atomic
 from tasks.private import private_folder
 from tasks.process_identity import this_process
 from workers.embedded import valkey
+from workers.embedded.endpoint import ENDPOINT_SOCKET
 from workers.embedded.farm import (
     FarmFiles,
     FarmSpec,
@@ -30,6 +31,7 @@ from workers.embedded.farm import (
     read_farm_state,
     status,
 )
+from workers.embedded.sockets import remove_farm_socket
 from workers.processes.pid_records import PidRecord, PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_full, log_tail
 
@@ -208,6 +210,7 @@ def _clear(files: FarmFiles) -> bool:
     for path in (files.supervisor, files.pids, files.target_pids):
         was_running |= bool(PidRecords(path).clear(LEFTOVER_GRACE_S))
     valkey.remove_socket(files.folder)
+    remove_farm_socket(ENDPOINT_SOCKET, files.folder)
     for path in (files.state, files.owner, files.error):
         path.unlink(missing_ok=True)
     return was_running

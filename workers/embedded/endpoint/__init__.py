@@ -6,5 +6,7 @@ Only the content comes from rules, which its `system_fingerprint` and its model 
 
 ENDPOINT_KEY_VARIABLE = "WHETSTONE_ENDPOINT_KEY"
 """The key that clients must send; WHETSTONE_ENDPOINT_KEY_FILE names a file with it."""
+ENDPOINT_SOCKET = "rules"
+"""What the socket of a farm's endpoint is called (workers/embedded/sockets.py)."""
 ENDPOINT_CONTROL_VARIABLE = "WHETSTONE_ENDPOINT_CONTROL"
 """1 adds POST /_faults and GET /_calls, for tests."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tasks.http.address import unix_url
 from tasks.http.hosts import LOOPBACK
 from tasks.private import keep_private
 from tasks.secret import SecretError, secret
@@ -42,15 +43,21 @@ def main() -> None:
     listener = (
         socket.create_server((options.host, options.port)) if options.fd is None else socket.socket(fileno=options.fd)
     )
-    host, port = listener.getsockname()[:2]
-    config = server_config(
-        RequestGuard(build_endpoint_app(state, control), key, host in LOOPBACK), timeout_graceful_shutdown=1
-    )
-    print(f"listening on http://{host}:{port}/v1", flush=True)
+    address, is_local = _address(listener)
+    config = server_config(RequestGuard(build_endpoint_app(state, control), key, is_local), timeout_graceful_shutdown=1)
+    print(f"listening on {address}", flush=True)
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         calls.close()
+
+
+def _address(listener: socket.socket) -> tuple[str, bool]:
+    """What a client calls the server, and whether it is called by loopback names alone."""
+    if listener.family == socket.AF_UNIX:
+        return unix_url(listener.getsockname()), True
+    host, port = listener.getsockname()[:2]
+    return f"http://{host}:{port}/v1", host in LOOPBACK
 
 
 def _parser() -> argparse.ArgumentParser:
