@@ -7,7 +7,11 @@ memory=${VALKEY_MAXMEMORY:-1gb}
 case "$memory" in
     *[!0-9kmgb]* | [!0-9]* | 0*) echo "serve.sh: VALKEY_MAXMEMORY is \"$memory\", and can be a size such as 1gb" >&2; exit 1 ;;
 esac
+# A socket that every user may open, in a folder that only the owner of the clone can enter.
+socket=${VALKEY_SOCKET:+"unixsocket $VALKEY_SOCKET
+unixsocketperm 777"}
 exec valkey-server /etc/whetstone/valkey.conf - <<CONFIGURATION
 requirepass "$password"
 maxmemory $memory
+$socket
 CONFIGURATION

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +20,8 @@ from tasks.files import NO_ROOM
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
+
+DEFAULT_CONFIG = Path(".config")
 
 
 LISTED = """
@@ -57,8 +60,9 @@ def parser_for(
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """--config, --set and --output."""
     parser.add_argument(
-        "--config", type=Path, default=Path(".config"), metavar="FILE",
-        help="a settings file, as `make menuconfig` writes it (default: .config)",
+        "--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE",
+        help="a settings file, as `make menuconfig` writes it (default: .config; without one, and with a farm of "
+             "`docker compose up` in this folder, ops/compose.config)",
     )  # fmt: skip
     add_set(parser, "set one option in place of the file's value; may be repeated")
     parser.add_argument("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")
@@ -76,7 +80,8 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
     """--config, for a command that needs only the address of a farm."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
-        help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else configs/embedded.config)",
+        help="the .config that names the farm (default: WHETSTONE_REDIS_URL, else the farm of `docker compose "
+             "up` in this folder, else configs/embedded.config)",
     )  # fmt: skip
 
 
@@ -131,7 +136,17 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     overrides = list(arguments.overrides)
     if arguments.output is not None:
         overrides.append(f"OUTPUT_DIR={arguments.output}")
-    return load_settings(arguments.config, overrides)
+    return load_settings(_config(arguments.config), overrides)
+
+
+def _config(named: Path) -> Path:
+    """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
+    from orchestrator.farm import compose
+
+    if named != DEFAULT_CONFIG or named.exists() or compose.compose_address(Path.cwd()) is None:
+        return named
+    print(f"no .config: the settings are {compose.CONFIG}, for the farm of docker compose", file=sys.stderr)
+    return compose.CONFIG
 
 
 def handle_errors(work: Callable[[], int], *, full_disk: int = exit_status.BROKEN) -> int:

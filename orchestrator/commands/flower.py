@@ -33,6 +33,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--address", default="127.0.0.1", help="the address to listen on (127.0.0.1: this machine only)"
     )
     parser.add_argument("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
+    parser.add_argument("--note", default="", metavar="TEXT",
+                        help="printed below the address, such as how to reach it from outside")  # fmt: skip
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR",
                         help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
     parser.add_argument("--data", type=Path, default=Path("outputs/flower"), metavar="DIR",
@@ -62,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         return exit_status.fail(exit_status.WRONG, f"{error.name} is not installed: pip install 'whetstone[flower]'")
     try:
-        serve(ServerConfig(url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed), others)
+        config = ServerConfig(
+            url, arguments.outputs, arguments.data, arguments.address, arguments.port, allowed, arguments.note
+        )
+        serve(config, others)
     except OSError as error:
         place = error.filename or f"{arguments.address}:{arguments.port}"
         return exit_status.fail(exit_status.BROKEN, f"{place}: {error.strerror or error}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -105,14 +104,14 @@ def _farm_of(config: Path | None) -> Iterator[tuple[FarmConnection, Path | None,
         FarmUnavailable,
         embedded_address,
         external_address,
+        found_address,
         open_farm,
         reach,
     )
     from orchestrator.settings import load_settings
-    from tasks.store.address import ENVIRONMENT_VARIABLE, redis_url_of
 
-    if config is None and os.environ.get(ENVIRONMENT_VARIABLE):
-        with reach(redis_url_of(os.environ)) as farm:
+    if config is None and (found := found_address()):
+        with reach(found) as farm:
             yield farm, None, DEFAULT_DAYS
         return
     settings = load_settings(config or DEFAULT_CONFIG)

@@ -16,6 +16,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator import signals
+from orchestrator.farm.compose import compose_address
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, SettingsError, load_settings
@@ -71,11 +72,11 @@ def open_farm(settings: Settings, line: Callable[[str], None]) -> Iterator[FarmC
 
 @contextmanager
 def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmConnection]:
-    """The farm whose workers are at this address or, when it is empty, at the environment's.
+    """The farm whose workers are at this address or, when it is empty, where `external_address` finds one.
 
     Raises: FarmUnavailable, SecretError.
     """
-    redis_url = redis_url_of(os.environ, redis_url)
+    redis_url = external_address(redis_url)
     line(f"using the farm at {redacted(redis_url)}")
     with connected(redis_url, rules=False, waiting=run_waiting(line)) as external:
         yield external
@@ -192,8 +193,21 @@ def address_of(settings: Settings) -> str:
 
 
 def external_address(redis_url: str) -> str:
-    """The address that is configured, or else the environment's.  Raises: SecretError."""
-    return redis_url_of(os.environ, redis_url)
+    """The address that is configured, or else the environment's, that of this folder's compose farm, the usual one.
+
+    Raises: SecretError, AddressError.
+    """
+    return (not redis_url and found_address()) or redis_url_of(os.environ, redis_url)
+
+
+def found_address() -> str | None:
+    """The address that the environment names, or else that of a compose farm that is up in this folder.
+
+    Raises: SecretError, AddressError.
+    """
+    if os.environ.get(ENVIRONMENT_VARIABLE):
+        return redis_url_of(os.environ)
+    return compose_address(Path.cwd())
 
 
 def embedded_address(folder: Path) -> str:
@@ -205,12 +219,13 @@ def embedded_address(folder: Path) -> str:
 
 
 def named_address(config: Path | None) -> str:
-    """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the embedded one of this folder.
+    """The farm of a .config; without one that of WHETSTONE_REDIS_URL, or else the one that is up in this folder: of
+    containers, or the embedded one.
 
-    Raises: FarmUnavailable, SettingsError, SecretError.
+    Raises: FarmUnavailable, SettingsError, SecretError, AddressError.
     """
-    if config is None and os.environ.get(ENVIRONMENT_VARIABLE):
-        return redis_url_of(os.environ)
+    if config is None and (address := found_address()):
+        return address
     return address_of(load_settings(config or DEFAULT_CONFIG))
 
 

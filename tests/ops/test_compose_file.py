@@ -15,7 +15,14 @@ from workers.app import SOFT_SHUTDOWN_S
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-MADE = set(re.findall(r"^keep (\w+)", (ROOT / "ops" / "secrets.sh").read_text(), re.MULTILINE))
+MADE = set(re.findall(r"^keep (\w+/\w+)", (ROOT / "ops" / "secrets.sh").read_text(), re.MULTILINE))
+BECOMES_OWNER = {"SETUID", "SETGID", "KILL"}
+# What begins as root, and the only capabilities that it has.
+ROOT_WITH = {
+    "secrets": {"CHOWN", "DAC_OVERRIDE", "FOWNER"},
+    "flower": BECOMES_OWNER,
+    "orchestrator": BECOMES_OWNER,
+}
 each_service = pytest.mark.parametrize("name", SERVICES)
 
 
@@ -31,9 +38,32 @@ def test_it_is_for_the_old_compose_as_well() -> None:
                for after in s["depends_on"].values())  # fmt: skip
 
 
-def test_a_secret_is_a_file_that_make_secrets_makes() -> None:
-    assert {Path(secret["file"]).name for secret in COMPOSE["secrets"].values()} == set(COMPOSE["secrets"]) == MADE
-    assert {name for service in SERVICES.values() for name in service.get("secrets", [])} <= MADE
+def mounts(name: str) -> dict[str, tuple[str, str]]:
+    """What a service mounts: source, target and mode by target."""
+    parts = [default(volume).split(":") for volume in SERVICES[name].get("volumes", [])]
+    return {target: (source, *(mode or ["rw"])) for source, target, *mode in parts}  # type: ignore[misc]
+
+
+@each_service
+def test_a_service_has_the_secrets_that_it_reads_and_no_other(name: str) -> None:
+    environment = SERVICES[name].get("environment", {})
+    read = {Path(value) for value in environment.values() if str(value).startswith("/run/secrets/")}
+    read |= {Path("/run/secrets/socket/valkey.sock")} if name == "valkey" else set()
+    made = {Path("/run/secrets") / secret for secret in MADE} | {Path("/run/secrets/socket/valkey.sock")}
+    assert read <= made
+    folders = {target: mount for target, mount in mounts(name).items() if "/secrets" in mount[0] and name != "secrets"}
+    assert set(folders) == {str(path.parent) for path in read}
+    assert all(source == f"./secrets/{Path(target).name}" for target, (source, _) in folders.items())
+    assert {target for target, (_, mode) in folders.items() if mode != "ro"} <= {"/run/secrets/socket"}
+
+
+def test_nothing_starts_before_the_secrets_are_there() -> None:
+    waits = {name for name, service in SERVICES.items() if "secrets" in service.get("depends_on", {})}
+    after_valkey = {name for name, service in SERVICES.items() if "valkey" in service.get("depends_on", {})}
+    users = {name for name in SERVICES if any("/secrets" in source for source, _ in mounts(name).values())}
+    assert users - {"secrets"} <= waits | after_valkey
+    assert "valkey" in waits
+    assert SERVICES["secrets"]["restart"] == "no"
 
 
 @each_service
@@ -49,7 +79,7 @@ def test_a_service_is_built_from_files_that_are_there(name: str) -> None:
         )
     for volume in service.get("volumes", []):
         source = default(volume).split(":")[0]
-        made_by_secrets = source in ("./outputs", "./data")
+        made_by_secrets = source in ("./outputs", "./data") or source.startswith("./secrets")
         assert made_by_secrets or (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"]
 
 
@@ -57,6 +87,8 @@ def test_a_service_is_built_from_files_that_are_there(name: str) -> None:
 def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] and service["init"] and service["cap_drop"] == ["ALL"]
+    assert set(service.get("cap_add", [])) == ROOT_WITH.get(name, set())
+    assert ("user" in service) == (name in ROOT_WITH), "the others have the user of their image"
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert "max-size" in service["logging"]["options"]
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), "for this machine alone"
@@ -77,13 +109,15 @@ def test_only_what_calls_somebody_outside_has_a_way_out() -> None:
     closed = {name for name, options in networks.items() if options and options.get("internal")}
     assert closed == {"broker", "endpoint", "monitoring"}
     assert "false" in str(networks["front"]["driver_opts"])
-    members = {name: {n for n, s in SERVICES.items() if name in s["networks"]} for name in networks}
+    members = {name: {n for n, s in SERVICES.items() if name in s.get("networks", [])} for name in networks}
     gpus = {name for name in SERVICES if name.startswith("worker-gpu-")}
     assert members["outside"] == {"worker-openai", "orchestrator", *gpus}
     assert members["front"] == {name for name, service in SERVICES.items() if "ports" in service}
     users = {n for n, s in SERVICES.items() if "WHETSTONE_REDIS_URL" in s.get("environment", {})}
     assert members["broker"] == {"valkey", *users}
     assert SERVICES["valkey"]["networks"] == ["broker"]
+    assert [name for name, service in SERVICES.items() if not service.get("networks")] == ["secrets"]
+    assert SERVICES["secrets"]["network_mode"] == "none"
 
 
 def test_valkey_has_less_data_than_its_container_has_memory() -> None:
@@ -115,11 +149,25 @@ def test_a_gpu_has_one_service_and_one_folder() -> None:
         assert chosen == [f"worker-gpu-{gpu}" for gpu in range(count)]
 
 
-def test_without_a_profile_a_farm_has_all_but_a_target() -> None:
-    assert {n for n, s in SERVICES.items() if "profiles" not in s} >= {"valkey", "worker-openai", "worker-cpu"}
+def started(*profiles: str) -> set[str]:
+    return {n for n, s in SERVICES.items() if "profiles" not in s or set(s["profiles"]) & set(profiles)}
+
+
+def test_by_default_a_farm_has_the_embedded_target_and_with_a_profile_for_gpus_it_has_not() -> None:
+    [chosen] = re.findall(r"^COMPOSE_PROFILES=(.*)$", (ROOT / ".env").read_text(), re.MULTILINE)
+    common = {"secrets", "valkey", "worker-openai", "worker-cpu", "flower", "rules"}
+    assert started(chosen) == common | {"worker-target"}
+    assert started("gpu") == common | {"worker-gpu-0"}
+    assert started() == common - {"rules"}
+
+
+def test_two_clones_publish_no_port_twice() -> None:
+    ports = [default(port) for service in SERVICES.values() for port in service.get("ports", [])]
+    assert ports == ["127.0.0.1:5555-5599:5555", "127.0.0.1:3000-3044:3000"], "the first port that is free"
 
 
 def test_the_images_get_nothing_that_must_stay_here() -> None:
     kept = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert kept[0] == "*", "all is left out that is not named"
     assert not any(name in line for line in kept[1:] for name in ("secrets", "outputs", ".env", ".git"))
+    assert not re.search(r"(?i)(password|key|token|secret)\w*=", (ROOT / ".env").read_text()), "it is in the repository"

@@ -42,7 +42,7 @@ def test_all_files_are_in_the_kustomization_but_what_a_person_makes() -> None:
 
 
 def test_the_secret_has_what_make_secrets_makes() -> None:
-    made = re.findall(r"^keep (\w+)", (ROOT / "ops" / "secrets.sh").read_text(), re.MULTILINE)
+    made = re.findall(r"^keep \w+/(\w+)", (ROOT / "ops" / "secrets.sh").read_text(), re.MULTILINE)
     assert set(SECRET["stringData"]) == set(made)
 
 

