@@ -103,7 +103,9 @@ def _for_celery(url: str, offset: int) -> str:
     parts, database = _parse(url)
     if parts.scheme == "unix":
         options = {key: value for key, value in _query(parts).items() if key != "db"}
-        return f"redis+socket://{parts.path}?{urlencode({'virtual_host': database + offset, **options})}"
+        user, password = (quote(options.pop(name, ""), safe="") for name in ("username", "password"))
+        who = f"{user}:{password}@" if password else ""  # in the query Celery would pass it over
+        return f"redis+socket://{who}{parts.path}?{urlencode({'virtual_host': database + offset, **options})}"
     return _tcp(parts, database + offset)
 
 

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.commands import common
 from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
 from orchestrator.farm.connection import external_address, found_address, named_address, ping
+from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
 from tasks.private import LONGEST_SOCKET_PATH
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE, AddressError, redacted
@@ -63,6 +64,8 @@ def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path)
     address = compose_address(clone)
     assert address is not None
     ping(address)
+    with make_sender(address) as app, app.connection_for_write() as broker:
+        assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
 
