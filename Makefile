@@ -24,7 +24,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down walk k8s lock pin clean
+.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -107,17 +107,21 @@ chaos: models    ## small runs under faults of fifteen kinds (SEED=7 FAULTS=200,
 	PYTHONPATH=tests/e2e/chaos:tests/e2e:benchmarks:. $(BIN)/python tests/e2e/chaos/chaos.py --seed $(SEED) --faults $(FAULTS)
 
 # Compose before version 2 is a program of its own.
-COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
-PROFILE ?= cpu
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose) $(addprefix --profile ,$(PROFILE))
 
-secrets:         ## make the passwords and the .env that the compose file needs
+secrets:         ## make the passwords that containers need, for those who change them before `docker compose up`
 	@ops/secrets.sh
 
-up: secrets      ## start a farm in containers (PROFILE=cpu, gpu, gpu-2 ...)
-	@$(COMPOSE) --profile $(PROFILE) up --detach --build
+up:              ## build the images and start a farm in containers (PROFILE=gpu, gpu-2 ...; .env has the default)
+	@$(COMPOSE) up --detach --build
+	@echo "Flower: http://$$($(COMPOSE) port flower 5555), name and password $$(cat secrets/flower/flower_basic_auth)"
+	@echo "next: .venv/bin/orchestrator evolve (after \`make setup\`), or docker compose run --rm orchestrator evolve"
 
 down:            ## stop it; runs, history and models stay
-	@$(COMPOSE) --profile $(PROFILE) down
+	@$(COMPOSE) down
+
+compose: $(STAMP) ## test the containers: a fresh clone, a second one beside it, Retry (needs Docker; half an hour)
+	WHETSTONE_COMPOSE=1 $(BIN)/python -m pytest -m long tests/e2e/test_compose_up.py tests/e2e/test_flower_compose.py --timeout 3600
 
 walk:            ## run every command of docs/operations.md, in containers (a quarter of an hour)
 	@$(PYTHON) ops/walk.py

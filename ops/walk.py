@@ -22,8 +22,8 @@ if ! command docker compose version > /dev/null 2>&1; then
 fi
 """
 TAKE_DOWN = """
-for folder in whetstone second-host; do
-    [ -e $folder/.env ] && (cd $folder; docker compose --profile cpu down --volumes --timeout 20) || true
+for folder in whetstone second-host second-farm; do
+    [ ! -d $folder ] || (cd $folder; docker compose down --volumes --timeout 20) || true
 done
 """
 

@@ -1,0 +1,152 @@
+"""`docker compose up` in a fresh clone, and nothing before it; then whatever people do to such a farm.
+
+The tests follow one another on one farm, since each `up` takes a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from compose_clone import SETS, ComposeClone, needs_engine
+from run_folder import ROOT
+
+pytestmark = [pytest.mark.long, needs_engine]
+SOMEBODY = 4321  # a user who owns a clone
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeClone]:
+    """A fresh clone in which `docker compose up --detach` was run, and nothing else."""
+    made = ComposeClone.make(tmp_path_factory.mktemp("clones") / f"first-{os.getpid()}")
+    try:
+        made("up", "--detach")
+        yield made
+    finally:
+        made.remove()
+
+
+def evolve(clone: ComposeClone, *arguments: str) -> str:
+    status, printed = clone.orchestrator("evolve", *SETS, *arguments)
+    assert status == 0, printed
+    return printed
+
+
+def test_evolve_on_this_machine_finds_the_farm(clone: ComposeClone) -> None:
+    printed = evolve(clone)
+    assert "no .config: the settings are ops/compose.config" in printed
+    assert "rules of the embedded endpoint (no language model)" in printed
+    assert (clone.folder / "outputs/compose/processor_best.py").is_file()
+    # a container sees the same run, and the repository has no new file
+    status, printed = clone.orchestrator_in_container("status", "outputs/compose", "--json")
+    assert (status, json.loads(printed[printed.index("{") :])["state"]) == (0, "finished")
+    assert clone.orchestrator_in_container("evolve", *SETS, "--set", "NGEN=3")[0] == 0
+    changed = subprocess.run(["git", "status", "--short"], cwd=clone.folder, capture_output=True, text=True, check=True)
+    assert changed.stdout == ""
+
+
+def test_flower_says_where_it_is_and_how_to_log_in(clone: ComposeClone) -> None:
+    said = clone("logs", "flower")
+    assert "`docker compose port flower 5555`" in said
+    assert "secrets/flower/flower_basic_auth" in said
+    name, password = clone.secret("flower_basic_auth").split(":")
+    assert password not in said
+    with httpx.Client(base_url=clone.flower(), timeout=60, trust_env=False) as client:
+        assert client.get("/api/runs").status_code == 401
+        assert [run["state"] for run in client.get("/api/runs", auth=(name, password)).json()] == ["finished"]
+
+
+def test_each_container_has_limits_networks_and_an_image_of_this_version(clone: ComposeClone) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    containers = clone.containers()
+    assert {"secrets", "valkey", "flower", "rules", "worker-cpu", "worker-openai", "worker-target"} <= set(containers)
+    for name, container in containers.items():
+        host = container["HostConfig"]
+        assert min(host["Memory"], host["CpuQuota"], host["PidsLimit"]) > 0, name
+        assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"], name
+        assert container["Config"]["Image"].endswith(f":{version}"), name
+    networks = {name: set(one["NetworkSettings"]["Networks"]) for name, one in containers.items()}
+    project = clone.folder.name
+    assert networks["valkey"] == {f"{project}_broker"}
+    assert networks["rules"] == {f"{project}_endpoint"}
+    assert networks["secrets"] == {"none"}
+
+
+def in_container(clone: ComposeClone, service: str, script: str) -> str:
+    return clone("exec", "-T", service, "python", "-c", script).strip()
+
+
+def test_only_what_calls_somebody_outside_has_a_way_out(clone: ComposeClone) -> None:
+    routes = "print(sum(line.split()[1] == '00000000' for line in open('/proc/net/route')))"
+    services = ("worker-cpu", "worker-target", "rules", "worker-openai")
+    assert [in_container(clone, service, routes) for service in services] == ["0", "0", "0", "1"]
+    resolves = "import socket\ntry: print(bool(socket.gethostbyname('valkey')))\nexcept OSError: print(False)"
+    assert [in_container(clone, service, resolves) for service in ("worker-cpu", "rules")] == ["True", "False"]
+
+
+def test_after_down_the_farm_goes_on_where_it_was(clone: ComposeClone) -> None:
+    password = clone.secret("valkey_password")
+    clone("down")
+    status, printed = clone.orchestrator("evolve")
+    assert status == 1, printed
+    clone("up", "--detach")
+    assert clone.secret("valkey_password") == password
+    evolve(clone, "--set", "NGEN=4")
+    assert evolve(clone, "--set", "NGEN=4").count("generation 3 finished") == 0, "it is finished"
+
+
+def test_a_changed_password_is_the_only_one_that_opens(clone: ComposeClone) -> None:
+    path = clone.folder / "secrets/broker/valkey_password"
+    earlier = path.read_text()
+    path.write_text("another-password-of-mine\n")
+    clone("up", "--detach", "--force-recreate")
+    evolve(clone, "--output", "outputs/another")
+    path.write_text(earlier)
+    status, printed = clone.orchestrator("workers")
+    assert status == 2, printed
+    path.unlink()
+    clone("up", "--detach", "--force-recreate")  # one that was removed is made anew
+    assert len(clone.secret("valkey_password")) == 48
+    evolve(clone, "--set", "NGEN=5")
+
+
+def test_a_second_clone_beside_it_is_a_farm_of_its_own(clone: ComposeClone) -> None:
+    second = ComposeClone.make(clone.folder.with_name(f"second-{os.getpid()}"))
+    subprocess.run(["chown", "-R", f"{SOMEBODY}:{SOMEBODY}", str(second.folder)], check=os.getuid() == 0)
+    try:
+        second("up", "--detach")
+        assert second.flower() != clone.flower()
+        assert second.secret("valkey_password") != clone.secret("valkey_password")
+        status, printed = second.orchestrator_in_container("evolve", *SETS)
+        assert status == 0, printed
+        evolve(clone, "--output", "outputs/beside")
+        status, printed = clone.orchestrator("runs", "--json")
+        assert status == 0 and str(second.folder) not in printed
+        check_owner(second)
+    finally:
+        second.remove()
+    evolve(clone, "--output", "outputs/alone")
+
+
+def check_owner(clone: ComposeClone) -> None:
+    """Runs, passwords and the programs that write them are of the owner of the clone."""
+    owner = clone.folder.stat().st_uid
+    written: list[Path] = [clone.folder / "outputs", *(clone.folder / "outputs").rglob("*")]
+    written += [path for path in (clone.folder / "secrets").rglob("*") if not path.is_socket()]
+    assert {path.stat().st_uid for path in written} == {owner}
+    users = {}
+    for name, container in clone.containers().items():
+        if container["State"]["Running"]:
+            listed = subprocess.run(
+                ["docker", "top", container["Id"], "-eo", "uid,comm"], capture_output=True, text=True, check=True
+            )
+            rows = [line.split() for line in listed.stdout.splitlines()[1:]]
+            users[name] = {int(uid) for uid, command in rows if command not in ("docker-init", "tini")}
+    assert users.pop("flower") == {owner}
+    assert set().union(*users.values()) == {10001}
