@@ -7,6 +7,7 @@ import fcntl
 import itertools
 import json
 import os
+import pwd
 import re
 import secrets
 import socket
@@ -158,14 +159,15 @@ class OutputFolder:
     def open(self) -> None:
         """Make the folder and keep other runs out of it.
 
-        Raises: RunInUse when another process has it open; OutputNotWritable when a disk is full; OutputError when a
-        link in it leads out of it, or when something in it is neither a file nor a folder.
+        Raises: RunInUse when another process has it open; OutputNotWritable when a disk is full; OutputError when it
+        belongs to another user, or has a link in it that leads out of it, or what is neither a file nor a folder.
         """
         if self._lock is not None:
             return
         try:
             while self._lock is None:
                 self.path.mkdir(parents=True, exist_ok=True)
+                self._refuse_that_of_another_user()
                 self._refuse_what_is_no_file()
                 self._lock = _lock_in(self.path)
         except BlockingIOError:
@@ -174,6 +176,11 @@ class OutputFolder:
             if error.errno in NO_ROOM:
                 raise OutputNotWritable(f"{self.path} cannot be written: {error.strerror}", is_full=True) from None
             raise OutputError(f"{self.path}: {error.strerror}") from None
+
+    def _refuse_that_of_another_user(self) -> None:
+        """Its owner could replace each file, and see all that is written; a folder of root's is the machine's."""
+        if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
+            raise OutputError(f"{self.path} belongs to another user ({_name_of(owner)}); give another --output")
 
     def _refuse_what_is_no_file(self) -> None:
         inside = self.path.resolve()
@@ -260,6 +267,13 @@ class OutputFolder:
 
     def write_history(self, generations: Iterable[dict[str, Any]]) -> None:
         self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def _lock_in(folder: Path) -> BinaryIO | None:

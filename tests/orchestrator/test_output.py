@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from other_user import as_another_user, needs_root, shared_folder
 
 from orchestrator.output import (
     OutputError,
@@ -58,6 +59,17 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_is_written_into_it(tmp_
     os.mkfifo(tmp_path / "run.log")
     with pytest.raises(OutputError, match=r"run\.log is neither a file nor a folder; remove it"):
         OutputFolder(tmp_path).open()
+
+
+@needs_root
+def test_the_folder_of_another_user_is_refused_and_nothing_is_written_there() -> None:
+    with shared_folder() as shared:
+        as_another_user((shared / "run").mkdir)
+        with pytest.raises(OutputError, match=r"run belongs to another user \(nobody\); give another --output"):
+            OutputFolder(shared / "run").open()
+        assert list((shared / "run").iterdir()) == []
+        # But a folder of one's own in it is one's own
+        OutputFolder(shared / "run" / "own").open()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
