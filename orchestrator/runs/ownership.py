@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ Notify = Callable[[str], None]
 def own_run(
     farm: FarmConnection, output: OutputFolder, run_id: str, notify: Notify
 ) -> Iterator[tuple[FarmConnection, str]]:
-    """As `owned`, for the run of an open output folder, with the run's id.
+    """As `owned`, for the run of an open output folder, with the run's id; a process whose folder is moved stops.
 
     The id is a new one where the store knows the run by another folder that exists: this one is a copy, and does not
     know it, because the original was moved since.
@@ -41,8 +42,28 @@ def own_run(
     known = last_folder(farm.store.redis, run_id)
     if known is not None and is_same_run(Path(known), run_id) and not Path(known).samefile(output.path):
         run_id = output.renew_id(Path(known), notify)
+    held = output.path.stat()
     with owned(farm, run_id, output.path, notify) as owner:
-        yield owner, run_id
+
+        def check() -> None:
+            owner.check()
+            if not _is_at(output.path, held):
+                raise RunTaken(
+                    f"the folder of run {run_id} is no longer at {output.path}: it was moved or deleted, and nothing "
+                    "more is written there; start the run from where it is now"
+                )
+
+        yield dataclasses.replace(owner, check=check), run_id
+
+
+def _is_at(path: Path, held: os.stat_result) -> bool:
+    """Whether the folder of which `held` was read is still at its path."""
+    try:
+        return os.path.samestat(path.stat(), held)
+    except FileNotFoundError:
+        return False
+    except OSError:  # a file system that is away: what is written says so
+        return True
 
 
 @contextmanager

@@ -113,6 +113,24 @@ def test_a_process_that_was_suspended_finds_that_it_was_replaced(farm: FarmConne
     assert farm.store.metadata(RUN, "status") is None
 
 
+def test_a_process_whose_folder_was_moved_stops(farm: FarmConnection, tmp_path: Path) -> None:
+    # Given a process that works on a run
+    output = OutputFolder(tmp_path / "output")
+    run_id = output.run_id("evolve")
+    with pytest.raises(RunTaken, match="is no longer at"), own_run(farm, output, run_id, pytest.fail) as (on, _):
+        on.check()
+        # When its folder is moved, and another run begins where it was, then it writes nothing into that one's folder
+        output.path.rename(tmp_path / "moved")
+        with pytest.raises(RunTaken):
+            on.check()
+        OutputFolder(output.path).run_id("evolve")
+        on.check()
+    # And the run goes on from its new place
+    moved = OutputFolder(tmp_path / "moved")
+    with own_run(farm, moved, moved.run_id("evolve"), pytest.fail) as (_, own):
+        assert own == run_id
+
+
 def test_a_copy_whose_original_was_moved_is_known_by_the_store(farm: FarmConnection, tmp_path: Path) -> None:
     # Given a copy and an original that was moved since, and the copy goes on first
     original = OutputFolder(tmp_path / "original")
