@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def stop(folder: Path) -> int:
     from orchestrator.dispatch.dispatcher import CANCELLED_REASON
-    from orchestrator.farm.connection import FarmUnavailable
+    from orchestrator.farm.connection import FarmUnavailable, StoreLost
     from orchestrator.output import OutputFolder, own_run_id_of
     from orchestrator.runs.lifecycle import cancel, reach_farm_of
     from orchestrator.runs.status import ParkedState, is_locked, read_parked_state, run_status, write_parked_state
@@ -49,7 +49,7 @@ def stop(folder: Path) -> int:
         with reach_farm_of(folder) as farm:
             done = cancel(farm, folder, run_id, time.sleep)
     except FarmUnavailable as error:
-        if was_locked:
+        if was_locked or isinstance(error, StoreLost):  # it is up, and refuses
             raise
         return exit_status.fail(exit_status.WRONG, f"{folder} is not running, and its farm is down: {error}")
     if done.locked or done.active:
