@@ -15,7 +15,8 @@ from typing import Any
 
 from tasks import context, logs
 from tasks.store.keys import JOBS
-from tasks.store.store import JobContext, Store
+from tasks.store.plans import JobContext
+from tasks.store.store import Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 from tasks.validation import InvalidData, parse_json
 

@@ -25,7 +25,8 @@ from tasks.plan import (
     stage_refs,
     whole_name,
 )
-from tasks.store.store import StageContext, Store
+from tasks.store.plans import StageContext
+from tasks.store.store import Store
 from tasks.task import FailureLocation, RecordedTask, run_once
 
 

@@ -63,12 +63,6 @@ def test_a_store_that_lost_its_counters_goes_on_from_the_folder(store: Store, tm
         assert store.usage("run-1") == {"requests": 2, "prompt": 100, "prompt@m": 100, "cost_usd": 0.5}
 
 
-def test_lost_counters_are_restored_once_where_the_reply_is_lost_and_the_command_is_sent_again(store: Store) -> None:
-    for _ in range(2):
-        store.restore_usage("run-1", {"requests": 2, "cost_usd": 0.5})
-    assert store.usage("run-1") == {"requests": 2, "cost_usd": 0.5}
-
-
 def test_without_a_file_the_history_says_what_was_used(store: Store, tmp_path: Path) -> None:
     line = {"tokens": {"target": 7, "prompt": 10, "cached": 1, "completion": 2}, "calls": 3, "cost_usd": 0.25}
     publisher(store, tmp_path).restore([line, line])

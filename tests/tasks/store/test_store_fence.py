@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from test_store import PLAN, failure, make_run
+from test_store_plans import PLAN, failure
+from test_store_runs import make_run
 
 from tasks.store import keys
 from tasks.store.fence import RunTaken

@@ -1,0 +1,226 @@
+"""The work of runs in the store: plans and jobs, their attempts, the records of their stages, and what failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+import redis
+
+from tasks.failure import Failure
+from tasks.models import Run
+from tasks.plan import Plan
+from tasks.store import keys
+from tasks.store.access import StoreAccess, text_of
+from tasks.store.keys import failure_field, plan_key, result_key, run_key
+from tasks.store.runs import read_run
+from tasks.validation import parse_json
+
+# A plan that is gone, or was deleted and made again since the attempt began, gets no record.
+_PUT_STAGE = f"""
+if redis.call("HEXISTS", KEYS[1], "{keys.PLAN}") == 0 then return 0 end
+local outdated = redis.call("HGET", KEYS[1], ARGV[1])
+if outdated and tonumber(ARGV[2]) <= tonumber(outdated) then return 0 end
+return redis.call("HSETNX", KEYS[1], ARGV[3], ARGV[4])
+"""
+# KEYS: the run's fence and the record.
+_NEXT_ATTEMPT = f"""
+local attempt = redis.call("HINCRBY", KEYS[1], "{keys.SEQUENCE}", 1)
+redis.call("HSET", KEYS[2], "{keys.ATTEMPT}", attempt)
+return attempt
+"""
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What a stage must know before it begins: its run and plan, the latest attempt, and what is done.
+
+    `owner` is the number of the run's latest owner: attempts with lower numbers are of earlier owners.
+    """
+
+    run: Run
+    plan: Plan
+    attempt: int
+    done: bool
+    cancelled: bool
+    owner: int = 0
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What a job must know before it begins: its spec as JSON, the latest attempt, and whether its result is there."""
+
+    spec: bytes
+    attempt: int
+    done: bool
+    cancelled: bool
+    owner: int = 0
+
+
+class PlanRecords(StoreAccess):
+    """The records of the work of a run, by the name of a plan or the key of a job."""
+
+    def __init__(self, client: redis.Redis, number: int | None = None) -> None:
+        super().__init__(client, number)
+        self._next_attempt, self._put_stage = self.fence.script(_NEXT_ATTEMPT), client.register_script(_PUT_STAGE)
+
+    def put_plan(self, run_id: str, plan: Plan) -> None:
+        """Record a plan.  A different plan of the same name has other results: its records are deleted.
+
+        What is new takes no record of an attempt that began before.
+        """
+        key, text = plan_key(run_id, plan.name), plan.to_json()
+        known = text_of(self.redis.hget(key, keys.PLAN))
+        if known not in (None, text):
+            self.forget_stages(run_id, [plan.name])
+        begun = self.redis.hget(run_key(run_id, keys.FENCE), keys.SEQUENCE) if known is None else None
+        outdated = [("HSET", key, keys.OUTDATED, cast(bytes, begun))] if begun is not None else []
+        self._write(run_id, ("HSET", key, keys.PLAN, text), *outdated)
+
+    def plan(self, run_id: str, name: str) -> Plan:
+        """Raises: KeyError when there is no such plan, InvalidData."""
+        text = self.redis.hget(plan_key(run_id, name), keys.PLAN)
+        if text is None:
+            raise KeyError(f"no plan {name!r} of run {run_id!r} in the store")
+        return _read_plan(cast(bytes, text))
+
+    def forget_plans(self, run_id: str, names: Iterable[str]) -> None:
+        """Delete plans with the records of their stages: of a generation that is in the output folder."""
+        forgotten = set(names)
+        if not forgotten:
+            return
+        self._write(run_id, ("UNLINK", *(plan_key(run_id, name) for name in forgotten)))
+        for failure in self.failures(run_id):
+            if failure.record in forgotten:
+                self.forget_failure(failure)
+
+    def next_attempt(self, run_id: str, name: str) -> int:
+        """The number of a new attempt at a plan or the jobs; tasks of an earlier one end without work from here on."""
+        names = [run_key(run_id, keys.FENCE), plan_key(run_id, name)]
+        return cast(int, self._next_attempt(run_id, names, []))
+
+    def owner_number(self, run_id: str) -> int:
+        """The number of the run's latest owner, 0 before the first."""
+        return int(cast("bytes | None", self.redis.hget(run_key(run_id, keys.FENCE), keys.NUMBER)) or 0)
+
+    def attempt(self, run_id: str, name: str) -> int:
+        """The number of the latest attempt, 0 before the first."""
+        return int(cast("bytes | None", self.redis.hget(plan_key(run_id, name), keys.ATTEMPT)) or 0)
+
+    def stage_context(self, run_id: str, name: str, stage: str) -> StageContext:
+        """All that a stage must know before it begins, in one trip.  Raises: KeyError for an unknown run or plan."""
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.get(run_key(run_id, keys.SETTINGS))
+        pipe.hmget(plan_key(run_id, name), [keys.PLAN, keys.ATTEMPT, stage])
+        pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
+        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
+        settings, (plan, attempt, record), cancelled, owner = pipe.execute()
+        if settings is None or plan is None:
+            raise KeyError(f"no plan {name!r} of a run {run_id!r} in the store")
+        return StageContext(
+            read_run(settings),
+            _read_plan(plan),
+            int(attempt or 0),
+            record is not None,
+            bool(cancelled),
+            int(owner or 0),
+        )
+
+    def put_stage(self, run_id: str, name: str, stage: str, outcome: Mapping[str, Any], attempt: int) -> None:
+        """Record the outcome of a stage of a candidate; the first record stands.
+
+        Nothing is recorded by an attempt whose records were deleted (`forget_stages`), nor of a plan that is gone.  A
+        task of an earlier owner that is at work may end: the plan says what its outcome is of.
+        """
+        text = json.dumps(outcome)
+        self._put_stage([plan_key(run_id, name)], [keys.OUTDATED, attempt, stage, text])
+
+    def forget_stages(self, run_id: str, names: Iterable[str]) -> None:
+        """Delete the records of the stages of plans, also those that tasks of earlier attempts are about to write."""
+        for name in names:
+            if attempt := self.attempt(run_id, name):
+                self._write(run_id, ("HSET", plan_key(run_id, name), keys.OUTDATED, attempt))
+            if stages := list(self.stages(run_id, name)):
+                self._write(run_id, ("HDEL", plan_key(run_id, name), *stages))
+
+    def stage(self, run_id: str, name: str, stage: str) -> dict[str, Any] | None:
+        text = self.redis.hget(plan_key(run_id, name), stage)
+        return None if text is None else cast("dict[str, Any]", json.loads(cast(bytes, text)))
+
+    def stages(self, run_id: str, name: str, cached: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+        """The records of stages by field, without those that the caller has (`cached`)."""
+        found = self._hash_without(plan_key(run_id, name), {keys.PLAN, keys.ATTEMPT, keys.OUTDATED, *cached})
+        return {field: json.loads(value) for field, value in found.items()}
+
+    # What is outside a plan: jobs, each of which finds its arguments under its content key.
+
+    def put_job(self, run_id: str, key: str, spec: str) -> None:
+        """Keep the spec of a job, as JSON."""
+        self._write(run_id, ("HSET", plan_key(run_id, keys.JOBS), key, spec))
+
+    def job_spec(self, run_id: str, key: str) -> str | None:
+        return text_of(self.redis.hget(plan_key(run_id, keys.JOBS), key))
+
+    def job_context(self, run_id: str, key: str) -> JobContext:
+        """All that a job must know before it begins, in one trip.  Raises: KeyError for an unknown run or job."""
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.hmget(plan_key(run_id, keys.JOBS), [keys.ATTEMPT, key])
+        pipe.exists(result_key(key))
+        pipe.hget(run_key(run_id, keys.METADATA), keys.CANCELLED)
+        pipe.hget(run_key(run_id, keys.FENCE), keys.NUMBER)
+        (attempt, spec), done, cancelled, owner = pipe.execute()
+        if spec is None:
+            raise KeyError(f"no job {key!r} of a run {run_id!r} in the store")
+        return JobContext(spec, int(attempt or 0), bool(done), bool(cancelled), int(owner or 0))
+
+    # What failed, in plans and jobs.
+
+    def begin_attempt(self, run_id: str, record: str, keep: Callable[[list[Failure]], list[Failure]]) -> int:
+        """The number of a new attempt at a plan or the jobs, whose failures are forgotten but for those of `keep`.
+
+        `keep` is called with the failures of the attempt before, and returns those that stand.
+        """
+        failures, before = self.failures(run_id, record), self.attempt(run_id, record)
+        attempt = self.next_attempt(run_id, record)  # more than one later, where its command was sent twice
+        latest = [failure for failure in failures if failure.attempt == before]
+        standing = [dataclasses.replace(failure, attempt=attempt) for failure in keep(latest)]
+        key = run_key(run_id, keys.FAILURES)
+        self._write(
+            run_id,
+            *(("HDEL", key, failure_field(record, failure.name)) for failure in failures),
+            *(("HSET", key, failure_field(record, failure.name), failure.to_json()) for failure in standing),
+        )
+        return attempt
+
+    def put_failure(self, failure: Failure) -> None:
+        field = failure_field(failure.record, failure.name)
+        self.redis.hset(run_key(failure.run, keys.FAILURES), field, failure.to_json())
+
+    def failures(self, run_id: str, record: str | None = None) -> list[Failure]:
+        """The failures of one record, or of all, oldest first.  Some may be of an earlier attempt."""
+        texts = cast("list[bytes]", self.redis.hvals(run_key(run_id, keys.FAILURES)))
+        found = [Failure.from_json(text) for text in texts]
+        return sorted((f for f in found if record in (None, f.record)), key=lambda failure: failure.at)
+
+    def forget_failure(self, failure: Failure) -> bool:
+        """Returns whether it was there: of several processes that forget it at the same time, one gets True."""
+        field = failure_field(failure.record, failure.name)
+        return bool(self._write(failure.run, ("HDEL", run_key(failure.run, keys.FAILURES), field))[0])
+
+    def failure_count(self, run_id: str, what: str) -> int:
+        """How often a task or a call has failed so far."""
+        return int(cast("bytes | None", self.redis.hget(run_key(run_id, "tries"), what)) or 0)
+
+    def count_failure(self, run_id: str, what: str, times: int) -> int:
+        """Count that a task has failed `times` more; returns how often in all."""
+        return self.redis.hincrby(run_key(run_id, keys.TRIES), what, times)
+
+
+# Every stage reads its plan, and the many stages of a plan the same one.
+@lru_cache(maxsize=8)
+def _read_plan(text: bytes) -> Plan:
+    return parse_json(Plan, text)
