@@ -18,6 +18,7 @@ DELTAS = {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
 WORDS = [
     {"id": i, "description": f"Tokens of kind {i}, described in more words than fit a line " * 3} for i in range(5)
 ]
+CLUSTERS = [{"id": str(w["id"]), "description": w["description"], "examples": (), "count": 9} for w in WORDS]
 NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
 CHECK = ModelCheck(
     name="a model", config="c0", tokenizer="70", stops=[2], answers=[{"prompt": [1, 2], "text": "Yes.", "tokens": 3}]
@@ -35,6 +36,7 @@ def write_run(folder: Path, check: ModelCheck | None = CHECK, kind: str = "evolv
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(sealed_text({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
     (folder / "processor_best.py").write_text(render_processor(DELTAS, labels_of(size), HASH, WORDS, check))
+    (folder / "clusters.json").write_text(sealed_text({"clustering": HASH, "clusters": CLUSTERS}))
     line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
     nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
     (folder / "individuals.jsonl").write_text(

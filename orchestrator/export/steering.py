@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import base64
 import dataclasses
-import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.output import OutputError, OutputFolder, run_file
+from orchestrator.output import OutputError
+from orchestrator.results import RunResults
 from orchestrator.runs.individuals import read_individuals
 from tasks.files import FileTooLarge, read_limited
 from tasks.gpu.processor_template import ModelCheck, check_clusters
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 PROCESSOR = "processor_best.py"
 TYPES = {"uint8": "u1", "uint16": "<u2"}
-_COMMENT = re.compile(r"    # (.*)")
-_VALUE = re.compile(r'    "(\d+)": ')
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +60,9 @@ def read_steering(folder: Path, node: str = "") -> ExportedSteering:
     Raises: OutputError for a folder without a run, a run of another kind, one that has no processor yet, a node that
     it does not have, and for a damaged file.
     """
-    kind = run_file(folder)["kind"]
-    if kind != "evolve":
-        raise OutputError(f"{folder} holds a run of {kind!a}, which finds no deltas; export a run of 'evolve'")
+    results = RunResults.open(folder)
+    if results.kind != "evolve":
+        raise OutputError(f"{folder} holds a run of {results.kind!a}, which finds no deltas; export a run of 'evolve'")
     path = folder / PROCESSOR
     try:
         text = read_limited(path, STATE_BYTES).decode()
@@ -73,11 +71,13 @@ def read_steering(folder: Path, node: str = "") -> ExportedSteering:
         raise OutputError(f"{folder} has no {PROCESSOR} yet; the first generation of a run writes it") from None
     except (OSError, UnicodeDecodeError, ValueError, FileTooLarge) as error:
         raise OutputError(f"{path} cannot be read: {error}") from None
-    return best if not node else _of_node(best, folder, node)
+    best = dataclasses.replace(best, descriptions=tuple(map(dataclasses.asdict, results.clusters)))
+    return best if not node else _of_node(best, results, node)
 
 
-def _of_node(best: ExportedSteering, folder: Path, node: str) -> ExportedSteering:
-    records = {record["node"]: record["deltas"] for _, record in read_individuals(OutputFolder(folder).individuals)}
+def _of_node(best: ExportedSteering, results: RunResults, node: str) -> ExportedSteering:
+    folder = results.folder
+    records = {record["node"]: record["deltas"] for _, record in read_individuals(results.output.individuals)}
     if node not in records:
         some = ", ".join(list(records)[:3])
         raise OutputError(f"{folder} has no individual {node!a}; individuals.jsonl has {len(records)}: {some} ...")
@@ -86,12 +86,16 @@ def _of_node(best: ExportedSteering, folder: Path, node: str) -> ExportedSteerin
         raise OutputError(f"{folder}: {node} has deltas of other clusters than {PROCESSOR}")
     if deltas == best.deltas:
         return dataclasses.replace(best, node=node)
-    unanswered = ModelCheck(**{**best.check, "answers": []})
-    return dataclasses.replace(best, node=node, deltas=deltas, check=unanswered)
+    check = best.check.copy()
+    check["answers"] = []
+    return dataclasses.replace(best, node=node, deltas=deltas, check=check)
 
 
 def parse_processor(text: str) -> ExportedSteering:
-    """What a generated file holds.  Raises: ValueError with a sentence for any other text."""
+    """What a generated file holds, without the descriptions, which are comments.
+
+    Raises: ValueError with a sentence for any other text.
+    """
     try:
         values = _constants(text)
         deltas, labels, clustering = values["DELTAS"], values["LABELS"], values["CLUSTERING"]
@@ -105,7 +109,7 @@ def parse_processor(text: str) -> ExportedSteering:
 
     array = np.frombuffer(packed, kind)
     check_clusters(by_cluster, array, clustering)
-    return ExportedSteering("", by_cluster, array, clustering, _descriptions(text), check)
+    return ExportedSteering("", by_cluster, array, clustering, (), check)
 
 
 def _constants(text: str) -> dict[str, Any]:
@@ -130,20 +134,3 @@ def _unpacked(text: str) -> bytes:
     if not stream.eof:
         raise ValueError("its packed data are damaged, or too large")
     return content
-
-
-def _descriptions(text: str) -> tuple[Mapping[str, Any], ...]:
-    """The comments above the deltas."""
-    found: list[Mapping[str, Any]] = []
-    words: list[str] = []
-    for line in text.splitlines():
-        if comment := _COMMENT.fullmatch(line):
-            words.append(comment[1])
-        elif value := _VALUE.match(line):
-            found.append({"id": int(value[1]), "description": " ".join(words)})
-            words = []
-        elif line == "}" and found:
-            break
-        else:
-            words = []
-    return tuple(found)

@@ -70,10 +70,14 @@ class ArtifactRequests:
         """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
         self._request_plots("comparison", COMPARISON_PLOTS, {"points": list(points)})
 
-    def request_export(self, export: Export, source: Sequence[float] | Dial) -> None:
-        """Have a file made of these deltas (in canonical order), or of this dial."""
+    def request_export(self, export: Export, source: Sequence[float] | Dial, system_prompt: str | None = None) -> None:
+        """Have a file made of these deltas (in canonical order), or of this dial.
+
+        With a system prompt the file holds answers under it, by which the model can be checked.
+        """
         made_of = {"dial": dataclasses.asdict(source)} if isinstance(source, Dial) else {"deltas": list(source)}
-        self._request(export.task, export.file, {"name": export.file, **made_of})
+        check = {} if system_prompt is None else {"check": {"system_prompt": system_prompt}}
+        self._request(export.task, export.file, {"name": export.file, **made_of, **check})
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -185,7 +189,7 @@ class Recorder:
         self.output.write("system_prompt.txt", final.winner.system_prompt)
         for export in EXPORTS:
             if export.made_of == "best":
-                self.artifacts.request_export(export, final.winner.deltas)
+                self.artifacts.request_export(export, final.winner.deltas, final.winner.system_prompt)
             elif export.made_of == "dial":
                 self._record_dial(export, final.dial)
         if final.assessment is not None:
@@ -201,7 +205,7 @@ class Recorder:
             self.output.remove(export.file)
         else:
             self.output.write_json(DIAL_FILE, dial.document())
-            self.artifacts.request_export(export, dial)
+            self.artifacts.request_export(export, dial, dial.system_prompt)
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

@@ -120,7 +120,13 @@ def requests_for(
 
 
 def answer_missing(
-    stage: Stage, identity: Mapping[str, Any], clustering: str, batch: PromptBatch, keys: Sequence[str], processor: str
+    stage: Stage,
+    identity: Mapping[str, Any],
+    clustering: str,
+    batch: PromptBatch,
+    seeds: Sequence[int],
+    keys: Sequence[str],
+    processor: str,
 ) -> int:
     """Ask the target for the answers that the store does not have.  Returns how many that were.
 
@@ -129,9 +135,7 @@ def answer_missing(
     """
     available = stage.store.shared(stage.run.id, keys)
     positions = {keys.index(key): uuid.uuid4().hex for key in dict.fromkeys(keys) if key not in available}
-    requests = requests_for(
-        stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor), stage.seeds()
-    )
+    requests = requests_for(stage.run.target, clustering, stage.deltas(), batch, positions, bool(processor), seeds)
 
     def keep(position: int, generated: Generated) -> None:
         answer = Answer(batch.ids[position], generated.text, generated.completion_tokens, generated.finish)
@@ -144,20 +148,28 @@ def answer_missing(
     return len(positions)
 
 
-def answer_stage(stage: Stage) -> dict[str, Any]:
+def answer_batch(stage: Stage, batch: PromptBatch, seeds: Sequence[int]) -> tuple[list[str], int]:
+    """Have prompts answered under the deltas of a stage, with a seed for each prompt.
+
+    Returns the content key of each answer, which is then in the store, and how many were generated for it.
+    Raises: as `answer_missing`; LookupError when the run has no clustering.
+    """
     clustering = _clustering(stage) if stage.deltas() else ""
-    batch = _batch_of(stage)
     identity = host.current().identity(stage.run.target)
     stage.store.add_server(stage.run.id, identity)
-    keys = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, stage.seeds(), stage.cache_salt)
-    answers, generated = stage.store.shared(stage.run.id, keys), 0
-    if len(answers) < len(set(keys)):
+    keys, generated = answer_keys(stage.run, identity, clustering, stage.deltas(), batch, seeds, stage.cache_salt), 0
+    if len(stage.store.shared(stage.run.id, keys)) < len(set(keys)):
         with (
             hold_lock(stage.store.redis, f"answer:{context.content_hash(sorted(keys))}"),
             _processor_file(stage) as processor,
         ):
-            generated = answer_missing(stage, identity, clustering, batch, keys, processor)
-        answers = stage.store.shared(stage.run.id, keys)
+            generated = answer_missing(stage, identity, clustering, batch, seeds, keys, processor)
+    return keys, generated
+
+
+def answer_stage(stage: Stage) -> dict[str, Any]:
+    keys, generated = answer_batch(stage, batch_of(stage), stage.seeds())
+    answers = stage.store.shared(stage.run.id, keys)
     listed = [{"key": key, "tokens": answers[key]["tokens"], "finish": answers[key]["finish"]} for key in keys]
     return {"answers": listed, "generated": generated}
 
@@ -171,7 +183,8 @@ def _clustering(stage: Stage) -> str:
     return clustering
 
 
-def _batch_of(stage: Stage) -> PromptBatch:
+def batch_of(stage: Stage) -> PromptBatch:
+    """The rendered prompts of a stage's questions."""
     target = stage.run.target
     with TOKENIZER_LOCK:
         return prompt_batch(

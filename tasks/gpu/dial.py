@@ -15,6 +15,7 @@ from celery import shared_task
 
 from tasks.dial import Dial
 from tasks.gpu.cluster import unpack_labels
+from tasks.gpu.processor import check_for
 from tasks.gpu.processor_template import ModelCheck, Parts, check_clusters, render_file
 from tasks.gpu.sglang_file import dialled
 from tasks.gpu.target import PROCESSOR
@@ -169,7 +170,7 @@ def dial_job(job: Job) -> dict[str, Any]:
     """Write the file to the store as the run's file of this name."""
     dial = parse_json(Dial, json.dumps(job.arguments["dial"]))
     labels = unpack_labels(job.store.clusterings.labels(dial.clustering))
-    text = render_dial(dial, labels, job.store.clusterings.descriptions(job.run))
+    text = render_dial(dial, labels, job.store.clusterings.descriptions(job.run), check_for(job, dial.default))
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

@@ -51,21 +51,30 @@ def processor_reference() -> str:
     return json.dumps({"callable": pickled.hex()})
 
 
-def generate(store: Store, run_id: str, deltas: Sequence[float]) -> str:
+def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck | None = None) -> str:
     """The text of a processor for a run; `deltas` in canonical order.  Raises: LookupError without a clustering."""
     clustering = store.metadata(run_id, CLUSTERING)
     if clustering is None:
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.clusterings.descriptions(run_id)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    return render_processor(by_id, unpack_labels(store.clusterings.labels(clustering)), clustering, descriptions)
+    return render_processor(by_id, unpack_labels(store.clusterings.labels(clustering)), clustering, descriptions, check)
 
 
 def generate_job(job: Job) -> dict[str, Any]:
     """Write the processor to the store as the run's file of this name."""
-    text = generate(job.store, job.run, job.arguments["deltas"])
+    deltas = job.arguments["deltas"]
+    text = generate(job.store, job.run, deltas, check_for(job, deltas))
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
+
+
+def check_for(job: Job, deltas: Sequence[float]) -> ModelCheck | None:
+    """The check of the run's model that the job's file is to hold; None where its argument `check` asks for none."""
+    from tasks.gpu.model_check import make_check  # which asks the target, and that needs this module
+
+    asked = job.arguments.get("check")
+    return make_check(job.store, job.run, deltas, asked["system_prompt"]) if asked else None
 
 
 @shared_task(name="gpu.processor", base=JobTask)

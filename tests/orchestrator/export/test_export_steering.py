@@ -17,9 +17,7 @@ def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
     steering = read_steering(write_run(tmp_path))
     assert (steering.deltas, steering.clustering, steering.check) == (DELTAS, HASH, CHECK)
     assert np.array_equal(steering.labels, labels_of()) and np.array_equal(steering.biases, biases_of(DELTAS))
-    assert [word["description"].split(",")[0] for word in steering.descriptions] == [
-        f"Tokens of kind {i}" for i in range(len(WORDS))
-    ]
+    assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
     # and what is written of it again is the same file
     again = render_processor(steering.deltas, steering.labels, HASH, steering.descriptions, steering.check)
     assert again == (tmp_path / "processor_best.py").read_text()

@@ -17,7 +17,7 @@ from tasks.gpu.processor import generate, processor_reference, render_processor
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 from tasks.models import Target
 from tasks.store.store import Store
-from workers.embedded.target.protocol import FILE_PROCESSOR
+from workers.embedded.target.protocol import FILE_CLASS
 from workers.sglang.host import LocalTargetHost
 from workers.steering.request import parse_reference
 
@@ -57,7 +57,7 @@ def ask(host: LocalTargetHost, target: Target, text: str, requests: Sequence[Gen
 
 
 def test_the_worker_and_the_server_name_the_same_class() -> None:
-    assert parse_reference(processor_reference()) == FILE_PROCESSOR
+    assert parse_reference(processor_reference()) == ("processor", FILE_CLASS)
 
 
 def test_the_file_alone_steers_a_request_that_names_it(host: LocalTargetHost, small_model: Path) -> None:

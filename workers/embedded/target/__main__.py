@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import os
 import signal
@@ -41,8 +42,9 @@ def main(arguments: list[str]) -> int:
     decoder = Decoder(options.model, dtype)
     prompts = PrefixCache(options.cache_mb * 2**20)
     processor = load_processor(options.processor) if options.processor else None
-    loaded = processor.sha256 if processor else ""
-    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels, loaded)
+    limits = Limits(decoder.context, decoder.vocabulary, decoder.eos, options.labels)
+    if processor:
+        limits = dataclasses.replace(limits, processor=processor.sha256, module=processor.module)
     with ExitStack() as stack:
         requests_log = stack.enter_context(options.requests_log.open("a")) if options.requests_log else None
         rows = decoder.calibrate(options.rows)

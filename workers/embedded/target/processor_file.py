@@ -16,19 +16,20 @@ from typing import Any
 
 import torch
 
-from workers.embedded.target.protocol import FILE_PROCESSOR
+from workers.embedded.target.protocol import FILE_CLASS
 
 BASE_MODULE, BASE_CLASS = "sglang.srt.sampling.custom_logit_processor", "CustomLogitProcessor"
 
 
 @dataclass(frozen=True)
 class ProcessorFile:
-    """A loaded processor: `sha256` of its file, and `steer`.
+    """A loaded processor: `sha256` of its file, the name of its `module`, and `steer`.
 
     `steer` takes logits [rows, vocabulary] and the custom_params of each row, and gives steered logits.
     """
 
     sha256: str
+    module: str
     steer: Callable[[torch.Tensor, list[dict[str, Any] | None]], torch.Tensor]
 
 
@@ -37,14 +38,13 @@ def load_processor(path: Path) -> ProcessorFile:
 
     Raises: OSError; ImportError or AttributeError when it is no processor file.
     """
-    module_name, class_name = FILE_PROCESSOR
     _provide_base_class()
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), getattr(module, class_name)())
+    return ProcessorFile(hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, getattr(module, FILE_CLASS)())
 
 
 def _provide_base_class() -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
-FILE_PROCESSOR = ("processor", "DeltaProcessor")  # module and class of a generated processor file
+FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 TokenId = Annotated[int, Field(ge=0)]
 
 
@@ -84,7 +84,7 @@ class GenerationRequest:
 class Limits:
     """What a request is checked against. `eos` are the model's own end tokens; `context` in tokens.
 
-    `processor` is the hash of the processor file that the server has loaded, "" for none.
+    `processor` is the hash of the processor file that the server has loaded, "" for none, and `module` its name.
     """
 
     context: int
@@ -92,6 +92,7 @@ class Limits:
     eos: frozenset[int]
     labels: Path
     processor: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,14 +137,14 @@ def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Li
     stops = frozenset() if sampling.ignore_eos else limits.eos | set(sampling.stop_token_ids or ())
     in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
     rid = rid or uuid.uuid4().hex
-    if limits.processor and _names_file(body.custom_logit_processor):
+    if limits.processor and _names_file(body.custom_logit_processor, limits.module):
         return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, None, limits.processor)
     return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
 
 
-def _names_file(processor: str | None) -> bool:
+def _names_file(processor: str | None, module: str) -> bool:
     try:
-        return processor is not None and parse_reference(processor) == FILE_PROCESSOR
+        return processor is not None and parse_reference(processor) == (module, FILE_CLASS)
     except ValueError:
         return False
 
