@@ -19,7 +19,7 @@ from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, re
 from orchestrator.settings import Settings, SettingsError
 from tasks.context import content_hash
 from tasks.envelope import checked_sealed
-from tasks.gpu.identity import differences
+from tasks.gpu.host import differences
 from tasks.job import JobSpec
 from tasks.models import Example, Target
 from tasks.store.store import Store

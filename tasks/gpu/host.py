@@ -77,6 +77,12 @@ class TargetHost(Protocol):
         """Stop the server if one runs; its memory is free on return. The next `serve` starts it again."""
 
 
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The fields in which two identities differ, in one line."""
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
+
+
 class _Installed:
     """The host of this process: Celery gives a task no other way to reach its worker."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from celery import shared_task
@@ -13,12 +12,6 @@ from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
 from tasks.models import Target
 from tasks.validation import parse_json
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The fields in which two identities differ, in one line."""
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    return ", ".join(f"{name} {before.get(name)!r:.80} is now {after.get(name)!r:.80}" for name in changed)
 
 
 def identify_server(target: Target) -> dict[str, Any]:

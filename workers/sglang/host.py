@@ -19,8 +19,7 @@ from typing import Any
 import tenacity
 
 from tasks.exports import PROCESSOR_FILE
-from tasks.gpu.host import TargetChanged, TargetUnavailable
-from tasks.gpu.identity import differences
+from tasks.gpu.host import TargetChanged, TargetUnavailable, differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
 from tasks.private import private_folder

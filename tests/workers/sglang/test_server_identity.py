@@ -10,8 +10,7 @@ import pytest
 from answer_runs import Evaluation, embedded_target, evaluate, installed_host, put_run
 from server_target import server_target
 
-from tasks.gpu.host import TargetChanged, TargetUnavailable
-from tasks.gpu.identity import differences
+from tasks.gpu.host import TargetChanged, TargetUnavailable, differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.store.store import Store
 from workers.sglang.host import DTYPE_VARIABLE, LocalTargetHost
