@@ -82,7 +82,6 @@ ELSEWHERE = {
     "workers/embedded/endpoint/chat.py": "workers/embedded/endpoint/test_endpoint_server.py",
     "workers/embedded/supervisor.py": "workers/embedded/test_embedded_farm.py",
     "workers/embedded/target/app.py": "workers/embedded/target/test_target_http.py",
-    "workers/embedded/target/processor_file.py": "workers/sglang/test_restart_lifecycle.py",
     "workers/metrics/builder.py": "workers/metrics/test_metrics_figures.py",
     "workers/metrics/farm.py": "workers/metrics/test_metrics_figures.py",
     "workers/sglang/engines/embedded.py": "e2e/test_same_seed.py",
