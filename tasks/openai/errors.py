@@ -55,6 +55,10 @@ class RejectedError(CallError):
     """Any other 4xx: a wrong key, an unknown model, a request that the endpoint does not take."""
 
 
+class ContextExceededError(RejectedError):
+    """The endpoint counts more tokens than the model's context has. A shorter prompt may fit."""
+
+
 class NoRuleError(RejectedError):
     """The embedded endpoint has no rule for this question."""
 

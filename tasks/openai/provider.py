@@ -21,6 +21,7 @@ NAME_VARIABLE = "WHETSTONE_ENDPOINT"
 
 RULES_FINGERPRINT = "whetstone-rules"  # the embedded endpoint's fingerprints begin with it
 NO_RULE = "no_rule"  # the code of its error for a question that no rule answers
+CONTEXT_EXCEEDED = "context_length_exceeded"  # OpenAI's code for a prompt that is longer than the model's context
 RULES = "rules of the embedded endpoint (no language model)"
 NO_MODEL = "no model: no call was needed, or none was answered"
 TOKENS_PER_PRICE = 1_000_000

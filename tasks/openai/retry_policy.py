@@ -12,7 +12,7 @@ import tenacity
 
 from tasks.escape import escape_control
 from tasks.openai import errors
-from tasks.openai.provider import NO_RULE
+from tasks.openai.provider import CONTEXT_EXCEEDED, NO_RULE
 from tasks.openai.transport import OversizedReply
 from tasks.store.address import redacted
 
@@ -98,6 +98,8 @@ def _status_to_call_error(error: openai.APIStatusError, max_tries: int, message:
         return errors.RateLimitedError(f"rate limited ({message}), tried up to {max_tries} times")
     if error.code == NO_RULE:
         return errors.NoRuleError(message)
+    if error.status_code == 400 and (error.code == CONTEXT_EXCEEDED or "context length" in message):
+        return errors.ContextExceededError(f"the prompt is too long for the model ({message})")
     if is_retried(error):
         return errors.UnavailableError(f"the endpoint fails ({message}), tried up to {max_tries} times")
     return errors.RejectedError(f"the endpoint does not take the request ({message})")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from orchestrator.settings import load_settings, make_run
 from tasks import context
 from tasks.limits import SCRATCHPAD_CHARACTERS
 from tasks.models import Example, Run
+from tasks.openai.errors import ContextExceededError
 from tasks.openai.fitting import (
     SHORTEST,
     Response,
@@ -148,6 +150,35 @@ def test_a_prompt_that_is_too_long_even_when_cut_is_not_sent(
     merging = dataclasses.replace(stage, run=tiny, candidate=Candidate(0, (0.0, 0.0, 0.0), merge=parents))
     merged = merge_stage(merging)
     assert merged["scratchpad"] == parents.scratchpad_a and "nothing was sent" in merged["fallback"]
+    context.store.cache_clear()
+
+
+@pytest.mark.parametrize("limit", [30_000, 0])
+def test_a_prompt_that_the_endpoint_counts_as_too_long_is_cut_further(
+    limit: int, store: Store, run: Run, service: Any, call_as: Any, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an endpoint that refuses two prompts as longer than its model's context, with and without a limit of ours
+    monkeypatch.setenv("WHETSTONE_REDIS_URL", valkey_url)
+    context.store.cache_clear()
+    service.fail("mutation:context:2")
+    endpoint = dataclasses.replace(
+        run.endpoint, base_url=service.url, api_key_env="KEY_OF_THIS_TEST", tokens_per_minute=0
+    )
+    changed = dataclasses.replace(run, id=f"counted{limit}", endpoint=endpoint, reflector_context_tokens=limit or None)
+    stage = reflecting(store, changed, [response(i, 400, is_correct=i % 2 == 0) for i in range(20)])
+    # When a mutation is asked for, then the third prompt is answered
+    record = reflect_stage(stage)
+    assert record["delta"] is not None and record["answers_cut"] > 0
+    # And each prompt is shorter than the one before, and a call of its own
+    logged = store.prompts(changed.id)
+    sizes = [estimate_tokens(logged[name]) for name in sorted(logged)]
+    assert len(sizes) == 3 and sizes[1] < 0.85 * sizes[0] and sizes[2] < 0.85 * sizes[1], list(logged)
+    names = [f"{changed.id}-{stage.node}-mutation{suffix}" for suffix in ("", "-shorter1", "-shorter2")]
+    assert [len(service.calls(name)) for name in names] == [1, 1, 1]
+    # And one that is refused however short it is ends the stage
+    service.fail("mutation:context:*")
+    with pytest.raises(ContextExceededError, match="too long for the model"):
+        reflect_stage(stage)
     context.store.cache_clear()
 
 

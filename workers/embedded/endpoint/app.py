@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tasks.openai.provider import NO_RULE, estimate_tokens
+from tasks.openai.provider import CONTEXT_EXCEEDED, NO_RULE, estimate_tokens
 from tasks.openai.schema import mismatch
 from workers.embedded.endpoint import chat, faults
 from workers.embedded.endpoint.calls import CallLog, EndpointCall, TokenBucket
@@ -132,6 +132,8 @@ async def _fail(fault: Fault) -> None:
         raise ApiError(429, "You exceeded your current quota.", "insufficient_quota", "insufficient_quota")
     elif fault.kind == "500":
         raise ApiError(500, "The server had an error (a requested fault).", "server_error")
+    elif fault.kind == "context":
+        raise ApiError(400, "The prompt is too long (a requested fault).", "invalid_request_error", CONTEXT_EXCEEDED)
 
 
 def _complete(request: ChatRequest, rule: Rule, fault: Fault | None) -> dict[str, Any]:

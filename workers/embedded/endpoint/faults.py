@@ -5,6 +5,7 @@ SCHEMA is the name of a schema that a rule answers, or `*`; TIMES is a count or 
     rate_limit[:SECONDS]  429 with Retry-After and retry-after-ms (1 second where none is given)
     quota                 429 insufficient_quota
     500                   HTTP 500
+    context               400 context_length_exceeded
     refusal               a refusal in place of an answer
     truncated             the reply stops in the middle, finish_reason "length"
     invalid_json          the reply is complete but not JSON
@@ -22,7 +23,7 @@ from typing import Any
 
 from workers.embedded.endpoint.chat import ChatRequest, bad_request, json_section, section
 
-PLAIN_KINDS = frozenset({"quota", "500", "refusal", "truncated", "invalid_json", "oversized", "unchanged"})
+PLAIN_KINDS = frozenset({"quota", "500", "context", "refusal", "truncated", "invalid_json", "oversized", "unchanged"})
 OVERSIZED = 10_000_000  # characters
 TIMED_KINDS = {"rate_limit": 1.0, "hang": None}
 
