@@ -27,7 +27,7 @@ FULL_S = 30.0  # in which the run must have failed to write
 LONGEST_STEP_S = 60.0
 BALLAST = ".ballast"
 SETTLE_S = 2.0  # in which the clients of the store connect again
-REFUSED = (1, 2, 3)
+REFUSED = (1, 2, 3, 4)
 
 
 class Unexpected(Exception):
