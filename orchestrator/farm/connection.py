@@ -21,10 +21,13 @@ from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, SettingsError, load_settings
 from orchestrator.settings.run import needs_endpoint
+from tasks.escape import escape_control
+from tasks.openai.provider import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
 from tasks.secret import secret
 from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
+from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store, open_store
 from tasks.store.waiting import NO_WAITING, StoreUnusable, Waiting, refusal_of, wait_limit_of
 
@@ -79,7 +82,15 @@ def external_farm(redis_url: str, line: Callable[[str], None]) -> Iterator[FarmC
     redis_url = external_address(redis_url)
     line(f"using the farm at {redacted(redis_url)}")
     with connected(redis_url, rules=False, waiting=run_waiting(line)) as external:
+        if called := endpoints_of(external):
+            line(f"its openai workers call {listed(called)}, unless the settings name another address")
         yield external
+
+
+def endpoints_of(farm: FarmConnection) -> set[str]:
+    """The addresses that the openai workers of a farm call where a run names none."""
+    found = [report.get("endpoint") for report in WorkerRegistry(farm.store.redis).workers()]
+    return {escape_control(one.get("base_url") or DEFAULT_BASE_URL) for one in found if one}
 
 
 @contextmanager

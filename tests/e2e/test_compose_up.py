@@ -26,6 +26,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeClone]:
     """A fresh clone in which `docker compose up --detach` was run, and nothing else."""
     made = ComposeClone.make(tmp_path_factory.mktemp("clones") / f"first-{os.getpid()}")
     try:
+        made("build")  # images of other code may be here
         made("up", "--detach")
         yield made
     finally:

@@ -26,6 +26,7 @@ def clone(tmp_path: Path) -> Iterator[ComposeClone]:
     made = ComposeClone.make(tmp_path / f"retry-{os.getpid()}")
     (made.folder / "faulty.yml").write_text(FAULTY)
     try:
+        made("build")
         made("up", "--detach")
         yield made
     finally:

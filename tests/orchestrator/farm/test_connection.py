@@ -9,10 +9,12 @@ import redis
 from refusing_valkey import RefusingValkey
 
 from orchestrator.callbacks import Callbacks
-from orchestrator.farm.connection import FarmLost, FarmUnavailable, StoreLost, connected, run_waiting
+from orchestrator.farm.connection import FarmLost, FarmUnavailable, StoreLost, connected, external_farm, run_waiting
 from orchestrator.output import OutputFolder
 from orchestrator.runs.drive import drive
 from orchestrator.runs.status import read_parked_state
+from tasks.store.registry import WorkerRegistry
+from tasks.store.store import Store
 from tasks.store.waiting import WAIT_VARIABLE, Waiting
 
 
@@ -59,6 +61,18 @@ def test_a_store_that_goes_away_under_a_command_is_reported_in_one_line(refusing
         refusing_valkey.away(),
     ):
         farm.queues()
+
+
+def test_a_run_on_an_external_farm_says_which_endpoint_its_workers_call(valkey_url: str, store: Store) -> None:
+    for name, url in (("openai@a", "http://rules:8000/v1"), ("openai@b", ""), ("cpu@a", None)):
+        endpoint = {} if url is None else {"endpoint": {"key": True, "base_url": url}}
+        WorkerRegistry(store.redis).put(name, {"worker": name, "queue": name.partition("@")[0], **endpoint}, 60)
+    said: list[str] = []
+    with external_farm(valkey_url, said.append):
+        assert said[1:] == [
+            "its openai workers call http://rules:8000/v1 and https://api.openai.com/v1, unless the settings name"
+            " another address"
+        ]
 
 
 def test_a_wrong_time_to_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
