@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
-import fcntl
 import itertools
 import json
 import os
 import pwd
 import re
 import secrets
-import socket
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NotRequired, TypeVar
+from typing import Any, BinaryIO, NotRequired, TypeVar
 
-from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.folder_lock import holder_of, lock_folder
 from orchestrator.shell import command_line
 from tasks.envelope import parse_sealed, sealed_text
-from tasks.escape import escape_control
-from tasks.files import NO_ROOM, FileTooLarge, open_atomic, open_regular, read_limited, write_atomic
-from tasks.limits import HISTORY_BYTES, STATE_BYTES
+from tasks.files import NO_ROOM, FileTooLarge, open_atomic, read_limited, write_atomic
+from tasks.limits import STATE_BYTES
 from tasks.message import RunId
-from tasks.validation import InvalidData, checked_json, parse_json
+from tasks.validation import InvalidData, parse_json
 
 T = TypeVar("T")
 
-RUN_FILE, LOCK = "run.json", ".lock"
-LOCK_WAIT_S = 0.5  # longer than `orchestrator status` holds the lock of a run
-LONGEST_HOLDER = 1000  # bytes
+RUN_FILE = "run.json"
 
 
 class OutputError(Exception):
@@ -83,49 +76,6 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         yield out
 
 
-class ScoredIndividual(TypedDict):
-    node: str
-    fitness: FiniteFloat
-    shortness: FiniteFloat
-    correctness: FiniteFloat
-    mean_tokens: FiniteFloat
-
-
-class WallTime(TypedDict):
-    wall: FiniteFloat
-
-
-class TokenCounts(TypedDict):
-    target: FiniteFloat
-    prompt: FiniteFloat
-    cached: FiniteFloat
-    completion: FiniteFloat
-
-
-class EvaluationCounts(TypedDict):
-    computed: int
-    cached: int
-    carried: int
-
-
-class GenerationRecord(TypedDict):
-    """A line of history.jsonl: what is read of it again."""
-
-    generation: int
-    best: FiniteFloat
-    mean: FiniteFloat
-    best_ever: FiniteFloat
-    validation: NotRequired[dict[str, FiniteFloat]]
-    population: Annotated[list[ScoredIndividual], Field(min_length=1)]
-    offspring: list[ScoredIndividual]
-    evaluations: EvaluationCounts
-    seconds: WallTime
-    tokens: TokenCounts
-    calls: FiniteFloat
-    answered: NotRequired[dict[str, list[str]]]
-    cost_usd: FiniteFloat | None  # None: the prices are not known
-
-
 class RunFile(TypedDict):
     """run.json; `kind` is one of orchestrator/runs/kinds.py, `folder` the output folder: a copy has another one."""
 
@@ -169,9 +119,9 @@ class OutputFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._refuse_that_of_another_user()
                 self._refuse_what_is_no_file()
-                self._lock = _lock_in(self.path)
+                self._lock = lock_folder(self.path)
         except BlockingIOError:
-            raise RunInUse(self.path, _holder(self.path / LOCK)) from None
+            raise RunInUse(self.path, holder_of(self.path)) from None
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise OutputNotWritable(f"{self.path} cannot be written: {error.strerror}", is_full=True) from None
@@ -261,62 +211,12 @@ class OutputFolder:
         with writing(path):
             path.unlink(missing_ok=True)
 
-    def read_history(self) -> list[dict[str, Any]]:
-        """The generations so far; a last line that a kill cut short is left out."""
-        return read_history(self.history)
-
-    def write_history(self, generations: Iterable[dict[str, Any]]) -> None:
-        self.write("history.jsonl", "".join(json.dumps(g) + "\n" for g in generations))
-
 
 def _name_of(user: int) -> str:
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return str(user)
-
-
-def _lock_in(folder: Path) -> BinaryIO | None:
-    """The folder's lock, held, with a line that says by which process; None when the folder was moved meanwhile.
-
-    Raises: BlockingIOError when another process holds it; OSError.
-    """
-    path = folder / LOCK
-    lock = open_regular(path, os.O_RDWR | os.O_CREAT)
-    try:
-        _hold(lock)
-        if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-            lock.close()
-            return None
-        with suppress(OSError):  # a full disk; without a buffer, which would be written again when the file is closed
-            now = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-            os.truncate(lock.fileno(), 0)
-            os.write(lock.fileno(), f"process {os.getpid()} on host {socket.gethostname()} (since {now})\n".encode())
-    except BaseException:
-        lock.close()
-        raise
-    return lock
-
-
-def _holder(lock: Path) -> str:
-    """Which process holds a lock, as it has written there."""
-    with suppress(OSError, FileTooLarge):
-        if text := read_limited(lock, LONGEST_HOLDER).decode(errors="replace").strip():
-            return escape_control(text)
-    return "another process"
-
-
-def _hold(lock: BinaryIO) -> None:
-    """Raises: BlockingIOError when another process holds it, and not only to see whether it is held."""
-    until = time.monotonic() + LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(LOCK_WAIT_S / 20)  # flock waits for ever or not at all
 
 
 def check_inputs(option: str, output: Path, inputs: Mapping[str, Path]) -> None:
@@ -403,22 +303,3 @@ def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[typ
         return read_json(path, kind, parse)
     except OutputError as error:
         raise OutputError(f"{error}; {remedy}" if remedy else str(error)) from None
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """Raises: OutputError for a line that is no generation, but for a last one that was cut short."""
-    try:
-        whole, _, _ = read_limited(path, HISTORY_BYTES).rpartition(b"\n")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
-    except FileTooLarge as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
-    generations: list[dict[str, Any]] = []
-    for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
-        try:
-            generations.append(checked_json(GenerationRecord, line))
-        except InvalidData as error:
-            raise OutputError(f"{path}: line {number} is no generation: {error}") from None
-    return generations

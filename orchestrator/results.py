@@ -19,15 +19,8 @@ from typing import Any, Literal, NotRequired
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
-from orchestrator.output import (
-    GenerationRecord,
-    OutputError,
-    OutputFolder,
-    read_history,
-    read_json,
-    read_state,
-    run_file,
-)
+from orchestrator.history import GenerationRecord, read_history
+from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.baselines import Baselines, read_baselines

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.history import read_history, write_history
 from orchestrator.optimisers.base import Best
 from orchestrator.optimisers.generation import Evaluated, Genome
 from orchestrator.optimisers.individual import list_to_deltas
@@ -141,7 +142,7 @@ class Recorder:
 
     def resume(self, generation: int) -> None:
         """Take up what the folder holds of the generations before this one."""
-        self.history = [g for g in self.output.read_history() if g["generation"] < generation]
+        self.history = [g for g in read_history(self.output.history) if g["generation"] < generation]
         self.individuals.keep_before(generation)
         if self.output.tree.exists():
             self.tree.restore(read_state(self.output.tree, TreeFile, parse=checked_sealed), generation)
@@ -157,7 +158,7 @@ class Recorder:
         self.history.append(line | {"answered": answered} | ({"settings_changed": changed} if changed else {}))
         self.tree.add(finished.generation)
         self.output.write_state("evolution_tree.json", self.tree.data())
-        self.output.write_history(self.history)
+        write_history(self.output, self.history)
         self.individuals.append(finished.generation)
         leader, best = finished.generation.leader.genome, finished.state.best
         self._write_deltas("deltas_current.json", leader)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
+from orchestrator.history import read_history
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
@@ -85,7 +86,7 @@ class EvolveKind:
 
     def progress(self, folder: Path) -> RunProgress:
         output = OutputFolder(folder)
-        history = output.read_history()
+        history = read_history(output.history)
         stopped = read_in_progress(folder)
         last = max(history[-1]["population"], key=lambda p: p["fitness"]) if history else None
         return RunProgress(

@@ -21,6 +21,7 @@ import redis
 from pydantic import FiniteFloat
 
 from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.folder_lock import LOCK
 from orchestrator.output import OutputError, OutputFolder, OutputNotWritable, read_state, run_id_of
 from orchestrator.report.formatting import format_count
 from orchestrator.runs.kinds import RunProgress, kind_of
@@ -162,7 +163,7 @@ def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> S
 
 def is_locked(folder: Path) -> bool:
     """Whether a process works on the run now.  Raises: OutputError when its lock cannot be read."""
-    path = folder / ".lock"
+    path = folder / LOCK
     try:
         with open_regular(path) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -7,7 +7,6 @@ import resource
 import shutil
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,16 +42,6 @@ def test_a_file_that_has_no_room_keeps_its_old_content_and_leaves_no_half_of_the
         write_output(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_is_held_and_let_go_on_a_full_disk(tmp_path: Path) -> None:
-    folder = OutputFolder(tmp_path)
-    with no_room():
-        folder.open()
-        with pytest.raises(RunInUse):
-            OutputFolder(tmp_path).open()
-        folder.close()
-    OutputFolder(tmp_path).open()
 
 
 def test_a_pipe_in_the_folder_is_refused_before_anything_is_written_into_it(tmp_path: Path) -> None:
@@ -93,31 +82,6 @@ def test_a_run_is_set_aside_only_when_no_process_works_on_it(tmp_path: Path) -> 
     with pytest.raises(RunInUse):
         running.open()
     assert fresh.rotate() is None
-
-
-def test_a_process_that_waits_for_a_folder_while_it_is_set_aside_does_not_work_in_the_old_one(tmp_path: Path) -> None:
-    # Given a process that sets a run aside, and another that waits for the folder's lock meanwhile
-    fresh, other = OutputFolder(tmp_path / "run"), OutputFolder(tmp_path / "run")
-    fresh.run_id("evolve")
-    fresh.open()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        waiting = pool.submit(other.open)
-        while not any(os.readlink(f"/proc/self/fd/{fd}").endswith("run/.lock") for fd in _others(fresh)):
-            pass
-        assert fresh.rotate() == tmp_path / "run.1"
-        # Then it is refused: the lock that it waited for has gone with the old run
-        with pytest.raises(RunInUse):
-            waiting.result(timeout=20)
-
-
-def _others(folder: OutputFolder) -> list[str]:
-    """The open descriptors but for that of the folder's lock."""
-    mine = folder._lock.fileno() if folder._lock else -1
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
-        if fd != str(mine) and Path(f"/proc/self/fd/{fd}").is_symlink():
-            found.append(fd)
-    return found
 
 
 def test_a_copy_of_a_folder_gets_an_id_of_its_own_and_a_folder_that_was_moved_keeps_its_id(tmp_path: Path) -> None:

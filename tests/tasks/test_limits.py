@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.output import OutputError, OutputFolder, read_history, read_json
+from orchestrator.history import read_history
+from orchestrator.output import OutputError, OutputFolder, read_json
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import read_mapping
 from tasks import limits
