@@ -27,15 +27,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import figures
 from benchmarks.gpu import common
 from orchestrator.runs.setup import choose_examples
-from orchestrator.settings import Settings, load_settings
+from orchestrator.settings import load_settings
 from orchestrator.settings.run import make_run
 from tasks.dial import DIAL_FILE, Dial
 from tasks.gpu.answer import PromptBatch, prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, parse_generate_reply, request_body, to_generated
-from tasks.judging.exact_number import ExactNumber
-from tasks.judging.grader import Grader, make_grader
-from tasks.models import Example, Target
+from tasks.judging.grader import Grader, ThreeStages, make_grader
+from tasks.models import Example, Judge, Target
 from tasks.validation import parse_json
+from workers.embedded.endpoint.rules import verdict
 from workers.sglang.host import LocalTargetHost
 from workers.steering.request import reference_string
 
@@ -46,9 +46,10 @@ def read_dial(run: Path) -> Dial:
     return parse_json(Dial, json.dumps(document))
 
 
-def without_model() -> Grader:
-    print("the judge of this run needs a language model: numbers are judged by rule here")
-    return ExactNumber()
+def by_rules(settings: Judge) -> Grader:
+    """The three stages, with the rules of the embedded endpoint in the place of the language model."""
+    print("the judge of this run may ask a language model: the rules of the embedded endpoint take its place here")
+    return ThreeStages(settings, lambda system, user, *_: verdict.answer(system, user), "rules")
 
 
 def ask(
@@ -70,12 +71,12 @@ def ask(
 
 
 def measure(
-    options: argparse.Namespace, settings: Settings, dial: Dial, target: Target, examples: list[Example]
+    options: argparse.Namespace, judge: Judge, dial: Dial, target: Target, examples: list[Example]
 ) -> list[dict[str, Any]]:
     host = LocalTargetHost(options.folder, "dial", dict(os.environ))
     file, labels = options.run / "processor_dial.py", host.labels_folder()
     subprocess.run([sys.executable, file, "--plugin", labels], check=True, stdout=subprocess.DEVNULL)
-    grader = make_grader(options.judge or settings.judge, without_model)
+    grader = make_grader(options.judge or judge.name, lambda: by_rules(judge))
     try:
         url, key = host.serve(target), host.api_key(target)
         questions = tuple((example.id, example.context, example.question) for example in examples)
@@ -137,8 +138,9 @@ def main() -> None:
     dial = read_dial(options.run)
     settings = load_settings(options.run / "config", options.overrides)
     examples = choose_examples(settings)[options.questions]
-    target = dataclasses.replace(make_run(settings, "dial").target, system_prompt=dial.system_prompt)
-    found = measure(options, settings, dial, target, examples)
+    run = make_run(settings, "dial")
+    target = dataclasses.replace(run.target, system_prompt=dial.system_prompt)
+    found = measure(options, run.judge, dial, target, examples)
     rows = [
         [
             "no steering" if one["dial"] is None else f"{one['dial']:g}",

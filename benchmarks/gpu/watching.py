@@ -14,7 +14,7 @@ import httpx
 import redis
 
 from tasks.plan import Plan, stage_refs
-from tasks.store.keys import plan_key
+from tasks.store.keys import JOBS, plan_key
 from tasks.store.store import Store
 
 PERIOD_S = 0.1
@@ -122,7 +122,7 @@ class Watching:
         prefix = plan_key(self._run, "")
         for key in self._store.redis.scan_iter(match=prefix + "*", count=1000):
             name = key.decode().removeprefix(prefix)
-            if name not in self._plans:
+            if name not in self._plans and name != JOBS:
                 self._plans[name] = self._store.plan(self._run, name)
         return [
             name

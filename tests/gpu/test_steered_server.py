@@ -128,12 +128,12 @@ def test_the_prefix_cache_keeps_prompts_and_no_answers(server: Server, wanted: l
     # Given an answer to a prompt
     request = server.request(1, wanted, new=64)
     [answer] = server.answers([request])
-    assert answer.completion_tokens > 16
+    assert answer.completion_tokens > 1, answer
     # When the next prompt goes on from the answer
     longer = dataclasses.replace(request, input_ids=(*request.input_ids, *answer.output_ids, 1, 1))
     [again] = server.answers([longer])
     # Then the cache had the prompt, or a part of it, and nothing of the answer
-    assert 0 < again.cached_tokens <= len(request.input_ids)
+    assert 0 < again.cached_tokens <= len(request.input_ids), (again, len(request.input_ids), answer)
 
 
 DELTAS = [0.0] * (CLUSTERS - 1)  # one too few
