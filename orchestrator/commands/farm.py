@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Start, stop or show the embedded farm: a Valkey, the workers of the three queues and, with
 CONFIG_EMBEDDED_ENDPOINT="rules", the rule-based endpoint.  `orchestrator evolve` uses a farm that is already running
-and leaves it running."""
+and leaves it running.  `status` also names the farm that `docker compose up` runs in this folder."""
 
 EPILOG = """\
 examples:
@@ -86,4 +86,20 @@ def _status_lines(settings: Settings, found: FarmStatus) -> list[str]:
             f" {process.rss / 2**20:8.0f} MiB"
             for process in found.processes
         ),
+        *_compose_lines(),
+    ]
+
+
+def _compose_lines() -> list[str]:
+    """What to do with the farm that `docker compose up` runs in this folder; nothing where there is none."""
+    from orchestrator.farm.compose import compose_address
+    from tasks.store.address import redacted
+
+    if (address := compose_address(Path.cwd())) is None:
+        return []
+    return [
+        f"the farm of docker compose is up at {redacted(address)}",
+        "  its workers        orchestrator workers",
+        "  Flower             docker compose port flower 5555 prints its address,",
+        "                     secrets/flower/flower_basic_auth has name and password",
     ]

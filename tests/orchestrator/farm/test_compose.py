@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import main
 from orchestrator.commands import common
 from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
 from orchestrator.farm.connection import external_address, found_address, named_address, ping
@@ -68,6 +69,14 @@ def test_a_farm_that_is_up_is_found_with_its_password(farm: object, clone: Path)
         assert broker.default_channel.client.ping() and app.backend.client.ping()  # type: ignore[attr-defined]
     assert external_address("") == found_address() == named_address(None) == address
     assert redacted(address) == f"unix://{clone.resolve()}/{SOCKET}?db=0&password=***"
+
+
+def test_the_state_of_farms_names_it(farm: object, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["farm", "status"])
+    said = capsys.readouterr().out
+    assert "no farm is up in outputs/farm\nthe farm of docker compose is up at unix://" in said
+    assert "docker compose port flower 5555" in said
 
 
 def test_an_address_of_the_environment_or_of_the_settings_comes_first(
