@@ -24,7 +24,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect quick test lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
+.PHONY: help setup models evolve collect quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -63,6 +63,11 @@ quick: models    ## run the tests that start no process of their own (about a mi
 
 test: models     ## run the tests, JOBS files at a time (under ten minutes on 2 cores)
 	$(PYTEST)
+
+trackers: $(STAMP) ## install MLflow and Weights & Biases, and run the tests of both (a minute)
+	@$(BIN)/python ops/requirements.py mlflow wandb > $(LOCKED)
+	@$(BIN)/python -c 'import mlflow, sqlalchemy, wandb' 2>/dev/null || $(INSTALL) --require-hashes --requirement $(LOCKED)
+	$(BIN)/python -m pytest -m trackers tests/orchestrator/trackers
 
 lint: $(STAMP)   ## check style and format
 	$(BIN)/ruff check .

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 GROUP = "whetstone.callbacks"
 """The group of entry points whose names CONFIG_CALLBACKS may have."""
-BUILT_IN: Mapping[str, str] = {}
-"""Names that need no entry point, and the factory that each is short for."""
 
 EndState = Literal["finished", "parked", "stopped", "failed"]
 
@@ -133,7 +131,7 @@ class Callbacks:
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The names in a value of CONFIG_CALLBACKS: "mlflow, my_module:Printer"."""
+    """The names in a value of CONFIG_CALLBACKS: "my_module:Printer, my_entry_point"."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -147,7 +145,7 @@ def load_callbacks(names: Sequence[str]) -> tuple[Callback, ...]:
 
 def _load(name: str) -> Callback:
     try:
-        made: Callback = load_named(BUILT_IN.get(name, name), GROUP)()
+        made: Callback = load_named(name, GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
         raise CallbackError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
     if missing := [m for m in ("on_start", "on_generation", "on_end") if not callable(getattr(made, m, None))]:

@@ -26,6 +26,7 @@ from orchestrator.runs.status import ParkedState, write_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.shell import command_line
 from orchestrator.signals import Terminated
+from orchestrator.trackers import TrackerMissing, make_trackers
 from tasks import logs
 from tasks.escape import first_line
 from tasks.files import NO_ROOM
@@ -145,6 +146,14 @@ def settings_callbacks(text: str, option: str) -> tuple[Callback, ...]:
         return load_callbacks(names_of(text))
     except CallbackError as error:
         raise SettingsError([f"{option}: {error}"]) from None
+
+
+def settings_trackers(text: str) -> tuple[Callback, ...]:
+    """The trackers that CONFIG_TRACKERS names.  Raises: SettingsError when one is not installed."""
+    try:
+        return make_trackers(names_of(text))
+    except TrackerMissing as error:
+        raise SettingsError([f"CONFIG_TRACKERS: {error}"]) from None
 
 
 def log_to(path: Path, level: str, also: Sequence[logging.Handler] = ()) -> None:

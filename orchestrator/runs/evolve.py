@@ -43,7 +43,7 @@ def start_evolution(
     from orchestrator.report.summary import final_report
     from orchestrator.report.view import open_view
     from orchestrator.runs.changes import check_resumable
-    from orchestrator.runs.drive import drive, log_to, settings_callbacks
+    from orchestrator.runs.drive import drive, log_to, settings_callbacks, settings_trackers
     from orchestrator.runs.runner import Runner
     from orchestrator.runs.sameness import check_same_questions
     from orchestrator.runs.setup import check_judge, choose_examples
@@ -53,7 +53,7 @@ def start_evolution(
     examples = choose_examples(settings)
     check_judge(settings, examples)
     prompts_of(settings)
-    named = settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")
+    named = [*settings_trackers(settings.trackers), *settings_callbacks(settings.callbacks, "CONFIG_CALLBACKS")]
     output = OutputFolder(settings.output_dir)
     if fresh and (aside := output.rotate()):
         print(f"the earlier run is now in {aside}", file=stream)

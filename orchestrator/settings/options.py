@@ -35,6 +35,7 @@ from orchestrator.settings.value_checks import (
     redis_address,
     server_address,
     server_arguments,
+    tracker_names,
     variable_name,
 )
 from tasks.models import ClusteredBy, EngineName
@@ -195,6 +196,7 @@ class Settings:
     # Output
     output_dir: FolderPath
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+    trackers: Annotated[str, optional(tracker_names)]
     callbacks: Annotated[str, optional(callback_names)]
 
 
@@ -285,6 +287,7 @@ RESUMABLE = (
     "BUDGET_USD",
     "OUTPUT_DIR",
     "LOG_LEVEL",
+    "TRACKERS",
     "CALLBACKS",
 )
 """The options that may change before a run is resumed: where, how fast, how long and at what cost it is computed, and

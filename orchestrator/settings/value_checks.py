@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from orchestrator.callbacks import names_of
+from orchestrator.trackers import TRACKERS
 from tasks.escape import quote
 from tasks.http.address import unix_path
 from tasks.named import NAME
@@ -107,6 +109,17 @@ def callback_names(text: str) -> str:
     for name in text.split(","):
         if not NAME.fullmatch(name.strip()):
             raise ValueError(f"{quote(name.strip())} is neither a callback's name nor of the form module:name")
+    return text
+
+
+def tracker_names(text: str) -> str:
+    """Names of trackers, separated by commas (orchestrator/trackers)."""
+    names = names_of(text)
+    for name in names:
+        if name not in TRACKERS:
+            raise ValueError(f"{quote(name)} is none of the trackers {', '.join(TRACKERS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{quote(text)} names a tracker twice")
     return text
 
 

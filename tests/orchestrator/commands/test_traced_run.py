@@ -1,4 +1,4 @@
-"""A run that is traced: what its driver and three workers send, over two sessions."""
+"""A run that is traced and tracked: what its driver and three workers send, over two sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from farm_bench import until
 from otlp_receiver import OtlpReceiver, ReceivedSpan
 from simulated_run import Driver
-from terminal import CHILDREN, Terminal, ended
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from terminal import CHILDREN, Terminal, ended, history
 
 from orchestrator.output import run_id_of
 from tasks.tracing import trace_id_of
@@ -19,7 +20,7 @@ def test_a_run_is_one_trace_over_its_sessions_and_workers(
     # Given a run that parked because the reflector failed for one child, and was retried
     terminal.variables = traces.environment
     driver.set_signal("fail", "reflect", CHILDREN[0])
-    status, said = ended(terminal.evolve())
+    status, said = ended(terminal.evolve(TRACKERS="tensorboard"))
     assert status == 3, said
     driver.clear_signal("fail", "reflect", CHILDREN[0])
     status, said = terminal.run("retry", str(terminal.output))
@@ -51,3 +52,8 @@ def test_a_run_is_one_trace_over_its_sessions_and_workers(
     [reflect] = [span for span in errors if span.name == "reflect"]
     assert reflect.error == "RuntimeError: as it was told"
     assert reflect.attributes["whetstone.child"] == CHILDREN[0]
+    # And its tracker has each generation once
+    events = EventAccumulator(str(terminal.output / "tensorboard")).Reload()
+    best = [(line["generation"], line["best"]) for line in history(terminal)]
+    assert [(each.step, each.value) for each in events.Scalars("fitness/best")] == best
+    assert len(events.Tensors("end")) == 2

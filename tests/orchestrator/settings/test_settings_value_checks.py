@@ -34,6 +34,17 @@ def test_another_judge_is_refused(problems: Any, judge: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("trackers", "told"),
+    [
+        ("mlflow,comet", "'comet' is none of the trackers mlflow, tensorboard, wandb"),
+        ("wandb, mlflow, wandb", "'wandb, mlflow, wandb' names a tracker twice"),
+    ],
+)
+def test_trackers_are_known_and_named_once(problems: Any, trackers: str, told: str) -> None:
+    assert problems(f"TRACKERS={trackers}") == (f"CONFIG_TRACKERS: {told}",)
+
+
+@pytest.mark.parametrize(
     ("template", "told"),
     [
         ("{context}", "lacks the placeholder {query}"),

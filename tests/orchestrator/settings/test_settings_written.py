@@ -17,6 +17,7 @@ from tasks.models import Run
 
 NUMBERS = (int, float, int | None, float | None)
 OTHERS = {
+    "TRACKERS": "mlflow, tensorboard",
     "CALLBACKS": "my_callbacks:Printer",
     "JUDGE": "my_judges:contains",
     "REDIS_URL": "redis://elsewhere:1/2",

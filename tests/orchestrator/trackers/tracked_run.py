@@ -1,0 +1,85 @@
+"""A made-up run that trackers follow: its folder, and sessions that tell them of it as the driver does."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN
+
+from orchestrator.callbacks import Callbacks, GenerationInfo, RunEnd, RunInfo
+from orchestrator.history import write_history
+from orchestrator.output import OutputFolder
+from orchestrator.report.assessment import assess
+from orchestrator.report.document import report_document
+from orchestrator.trackers import make_trackers
+
+SETTINGS = {"seed": 7, "cxpb": 0.5, "judge": "exact_number", "evaluation_cache": True, "clusters_from": None}
+FINISHED = RunEnd("finished")
+
+
+def record(number: int) -> dict[str, Any]:
+    """A line of history.jsonl."""
+    score = {"fitness": 0.5 + number / 10, "shortness": 0.4, "correctness": 0.75, "mean_tokens": 40.5 - number}
+    return {
+        "generation": number, "best": score["fitness"], "mean": 0.25, "best_ever": score["fitness"],
+        "population": [{"node": f"g{number}_pop0", **score}], "offspring": [],
+        "evaluations": {"computed": 3, "cached": 2, "carried": 0}, "seconds": {"wall": 1.5, "answer": 1.25},
+        "tokens": {"target": 100, "prompt": 50, "cached": 0, "completion": 20}, "calls": 4, "cost_usd": None,
+    }  # fmt: skip
+
+
+@dataclass
+class TrackedRun:
+    """`lines` are what was reported to the terminal."""
+
+    folder: Path
+    settings: dict[str, Any] = field(default_factory=lambda: dict(SETTINGS))
+    run_id: str = "demo-1a2b"
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def output(self) -> OutputFolder:
+        return OutputFolder(self.folder)
+
+    def session(self, trackers: str | Sequence[Any], done: int, until: int, end: RunEnd = FINISHED) -> None:
+        """A session that records the generations from `done` to before `until`."""
+        self.folder.mkdir(exist_ok=True)
+        made = make_trackers([trackers]) if isinstance(trackers, str) else trackers
+        told = Callbacks(made, self.lines.append)
+        told.start(RunInfo(self.run_id, "evolve", self.folder, self.settings, 3, done))
+        for number in range(done, until):
+            write_history(self.output, [record(before) for before in range(number + 1)])
+            told.end_generation(GenerationInfo(number, record(number), {"0": 0.5}, ""))
+        if end.state == "finished":
+            self.write_result()
+        told.end(end)
+
+    def write_result(self) -> None:
+        self.output.write_json("report.json", self.report())
+        self.output.write("report.txt", "It saves tokens.\nOn 300 questions.\n")
+        self.output.write("fitness.png", png(3, 2))
+        self.output.write("processor_best.py", "print('steer')\n")
+
+    def report(self) -> dict[str, Any]:
+        systems = (PLAIN, ONE_SENTENCE, EVOLVED)
+        assessment = assess(self.run_id, systems, "evolved 1", "one sentence", 0.03, 7, 2, {"start": "validation"})
+        document: dict[str, Any] = json.loads(json.dumps(report_document(assessment)))
+        return document
+
+
+def png(width: int, height: int) -> bytes:
+    """A picture with random pixels, as RGBA."""
+    rng = random.Random(1)
+    rows = b"".join(b"\0" + rng.randbytes(4 * width) for _ in range(height))
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)), (b"IDAT", zlib.compress(rows)))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in (*parts, (b"IEND", b""))
+    )
