@@ -19,9 +19,8 @@ from orchestrator.commands import common
 from orchestrator.signals import Terminated, raise_on_signals
 
 if TYPE_CHECKING:
-    from tasks.judging.grader import Grader
     from tasks.judging.rows import AnswerRow
-    from tasks.models import Endpoint, Judge, Verdict
+    from tasks.models import Endpoint, Verdict
 
 DESCRIPTION = """\
 Judge the answers in a file: one JSON object a line, with the fields question, gold and answer.
@@ -85,6 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _judge(arguments: argparse.Namespace) -> int:
     """Raises: SettingsError, OutputError."""
+    from orchestrator.runs.judge_file import judge_rows
+    from orchestrator.runs.piped_rows import regular_file
+    from orchestrator.runs.verdict_sources import JudgingFailed, by_grader, by_model, load_grader
     from orchestrator.settings import SettingsError, judging_settings
     from tasks.dataset import DatasetError
     from tasks.judging.rows import count_answer_rows, read_answer_rows
@@ -96,21 +98,21 @@ def _judge(arguments: argparse.Namespace) -> int:
     if arguments.tolerance is not None:
         settings = dataclasses.replace(settings, tolerance=arguments.tolerance)
     settings = dataclasses.replace(settings, name=arguments.judge or settings.name)
-    grader = _load_grader(settings)
+    grader = load_grader(settings)
     partial = partial if grader is None else None  # only a model's verdicts are kept
     if grader is not None and arguments.stage is not None:
         raise SettingsError([f"--stage: only the judge 'three_stages' has stages, and it is {settings.name!r}"])
     raise_on_signals()
     try:
-        with _regular(arguments.file) as path, _open_output(arguments.output) as out:
+        with regular_file(arguments.file) as path, _open_output(arguments.output) as out:
             total = count_answer_rows(path)
             rows = _with_progress(read_answer_rows(path), total)
             if grader is not None:
-                found = _by_grader(rows, grader, settings.name)
+                found = by_grader(rows, grader, settings.name, _print_status)
             elif arguments.stage == 1:
-                found = _by_rule(rows, settings)
+                found = judge_rows(rows, settings, None)
             else:
-                found = _by_all(rows, settings, endpoint, rules, partial)
+                found = by_model(rows, settings, endpoint, rules, partial, _print_status)
             summary = _write(found, out)
     except DatasetError as error:
         return exit_status.fail(exit_status.WRONG, str(error))
@@ -118,7 +120,7 @@ def _judge(arguments: argparse.Namespace) -> int:
         return _end(exit_status.INTERRUPTED, "interrupted", partial)
     except Terminated as ended:
         return _end(exit_status.BY_SIGNAL + ended.number, str(ended), partial)
-    except _Failed as error:
+    except JudgingFailed as error:
         return _end(exit_status.BROKEN, str(error), partial)
     if partial is not None:
         partial.unlink(missing_ok=True)
@@ -170,82 +172,6 @@ def _with_cost(endpoint: Endpoint, arguments: argparse.Namespace) -> Endpoint:
     return endpoint
 
 
-class _Failed(Exception):
-    """A call failed for good."""
-
-
-def _load_grader(settings: Judge) -> Grader | None:
-    """The judge that calls no model; None for the three stages.  Raises: SettingsError."""
-    from orchestrator.settings import SettingsError
-    from tasks.judging.grader import make_grader, needs_model
-    from tasks.judging.user_function import UserFunctionError
-
-    if needs_model(settings.name):
-        return None
-    try:
-        return make_grader(settings.name, _no_endpoint)
-    except UserFunctionError as error:
-        raise SettingsError([str(error)]) from None
-
-
-def _no_endpoint() -> Grader:
-    raise AssertionError("called for the three stages alone")
-
-
-def _by_grader(rows: Iterator[AnswerRow], grader: Grader, name: str) -> Iterator[Verdict | None]:
-    from tasks.judging.exact_number import GoldError
-    from tasks.judging.grader import title_of
-    from tasks.judging.user_function import UserFunctionError
-
-    _print_status(f"judge: {title_of(name)}; cost: free")
-    try:
-        for row in rows:
-            yield grader.grade(row.question, row.gold, row.answer)
-    except (GoldError, UserFunctionError) as error:
-        raise _Failed(f"{error}") from error
-
-
-def _by_rule(rows: Iterator[AnswerRow], settings: Judge) -> Iterator[Verdict | None]:
-    from orchestrator.runs.judge_file import judge_rows
-
-    return judge_rows(rows, settings, None)
-
-
-def _by_all(
-    rows: Iterator[AnswerRow], settings: Judge, endpoint: Endpoint, rules: bool, partial: Path | None
-) -> Iterator[Verdict | None]:
-    # Here, because the SDK takes a second to import.
-    from orchestrator.farm.embedded import ProcessFailed
-    from orchestrator.report.announcement import highest_cost, provider_at
-    from orchestrator.report.formatting import format_cost
-    from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
-    from orchestrator.runs.kept_verdicts import KeptVerdicts
-    from tasks.judging.verdict import JudgeReplyError
-    from tasks.openai.budget import LocalBudget
-    from tasks.openai.errors import CallError
-    from tasks.openai.provider import RULES, is_priced, listed, url_of
-
-    providers: set[str] = set()
-    budget = LocalBudget(endpoint)  # its prices are those of the endpoint that is opened
-    try:
-        judge_name = provider_at(settings.model, endpoint, rules=rules)
-        _print_status(f"judge: {judge_name}; cost: {highest_cost(endpoint, rules=rules)}")
-        kept = KeptVerdicts(partial)
-        if count := len(kept):
-            _print_status(f"going on with {count:,} verdicts of {partial}")
-        with open_endpoint(endpoint, rules) as opened:
-            asker = judge_asker(opened, settings, budget, providers.add)
-            yield from judge_rows(rows, settings, asker, kept, RULES if rules else url_of(endpoint))
-    except (CallError, JudgeReplyError, ProcessFailed) as error:
-        raise _Failed(f"{type(error).__name__}: {error}") from error
-    finally:  # calls before a failure are paid too
-        if providers:
-            _print_status(f"judged by {listed(providers)}")
-        used = budget.used
-        cost = format_cost(budget.spending.spent if is_priced(endpoint) else None, endpoint.budget_usd)
-        _print_status(f"{used.requests} calls, {used.prompt + used.completion:,} tokens, cost: {cost}")
-
-
 def _with_progress(rows: Iterator[AnswerRow], total: int) -> Iterator[AnswerRow]:
     """A line on standard error every few seconds."""
     printed = time.monotonic()
@@ -254,31 +180,6 @@ def _with_progress(rows: Iterator[AnswerRow], total: int) -> Iterator[AnswerRow]
             printed = time.monotonic()
             _print_status(f"judged about {number:,} of {total:,} rows")
         yield row
-
-
-@contextmanager
-def _regular(path: Path) -> Iterator[Path]:
-    """The file itself, or a copy of what can be read only once, such as a pipe.
-
-    Raises: DatasetError for more than `PIPED_ROWS_BYTES` through a pipe.
-    """
-    from tasks.dataset import DatasetError
-    from tasks.limits import MIB, PIPED_ROWS_BYTES
-
-    if path.is_file() or not path.exists() or path.is_dir():
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as copy, path.open("rb") as once:
-        copied = 0
-        while part := once.read(MIB):
-            copied += len(part)
-            if copied > PIPED_ROWS_BYTES:
-                raise DatasetError(
-                    f"{path}: more than {PIPED_ROWS_BYTES:,} bytes; judge a file, or fewer rows at a time"
-                )
-            copy.write(part)
-        copy.flush()
-        yield Path(copy.name)
 
 
 @contextmanager

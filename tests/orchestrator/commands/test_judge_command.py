@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ import pytest
 
 from orchestrator import exit_status
 from orchestrator.commands import judge as judge_command
-from orchestrator.commands.judge import _regular
-from tasks import limits
-from tasks.dataset import DatasetError
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 
 NUMBER = {"question": "Capital expenditure in USD millions?", "gold": "$1577.00", "answer": "It was $1,577 million."}
@@ -263,22 +259,3 @@ def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_pa
 def test_an_output_that_is_a_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
     said = refusal(capsys, tmp_path / "rows.jsonl", "--stage", "1", "--output", output)
     assert said == f"orchestrator: --output: {output} is a folder; name a file\n"
-
-
-def test_rows_through_a_pipe_are_limited_before_they_fill_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # given a limit that a test can reach, and a pipe that never ends
-    monkeypatch.setattr(limits, "PIPED_ROWS_BYTES", 4 * limits.MIB)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(DatasetError, match="/dev/zero: more than 4,194,304 bytes"), _regular(Path("/dev/zero")):
-        pass
-    # then nothing stays, and fewer rows pass
-    assert not list(tmp_path.iterdir())
-    os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["cp", "/dev/stdin", str(tmp_path / "pipe")], stdin=subprocess.PIPE) as writer:
-        assert writer.stdin is not None
-        writer.stdin.write(b"rows")
-        writer.stdin.close()
-        with _regular(tmp_path / "pipe") as copy:
-            assert copy.read_bytes() == b"rows"
