@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from orchestrator.export.steering import read_steering
+from orchestrator.export.targets import TARGETS, Source
+from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.results import RunResults
 from tasks.envelope import sealed_text
 from tasks.gpu.processor import render_processor
 from tasks.gpu.processor_template import ModelCheck
@@ -45,6 +51,24 @@ def write_run(folder: Path, check: ModelCheck | None = CHECK, kind: str = "evolv
     return folder
 
 
+def write_answers(folder: Path, texts: Sequence[tuple[str, str]]) -> Path:
+    """The answers before and after of a run of the embedded model, to questions of one set."""
+
+    def side(which: int) -> tuple[JudgedAnswer, ...]:
+        return tuple(JudgedAnswer(f"q{i}", 9, True, pair[which], "?", "", "") for i, pair in enumerate(texts))
+
+    comparison = Comparison("training set", side(0), side(1))
+    (folder / "answers.json").write_text(json.dumps([dataclasses.asdict(comparison)]))
+    (folder / "config").write_text('CONFIG_TARGET_MODEL="embedded"\n')
+    (folder / "system_prompt.txt").write_text("Be brief.")
+    return folder
+
+
 def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
     """What is added to each logit, by plain arithmetic."""
     return np.array([deltas[str(label)] for label in labels_of(size).tolist()], dtype=np.float32)
+
+
+def rendered(target: str, run: Path, node: str = "") -> str:
+    """The text of a run's file for an engine."""
+    return TARGETS[target].render(Source(read_steering(run, node), RunResults.open(run)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from workers.embedded import control
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE
 from workers.embedded.farm import FarmSpec, FarmStatus
+from workers.embedded.models import embedded_model
 from workers.processes.process import (
     ChildProcess,
     Command,
@@ -26,6 +27,7 @@ __all__ = [
     "ProcessFailed",
     "control",
     "describe_exit",
+    "embedded_model",
     "is_healthy",
     "log_tail",
 ]

@@ -11,16 +11,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from exported_run import NODE, OTHER, biases_of, write_run
-
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS
+from exported_run import NODE, OTHER, biases_of, rendered, write_run
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "processor_llama_cpp.py"
-    path.write_text(TARGETS["llama-cpp"].render(read_steering(write_run(tmp_path), NODE)))
+    path.write_text(rendered("llama-cpp", write_run(tmp_path), NODE))
     return path
 
 

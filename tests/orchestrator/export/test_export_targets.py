@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from exported_run import NODE, write_run
+from exported_run import NODE, rendered, write_run
 
-from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS, default_file, known_target
 from orchestrator.output import OutputError
 
@@ -22,11 +21,11 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("target", sorted(ENGINES))
 def test_each_file_says_how_it_is_used_where_its_engine_is_not_installed(tmp_path: Path, target: str) -> None:
     file = default_file(write_run(tmp_path), target, "")
     file.parent.mkdir()
-    text = TARGETS[target].render(read_steering(tmp_path))
+    text = rendered(target, tmp_path)
     file.write_text(text)
     # when it is run with Python alone
     told = subprocess.run([sys.executable, "-I", "-S", str(file)], capture_output=True, text=True, check=False)
@@ -37,23 +36,39 @@ def test_each_file_says_how_it_is_used_where_its_engine_is_not_installed(tmp_pat
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("target", sorted(ENGINES))
 def test_each_file_imports_its_engine_and_the_standard_library_only(tmp_path: Path, target: str) -> None:
-    tree = ast.parse(TARGETS[target].render(read_steering(write_run(tmp_path))))
+    tree = ast.parse(rendered(target, write_run(tmp_path)))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names} == ENGINES[target]
 
 
 def test_the_sglang_file_is_the_runs_own(tmp_path: Path) -> None:
-    steering = read_steering(write_run(tmp_path))
-    assert TARGETS["sglang"].render(steering) == (tmp_path / "processor_best.py").read_text()
+    assert rendered("sglang", write_run(tmp_path)) == (tmp_path / "processor_best.py").read_text()
 
 
 def test_a_file_of_an_individual_has_its_name(tmp_path: Path) -> None:
     file = default_file(tmp_path, "llama-cpp", NODE)
     assert file == tmp_path / "exports" / "processor_llama_cpp_g0_child1_pre.py"
     TARGETS["llama-cpp"].check_name(file)
+
+
+@pytest.mark.parametrize("name", ["openai", "logit-bias"])
+def test_the_command_for_a_list_of_biases_is_one_that_a_shell_can_run(tmp_path: Path, name: str) -> None:
+    # given a file in a folder with a space, and programs that stand in for jq and curl and print their arguments
+    file = tmp_path / "my runs" / TARGETS[name].file_name
+    for program in ("jq", "curl"):
+        (tmp_path / program).write_text('#!/bin/sh\ncat >/dev/null\nprintf "%s\\n" "$0" "$@" >&2\n')
+        (tmp_path / program).chmod(0o755)
+    # when a shell reads the command
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["sh", "-c", TARGETS[name].command_for(file)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, input="", check=False)
+    # then jq gets the filter and the file, and curl the address
+    assert done.returncode == 0 and str(file) in done.stderr.splitlines()
+    assert '{model: "MODEL", messages: [{role: "user", content: "..."}], logit_bias}' in done.stderr
+    assert "http://127.0.0.1:8000/v1/chat/completions" in done.stderr.splitlines()
 
 
 def test_the_command_names_the_file_as_a_shell_reads_it(tmp_path: Path) -> None:
@@ -69,5 +84,7 @@ def test_a_name_that_python_cannot_import_is_refused(name: str) -> None:
 
 
 def test_an_unknown_engine_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(OutputError, match="'tgi' is no engine; the engines are sglang, vllm, transformers, llama-cpp"):
+    with pytest.raises(
+        OutputError, match="'tgi' is no engine; the engines are sglang, vllm, transformers, llama-cpp, openai"
+    ):
         known_target("tgi")

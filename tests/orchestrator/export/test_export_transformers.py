@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import CHECK, DELTAS, biases_of, write_run
+from exported_run import CHECK, DELTAS, biases_of, rendered, write_run
 
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS
 from tasks.dataset import load_examples
 from tasks.gpu.processor_check import model_hashes
 from tasks.gpu.processor_template import ModelCheck
@@ -23,7 +21,7 @@ from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 from workers.embedded.models import embedded_model
 
 SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
-TOKENS = 16
+TOKENS = 10
 SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 
 
@@ -57,13 +55,13 @@ def reference(model: Any, prompt: Sequence[int], biases: torch.Tensor, stops: Se
     return answer
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.long)])
 def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
     model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     # Given the exported file on the module path
     file = tmp_path / "processor_transformers.py"
-    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path))))
+    file.write_text(rendered("transformers", write_run(tmp_path)))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "processor_transformers", raising=False)
     processor = importlib.import_module("processor_transformers").DeltaProcessor()
@@ -99,7 +97,7 @@ def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) ->
     answers = [{"prompt": p, "text": t, "tokens": TOKENS} for p, t in zip(asked, texts, strict=True)]
     check = ModelCheck(**{**CHECK, **model_hashes(str(folder)), "stops": stops, "answers": answers})
     file = tmp_path / "processor_transformers.py"
-    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path / "run", check))))
+    file.write_text(rendered("transformers", write_run(tmp_path / "run", check)))
     # When it is asked whether a folder has it
     accepted = verify(file, folder)
     # Then it gives the answers again
@@ -111,7 +109,7 @@ def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) ->
 def test_the_file_refuses_a_folder_of_another_configuration_before_it_is_loaded(tmp_path: Path) -> None:
     check = ModelCheck(**{**CHECK, **model_hashes(str(embedded_model()))})
     file, other = tmp_path / "processor_transformers.py", tmp_path / "other"
-    file.write_text(TARGETS["transformers"].render(read_steering(write_run(tmp_path / "run", check))))
+    file.write_text(rendered("transformers", write_run(tmp_path / "run", check)))
     other.mkdir()
     (other / "config.json").write_text((embedded_model() / "config.json").read_text().replace("576", "960"))
     refused = verify(file, other)

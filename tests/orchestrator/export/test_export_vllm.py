@@ -18,10 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import DELTAS, biases_of, write_run
-
-from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS
+from exported_run import DELTAS, biases_of, rendered, write_run
 
 V1, V2 = "vllm.v1.sample.logits_processor", "vllm.v1.worker.gpu.sample.logits_processor"
 WIDTH, TOKENS = 64, 50  # of the logits, and of the vocabulary
@@ -90,7 +87,7 @@ def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **interfaces: type) -> A
                 monkeypatch.setitem(sys.modules, name, ModuleType(name))
         sys.modules[".".join(parts)].LogitsProcessor = interface  # type: ignore[attr-defined]
     path = folder / "processor_vllm.py"
-    path.write_text(TARGETS["vllm"].render(read_steering(write_run(folder, size=TOKENS))))
+    path.write_text(rendered("vllm", write_run(folder, size=TOKENS)))
     spec = importlib.util.spec_from_file_location("processor_vllm", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
