@@ -43,6 +43,8 @@ COMMANDS = {
     "status": "show the state of one run",
     "judge": "judge the answers in a file against their gold answers",
     "export": "write what a run has found as a file for an inference engine",
+    "report": "write a page that shows a run, or several",
+    "compare": "print the most important figures of runs side by side",
     "answers": "show a run's answers before and after, side by side",
     "workers": "list the workers of the farm and their tasks",
     "pause": "have a queue or a worker take no more tasks",
@@ -56,7 +58,7 @@ COMMANDS = {
 }
 
 # What these print is what they are for.  All others do their work also where nothing can be printed.
-LISTINGS = ("failed", "runs", "status", "judge", "answers", "workers", "doctor", "completion")
+LISTINGS = ("failed", "runs", "status", "judge", "compare", "answers", "workers", "doctor", "completion")
 
 
 def make_parser() -> argparse.ArgumentParser:

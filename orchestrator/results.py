@@ -10,6 +10,7 @@ file and the place in it, and leaves the other parts readable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from typing import Any, Literal, NotRequired
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
+from orchestrator.collection.results import CollectionResult, read_collection
 from orchestrator.history import GenerationRecord, read_history
 from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
 from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
@@ -135,11 +137,23 @@ class ReflectorCall:
     user: str
     reply: str
 
+    @property
+    def candidate(self) -> str:
+        """The candidate that the call was made for, for example "g3_child1"; "" for one about the clusters."""
+        found = _NODE.search(self.file)
+        return candidate_of(found[1]) if found else ""
+
     def is_about(self, individual: str) -> bool:
-        """Whether the call was made for this individual: the merge before it, or the mutation after or before it."""
-        child = individual.rpartition("_")[0] if stage_of(individual) != "pop" else individual
-        stem = self.file.removesuffix(".txt").partition("_attempt")[0]
-        return stem.endswith((f"_{individual}", f"_{child}_pre", f"_{child}_mut"))
+        """Whether the call was made for this individual: the merge before it, or the proposal before or after it."""
+        return self.candidate == candidate_of(individual)
+
+
+_NODE = re.compile(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$")
+
+
+def candidate_of(individual: str) -> str:
+    """The candidate of an individual: "g3_child1" of "g3_child1_mut"; a member of a population is its own."""
+    return individual.removesuffix("_pre").removesuffix("_mut")
 
 
 @dataclass(frozen=True)
@@ -191,13 +205,17 @@ class RunResults:
         return tuple(read_servers(self.output))
 
     @cached_property
-    def questions(self) -> Mapping[str, tuple[str, ...]]:
-        """The ids of the questions by set: "training", "validation", "test"."""
+    def question_hashes(self) -> Mapping[str, Mapping[str, str]]:
+        """By set ("training", "validation", "test"), the content hash of each question by its id."""
         try:
-            found = read_state(self.folder / QUESTIONS, QuestionHashes)
+            return read_state(self.folder / QUESTIONS, QuestionHashes)
         except FileNotFoundError:
             return {}
-        return {name: tuple(hashes) for name, hashes in found.items()}
+
+    @property
+    def questions(self) -> Mapping[str, tuple[str, ...]]:
+        """The ids of the questions by set."""
+        return {name: tuple(hashes) for name, hashes in self.question_hashes.items()}
 
     @cached_property
     def usage(self) -> Mapping[str, float]:
@@ -282,6 +300,11 @@ class RunResults:
         except ValueError as error:
             raise OutputError(f"{self.output.answers} cannot be read: {error}") from None
         return found
+
+    @cached_property
+    def collection(self) -> CollectionResult | None:
+        """What a finished collection has found; None for other kinds of runs."""
+        return read_collection(self.folder, self.settings) if self.kind == COLLECT else None
 
     @cached_property
     def best_deltas(self) -> Mapping[str, float] | None:

@@ -112,7 +112,13 @@ def add_run(parser: argparse.ArgumentParser, **options: Any) -> None:
     with_completer(action, complete_run)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_run_list(parser: argparse.ArgumentParser) -> None:
+    """RUN, one or several; `runs` of the arguments."""
+    action = parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="the output folder of a run")
+    with_completer(action, complete_run)
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
     """--json."""
     parser.add_argument("--json", action="store_true", help="print JSON; docs/start.md has the keys")
 

@@ -27,7 +27,8 @@ Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "wor
 class Conclusion:
     """What was shown.  `sentences` begin with the most important; `pairs` has the plain model first.
 
-    `measured_on` is the set of questions that the figures come from.
+    `measured_on` is the set of questions that the figures come from.  `rival` is the name of the one that the first
+    sentence is about; None where it is about the plain model.
     """
 
     outcome: Outcome
@@ -35,6 +36,7 @@ class Conclusion:
     sentences: tuple[str, ...]
     pairs: tuple[Pairwise, ...]
     smallest_visible_loss: float
+    rival: str | None = None
 
     @property
     def headline(self) -> str:
@@ -69,7 +71,7 @@ def conclude(
     informative = [(pair, change) for pair, change in zip(pairs, over_plain, strict=True) if not change.is_vacuous]
     harmless = [pair for pair, change in informative if change.non_inferiority.is_shown]
     useful = [pair for pair, change in informative if change.is_better]
-    outcome, first = _decide(against_plain, pairs, harmless, useful, used)
+    outcome, first, decisive = _decide(against_plain, pairs, harmless, useful, used)
     sentences = [first]
     if not any(best.deltas):
         sentences.append("The winner has no deltas: no other finalist had a higher fitness on the validation set.")
@@ -82,7 +84,8 @@ def conclude(
     if noise is not None:
         sentences.append(_noise(noise, against_plain))
     visible = smallest_visible_loss(against_plain.change.count, against_plain.discordant)
-    return Conclusion(outcome, used, tuple(sentences), (against_plain, *pairs), visible)
+    rival = None if decisive is None else decisive.against
+    return Conclusion(outcome, used, tuple(sentences), (against_plain, *pairs), visible, rival)
 
 
 def _decide(
@@ -91,8 +94,8 @@ def _decide(
     harmless: Sequence[Pairwise],
     useful: Sequence[Pairwise],
     used: SetName,
-) -> tuple[Outcome, str]:
-    """The outcome and its sentence.
+) -> tuple[Outcome, str, Pairwise | None]:
+    """The outcome, its sentence, and the comparison with the rival that the sentence is about.
 
     pairs: the vector against each rival; harmless: those of rivals that are shown to lose less than the margin against
     the plain model; useful: those of rivals that are shown to be shorter as well.  A rival whose race was stopped can
@@ -103,31 +106,25 @@ def _decide(
     dominating = [pair for pair in complete if pair.is_dominated]
     equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
     if against_plain.is_worse:
-        return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}."
+        return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}.", None
     margin = against_plain.non_inferiority.margin
     if against_plain.is_vacuous:
-        return "not_shown", (
-            f"The plain model has {against_plain.change.before} of {count} right on the {used} set, no more than the "
-            f"margin of {format_points(margin)}: nothing is shown."
-        )
+        before = f"The plain model has {against_plain.change.before} of {count} right on the {used} set"
+        return "not_shown", f"{before}, no more than the margin of {format_points(margin)}: nothing is shown.", None
     if equal:
         is_proved = against_plain.is_better or any(pair in useful for pair in equal)
-        return _not_better_than(min(equal, key=lambda pair: pair.ratio.before), used, is_proved=is_proved)
+        pair = min(equal, key=lambda pair: pair.ratio.before)
+        return *_not_better_than(pair, used, is_proved=is_proved), pair
+    not_better = "It is not shown that the evolved vector is better than"
     if not against_plain.is_better:
-        return "not_shown", (
-            f"It is not shown that the evolved vector is better than the plain model: {_figures(against_plain, used)}."
-        )
+        return "not_shown", f"{not_better} the plain model: {_figures(against_plain, used)}.", None
     rest = [pair for pair in complete if not _is_worse_rival(pair, is_harmless=pair in harmless)]
     if rest:
         pair = min(rest, key=lambda pair: pair.ratio.before)
-        return "not_shown", (
-            f"It is not shown that the evolved vector is better than {pair.name}: {_figures(pair, used)}."
-        )
+        return "not_shown", f"{not_better} {pair.name}: {_figures(pair, used)}.", pair
     loss = f"less than {format_points(margin)} of" if margin else "no"
-    return "win", (
-        f"The evolved vector shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)} on "
-        f"{count} {used} questions and loses {loss} right answers."
-    )
+    win = f"The evolved vector shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)}"
+    return "win", f"{win} on {count} {used} questions and loses {loss} right answers.", None
 
 
 def _is_worse_rival(pair: Pairwise, *, is_harmless: bool) -> bool:

@@ -26,6 +26,7 @@ def report_document(assessment: Assessment) -> dict[str, Any]:
             "outcome": conclusion.outcome,
             "measured_on": conclusion.measured_on,
             "sentences": list(conclusion.sentences),
+            "rival": conclusion.rival,
             "margin": assessment.margin,
             "smallest_visible_loss": conclusion.smallest_visible_loss,
             "noise_floor": None if assessment.noise is None else asdict(assessment.noise),

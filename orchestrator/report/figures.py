@@ -95,6 +95,7 @@ class ReportedConclusion:
     margin: Share
     smallest_visible_loss: Share
     noise_floor: NoiseFloor | None
+    rival: str | None = None
 
 
 @dataclass(frozen=True)

@@ -202,3 +202,8 @@ def _unknown(name: str, names: Collection[str]) -> str:
 def _split(override: str) -> tuple[str, str | None]:
     name, equals, value = override.partition("=")
     return name, value if equals else None
+
+
+def default_values() -> dict[str, str]:
+    """What each option is where nobody sets it, as a person types it; "" for one without a default."""
+    return {symbol.name: symbol.str_value for symbol in Kconfig().unique_defined_syms}

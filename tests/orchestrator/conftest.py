@@ -63,9 +63,11 @@ def finished_run(simulated_farm: Bench, tmp_path_factory: pytest.TempPathFactory
     prompts.write_text(
         'base: "Answer."\nprompts:\n  - {name: none, text: ""}\n  - {name: short, text: "Be concise."}\n'
     )
+    before = set(simulated_farm.store.scan_iter())
     simulated_farm.store.set(signal_key("vary", "answer", "each"), 1)
     finish(start_evolve(simulated_farm.url, folder, {**FINISHED, "PROMPTS_PATH": str(prompts)}))
-    simulated_farm.store.delete(signal_key("vary", "answer", "each"))
+    made = [key for key in set(simulated_farm.store.scan_iter()) - before if ":worker" not in key]
+    simulated_farm.store.delete(*made)  # the farm is shared, and its other tests expect no run of others
     return folder
 
 

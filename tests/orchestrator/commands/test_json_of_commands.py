@@ -32,6 +32,7 @@ WITHOUT_A_TABLE = {
     "evolve": "its report is report.json",
     "export": "writes a file",
     "flower": "a web page",
+    "report": "writes a file",
     "judge": "prints one JSON object a line",
     "retry": "goes on with `evolve` or `collect`, or says in a line what was sent",
 }
@@ -125,8 +126,8 @@ def test_the_keys_are_those_that_the_page_lists(folder: Path, capsys: pytest.Cap
     keys = {
         words[0]: found(*words)
         for words in (
-            ("answers", run), ("doctor",), ("failed",), ("gc",), ("pause", "cpu"), ("refused",), ("resume", "cpu"),
-            ("runs",), ("status", run), ("workers",),
+            ("answers", run), ("compare", run), ("doctor",), ("failed",), ("gc",), ("pause", "cpu"), ("refused",),
+            ("resume", "cpu"), ("runs",), ("status", run), ("workers",),
         )
     }  # fmt: skip
     keys["farm"] = found("farm", "status", "--set", f"FARM_DIR={folder.parent / 'farm'}") - {"processes"}

@@ -25,7 +25,7 @@ def concluded(best: MeasuredSystem, rivals: Sequence[MeasuredSystem] = (), plain
 def test_a_shorter_vector_that_loses_nothing_wins() -> None:
     conclusion = concluded(EVOLVED, [ONE_SENTENCE, SHORT_BUT_WRONG])
 
-    assert conclusion.outcome == "win"
+    assert (conclusion.outcome, conclusion.rival) == ("win", None)
     assert conclusion.headline.startswith("The evolved vector shortens the answers by 60")
     assert "on 300 test questions and loses less than 3 points" in conclusion.headline
     assert [pair.is_better for pair in conclusion.pairs] == [True, True, False]
@@ -36,7 +36,7 @@ def test_a_shorter_vector_that_loses_nothing_wins() -> None:
 def test_a_prompt_that_does_as_well_is_named_in_the_first_sentence() -> None:
     conclusion = concluded(system("evolved 1", "evolved", 0.6), [ONE_SENTENCE])
 
-    assert conclusion.outcome == "prompt_suffices"
+    assert (conclusion.outcome, conclusion.rival) == ("prompt_suffices", "one sentence")
     assert conclusion.headline.startswith('A sentence is enough: the system prompt "one sentence" does as well')
 
 

@@ -1,0 +1,200 @@
+"""The few figures of a run that are looked at first: what it saved, at what loss, against what, at which cost.
+
+`orchestrator compare` prints them side by side, and the page of `orchestrator report` begins with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.report.figures import ReportedSystem, ReportFigures, SystemFigures
+from orchestrator.report.statistics import JudgedAnswer
+from orchestrator.results import RunResults
+from orchestrator.runs.status import TOKEN_COUNTS
+from tasks.plan import Evaluations
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The figures of one run; None where there is none yet, or where its kind has none.
+
+    tokens_*: mean tokens an answer of the plain model and of the winner, right_*: numbers of right answers, on the
+    `questions` of the set `measured_on`: nothing was chosen on "test"; "validation" chose the winner, "training" has
+    been searched on.  token_change, right_change: shares, with 95 % intervals.  rival: the one that the first sentence
+    of the conclusion is about, or else the one with the highest fitness on that set.  seconds: those of the
+    generations.  Of a collection, tokens and questions are those of the retained pairs.
+    """
+
+    run: str
+    kind: str
+    folder: str
+    state: str
+    progress: str
+    reason: str
+    verdict: str | None = None
+    outcome: str | None = None
+    measured_on: str | None = None
+    test_uses: int | None = None
+    questions: int | None = None
+    tokens_before: float | None = None
+    tokens_after: float | None = None
+    token_change: float | None = None
+    token_change_interval: Bounds | None = None
+    right_before: int | None = None
+    right_after: int | None = None
+    right_change: float | None = None
+    right_change_interval: Bounds | None = None
+    winner: str | None = None
+    rival: str | None = None
+    rival_kind: str | None = None
+    rival_prompt: str | None = None
+    rival_questions: int | None = None
+    rival_tokens: float | None = None
+    rival_right: int | None = None
+    generations: int | None = None
+    individuals: int | None = None
+    best_fitness: float | None = None
+    evaluations: Evaluations | None = None
+    retained_pairs: int | None = None
+    wasted_tokens: int | None = None
+    seconds: float | None = None
+    calls: int = 0
+    target_tokens: int = 0
+    endpoint_tokens: int = 0
+    cost_usd: float | None = None
+    model: str | None = None
+    optimiser: str | None = None
+    seed: str | None = None
+
+
+def digest_of(results: RunResults) -> Digest:
+    """Raises: OutputError for a file of the run that cannot be used."""
+    status = results.status
+    common: dict[str, Any] = {
+        "run": results.run,
+        "kind": results.kind,
+        "folder": str(results.folder),
+        "state": status.state,
+        "progress": status.progress,
+        "reason": status.reason,
+        "calls": status.calls,
+        "target_tokens": status.target_tokens,
+        "endpoint_tokens": int(sum(results.usage.get(name, 0) for name in TOKEN_COUNTS[1:] if name != "cached")),
+        "cost_usd": status.cost_usd,
+    }
+    own = _of_collection(results) if results.kind == "collect" else _of_evolution(results)
+    return Digest(**common, **own)
+
+
+def _of_evolution(results: RunResults) -> dict[str, Any]:
+    generations, settings = results.generations, results.settings
+    own: dict[str, Any] = {
+        "generations": len(generations),
+        "individuals": len(results.individuals),
+        "best_fitness": generations[-1].best_ever if generations else None,
+        "evaluations": sum((generation.evaluations for generation in generations), Evaluations()),
+        "seconds": math.fsum(generation.seconds["wall"] for generation in generations),
+        "model": settings.get("TARGET_MODEL"),
+        "optimiser": settings.get("OPTIMISER"),
+        "seed": settings.get("SEED"),
+    }
+    if results.report is not None:
+        return own | _measured(results.report)
+    return own | _on_training(results)
+
+
+def _measured(report: ReportFigures) -> dict[str, Any]:
+    both, against_plain, used = report.measured, report.comparisons[0], report.conclusion.measured_on
+    low, high = against_plain.token_ratio_interval
+    found = rival_of(report)
+    rival: dict[str, Any] = {}
+    if found is not None:
+        system, figures = found
+        rival = {
+            "rival": system.name,
+            "rival_kind": system.kind,
+            "rival_prompt": system.system_prompt,
+            "rival_questions": figures.n,
+            "rival_tokens": figures.mean_tokens,
+            "rival_right": figures.correct,
+        }
+    return rival | {
+        "verdict": report.verdict,
+        "outcome": report.conclusion.outcome,
+        "measured_on": used,
+        "test_uses": report.test_uses,
+        "questions": both.best.n,
+        "tokens_before": both.zero.mean_tokens,
+        "tokens_after": both.best.mean_tokens,
+        "token_change": against_plain.token_ratio - 1,
+        "token_change_interval": (low - 1, high - 1),
+        "right_before": both.zero.correct,
+        "right_after": both.best.correct,
+        "right_change": against_plain.correctness_difference,
+        "right_change_interval": against_plain.correctness_difference_interval,
+        "winner": report.winner,
+    }
+
+
+def rival_of(report: ReportFigures) -> tuple[ReportedSystem, SystemFigures] | None:
+    """The rival that the conclusion begins with, or the one with the highest fitness on the conclusion's set.
+
+    A rival that was stopped early is only taken where all were.  None where no rival was measured on that set.
+    """
+    used = report.conclusion.measured_on
+    measured = [(rival, figures) for rival in report.rivals if (figures := rival.measured_on(used)) is not None]
+    for rival, figures in measured:
+        if rival.name == report.conclusion.rival:
+            return rival, figures
+    return max(measured, key=lambda one: (one[1].n, one[1].fitness), default=None)
+
+
+def _on_training(results: RunResults) -> dict[str, Any]:
+    """Without a validation set there is no report.json: the answers to the training set are all that there is."""
+    training = next((one for one in results.comparisons if one.name.startswith("training set")), None)
+    if training is None:
+        return {}
+    before, after = _mean_tokens(training.before), _mean_tokens(training.after)
+    return {
+        "verdict": "There is no validation set: the questions that chose the vector are those that it is measured on.",
+        "measured_on": "training",
+        "questions": len(training.after),
+        "tokens_before": before,
+        "tokens_after": after,
+        "token_change": max(after, 1.0) / max(before, 1.0) - 1,
+        "right_before": sum(answer.is_correct for answer in training.before),
+        "right_after": sum(answer.is_correct for answer in training.after),
+        "right_change": sum(answer.is_correct for answer in training.after) / len(training.after)
+        - sum(answer.is_correct for answer in training.before) / len(training.before),
+    }
+
+
+def _mean_tokens(answers: Sequence[JudgedAnswer]) -> float:
+    return math.fsum(answer.tokens for answer in answers) / len(answers)
+
+
+def _of_collection(results: RunResults) -> dict[str, Any]:
+    found, settings = results.collection, results.settings
+    own: dict[str, Any] = {"model": settings.get("target.model_id"), "seed": settings.get("seed")}
+    if found is None:
+        return own
+    retained = found.retained
+    own |= {"retained_pairs": len(retained), "wasted_tokens": len(found.tokens), "questions": found.examples}
+    if not retained:
+        return own | {"verdict": f"No pair of {found.examples} examples was retained."}
+    before = math.fsum(pair.verbose_tokens or 0 for pair in retained) / len(retained)
+    after = math.fsum(pair.compressed_tokens or 0 for pair in retained) / len(retained)
+    return own | {
+        "verdict": (
+            f"{len(retained)} of {len(found.pairs)} compressed answers are correct, and {len(found.tokens)} tokens are "
+            "more frequent in the answers before compression."
+        ),
+        "tokens_before": before,
+        "tokens_after": after,
+        "token_change": after / before - 1 if before else None,
+    }

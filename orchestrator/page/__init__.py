@@ -1,0 +1,1 @@
+"""The page that shows runs: one HTML file with its data, styles and scripts in it."""

@@ -1,0 +1,94 @@
+// The page: its bar, the chosen run, and the data that a live page reads anew.
+
+let DATA = JSON.parse(document.getElementById("data").textContent);
+const LEAST_WAIT_MS = 5000;
+
+const PARTS = [
+  ["answer", "Answer"], ["compare", "Side by side"], ["systems", "Systems"], ["wasted", "Wasted tokens"], ["search", "Search"], ["lineage", "Lineage"],
+  ["deltas", "Deltas"], ["answers", "Answers"], ["cost", "Cost"], ["settings", "Repeat"],
+];
+
+function drawPage() {
+  const runs = DATA.runs;
+  state.run = Math.min(state.run, runs.length - 1);
+  const run = runs[state.run];
+  const parts = [
+    runs.length > 1 ? compareSection(runs) : null,
+    runs.length > 1 ? runChoice(runs) : null,
+    answerSection(run),
+    ...(run.digest.kind === "collect" ? [wastedSection(run)] : [systemsSection(run), searchSection(run), lineageSection(run), clustersSection(run)]),
+    answersSection(run), costSection(run), settingsSection(run),
+  ].filter(Boolean);
+  const ids = new Set(parts.map((part) => part.id));
+  const links = PARTS.filter(([id]) => ids.has(id)).map(([id, name]) => h("a", { href: `#${id}` }, name));
+  const bar = h("header", { class: "bar" }, h("div", {},
+    h("span", { class: "brand" }, logo(), "Whetstone"), h("nav", { "aria-label": "Parts of the page" }, links),
+    h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark", on: { click: otherTheme } }, "◐")));
+  const made = new Date(DATA.made);
+  const footer = h("footer", {}, DATA.live_url ? "Live: this page follows the run. " : "", `Made ${made.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })} by orchestrator report; nothing in this page is loaded from a network.`);
+  document.getElementById("page").replaceChildren(bar, h("main", {}, parts, footer));
+  follow(links, parts);
+}
+
+function runChoice(runs) {
+  return h("div", { class: "runs", role: "group", "aria-label": "Run", style: { marginTop: "2.6rem" } }, h("span", { class: "muted small", style: { alignSelf: "center" } }, "In detail:"),
+    runs.map((run, i) => h("button", { type: "button", class: "chip", "aria-pressed": String(i === state.run), on: { click: () => { state.run = i; drawPage(); document.getElementById("answer").scrollIntoView(); } } }, run.digest.run)));
+}
+
+function logo() {
+  return s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, s("path", { d: "M3 16.5 14.5 5l4.5 4.5L9.5 19z", fill: "currentColor", opacity: ".35" }), s("path", { d: "M3 20h18M14.5 5l4.5 4.5L9.5 19 3 16.5z", fill: "none", stroke: "currentColor", "stroke-width": "1.8", "stroke-linejoin": "round", "stroke-linecap": "round" }));
+}
+
+// The part that is in view is marked in the bar.
+let watcher = null;
+function follow(links, parts) {
+  watcher?.disconnect();
+  const byId = new Map(links.map((link) => [link.hash.slice(1), link]));
+  watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      for (const link of links) link.removeAttribute("aria-current");
+      byId.get(entry.target.id)?.setAttribute("aria-current", "true");
+    }
+  }, { rootMargin: "-15% 0px -75% 0px" });
+  for (const part of parts) if (byId.has(part.id)) watcher.observe(part);
+}
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function applyTheme() {
+  document.documentElement.dataset.theme = state.theme ?? (dark.matches ? "dark" : "light");
+}
+function otherTheme() {
+  state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  applyTheme();
+}
+dark.addEventListener("change", applyTheme);
+addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
+addEventListener("afterprint", applyTheme);
+
+// A live page asks again some seconds after it has got an answer, and seldom where answers take long.
+async function refresh(tag) {
+  const began = performance.now();
+  let [next, failed] = [tag, false];
+  try {
+    const reply = await fetch(DATA.live_url, { cache: "no-cache", credentials: "same-origin" });
+    if (!reply.ok) throw new Error(reply.statusText);
+    next = reply.headers.get("ETag");
+    if (next !== tag) {
+      const fresh = await reply.json();
+      DATA = { ...DATA, ...fresh };
+      unpacked.clear();
+      const top = scrollY;
+      drawPage();
+      scrollTo({ top, behavior: "instant" });
+    }
+  } catch {
+    failed = true;
+  }
+  const isOver = !failed && DATA.runs.every((run) => run.digest.state === "finished");
+  if (!isOver) setTimeout(refresh, Math.max(LEAST_WAIT_MS, 5 * (performance.now() - began)), next);
+}
+
+applyTheme();
+drawPage();
+if (DATA.live_url) setTimeout(refresh, LEAST_WAIT_MS, null);

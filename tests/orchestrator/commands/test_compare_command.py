@@ -1,0 +1,104 @@
+"""`orchestrator compare` and `orchestrator report`, on the folder of a finished run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from page_reader import ReadPage
+
+from orchestrator import exit_status
+from orchestrator.commands import compare, report
+from orchestrator.output import OutputFolder
+
+
+def compared(*arguments: str) -> int:
+    return compare.run(compare.make_parser().parse_args(arguments))
+
+
+@pytest.fixture
+def other(finished_run: Path, tmp_path: Path) -> Path:
+    """The same questions, answered by a winner whose answers have one token fewer, and of which two became wrong."""
+    folder = shutil.copytree(finished_run, tmp_path / "other")
+    answers = json.loads((folder / "answers.json").read_text())
+    for comparison in answers:
+        for one in comparison["after"]:
+            one["tokens"] -= 1
+        for one in comparison["after"][:2]:
+            one["is_correct"] = False
+    (folder / "answers.json").write_text(json.dumps(answers))
+    return folder
+
+
+def test_the_table_has_the_figures_of_the_report(finished_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(str(finished_run)) == exit_status.DONE
+    said = capsys.readouterr().out
+    written = json.loads((finished_run / "report.json").read_text())
+    zero, best = written["test"]["zero"], written["test"]["best"]
+    assert " ".join(said.split()).startswith(f"{written['run']}: {written['verdict']}")
+    rows = {line[:23].strip(): line[23:].strip() for line in said.splitlines() if "  " in line}
+    assert rows["tokens an answer"] == f"{zero['mean_tokens']:.1f} -> {best['mean_tokens']:.1f}"
+    assert rows["right answers"] == f"{zero['correct']} -> {best['correct']}"
+    assert rows["questions"] == "8 test" and rows["winner"] == written["winner"]
+
+
+def test_two_runs_with_the_same_questions_are_compared_by_pairs(
+    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compared(str(finished_run), str(other)) == exit_status.DONE
+    said = " ".join(capsys.readouterr().out.split())
+    tokens = json.loads((finished_run / "report.json").read_text())["test"]["best"]["mean_tokens"]
+    assert 'on the same 8 test questions. Against "the winner of' in said
+    assert f"{tokens:.1f} -> {tokens - 1:.1f} tokens" in said and "8 -> 6 of 8 right" in said
+
+
+def test_runs_with_other_questions_are_not_compared_by_pairs(
+    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = json.loads((other / "questions.json").read_text())
+    del questions["version"], questions["checksum"]
+    OutputFolder(other).write_state("questions.json", {which: {"x": "0"} for which in questions})
+    assert compared(str(finished_run), str(other)) == exit_status.DONE
+    assert "on the same" not in capsys.readouterr().out
+
+
+def test_json_and_csv_have_the_same_figures(
+    finished_run: Path, other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compared(str(finished_run), str(other), "--json")
+    listed = json.loads(capsys.readouterr().out)
+    compared(str(finished_run), str(other), "--csv")
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == len(listed) == 2
+    for row, one in zip(rows, listed, strict=True):
+        assert float(row["token_change"]) == one["token_change"] and row["folder"] == one["folder"]
+        bounds = [row["token_change_interval_low"], row["token_change_interval_high"]]
+        assert [float(bound) for bound in bounds] == one["token_change_interval"]
+        assert int(row["evaluations_computed"]) == one["evaluations"]["computed"]
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(str(tmp_path)) == exit_status.WRONG
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_the_report_is_written_where_it_is_wanted(
+    finished_run: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def written(*arguments: str) -> int:
+        return report.run(report.make_parser().parse_args(arguments))
+
+    assert written(str(other)) == exit_status.DONE
+    assert capsys.readouterr().out.startswith(f"{other / 'report.html'} (")
+    assert len(ReadPage.of((other / "report.html").read_text()).runs) == 1
+    path = tmp_path / "both.html"
+    assert written(str(finished_run), str(other), "--output", str(path)) == exit_status.DONE
+    assert len(ReadPage.of(path.read_text()).runs) == 2
+    # and a damaged file is named, and leaves the earlier page
+    (other / "report.json").write_text("{")
+    assert written(str(other)) == exit_status.WRONG
+    assert "report.json cannot be read" in capsys.readouterr().err and (other / "report.html").exists()

@@ -1,0 +1,108 @@
+"""The page loads nothing and executes nothing but its own script, whatever the texts of a run hold."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import re
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from page_reader import ReadPage, records
+
+from orchestrator.page.html import SCRIPTS, embedded_json, page_data, public, render_page
+from orchestrator.results import RunResults
+
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \u2028 ]]> \\u003c '\""
+
+
+@pytest.fixture
+def hostile(finished_run: Path, tmp_path: Path) -> Path:
+    """A run whose answers, prompts, cluster tokens and reasons are hostile."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    answers = json.loads((folder / "answers.json").read_text())
+    for comparison in answers:
+        for one in (*comparison["before"], *comparison["after"]):
+            one |= {"text": HOSTILE, "question": HOSTILE, "gold": HOSTILE, "reasoning": HOSTILE}
+    (folder / "answers.json").write_text(json.dumps(answers))
+    report = json.loads((folder / "report.json").read_text())
+    report["verdict"] = HOSTILE
+    report["conclusion"]["sentences"] = [HOSTILE, HOSTILE]
+    for system in (*report["systems"], *report["rivals"]):
+        system["system_prompt"] = HOSTILE
+    (folder / "report.json").write_text(json.dumps(report))
+    lines = [json.loads(line) for line in (folder / "individuals.jsonl").read_text().splitlines()]
+    (folder / "individuals.jsonl").write_text(
+        "".join(json.dumps(one | {"scratchpad": HOSTILE}) + "\n" for one in lines)
+    )
+    return folder
+
+
+def test_hostile_texts_stay_texts(hostile: Path) -> None:
+    html = render_page(page_data([RunResults.open(hostile)]), NOW)
+    page = ReadPage.of(html)
+    # Then the page has the elements that its template has, and no other
+    assert [tag for tag, _ in page.elements if tag in ("script", "img", "style")] == ["style", "script", "script"]
+    assert html.count("<script") == html.count("</script") == 2 and "<!--" not in html
+    # And the texts are there as they were
+    [run] = page.runs
+    assert all(row["before"] == row["reason_after"] == HOSTILE for one in run["answers"] for row in records(one))
+    assert run["digest"]["verdict"] == HOSTILE
+    assert page.long_text(records(run["individuals"])[0]["scratchpad"]) == HOSTILE
+
+
+def test_the_policy_allows_the_page_s_own_style_and_script_alone(finished_run: Path) -> None:
+    page = ReadPage.of(render_page(page_data([RunResults.open(finished_run)]), NOW))
+    [policy] = [a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    own = {tag: text for tag, text in page.texts if tag in ("style", "script")}
+    for tag, text in own.items():
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in (policy or "")
+    assert (policy or "").startswith("default-src 'none';") and "unsafe" not in (policy or "")
+    assert "connect-src" not in (policy or "")
+    loaded = [a for _, a in page.elements if any(name in a for name in ("src", "srcset", "action", "data"))]
+    assert loaded == [] and not any(tag in ("link", "iframe", "object", "form", "base") for tag, _ in page.elements)
+    links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+    assert links == ["#answer"]
+
+
+def test_a_live_page_may_ask_its_own_server_and_carries_the_nonce(finished_run: Path) -> None:
+    html = render_page(page_data([RunResults.open(finished_run)]), NOW, "/api/run/report/x", "n0nce")
+    page = ReadPage.of(html)
+    [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert "connect-src 'self'" in (policy or "") and page.data["live_url"] == "/api/run/report/x"
+    assert [a.get("nonce") for tag, a in page.elements if tag in ("style", "script")] == ["n0nce", None, "n0nce"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_scripts_make_no_markup_of_texts(name: str) -> None:
+    text = resources.files("orchestrator.page").joinpath("static", name).read_text()
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|srcdoc|javascript:|</script"
+    )
+    assert not re.search(forbidden, text)
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_passwords_in_settings_are_not_shown() -> None:
+    assert public("redis://user:secret@host:6379/0") == "redis://user:***@host:6379/0"
+    assert public("--api-key abc --tp 2 --admin-key=xyz") == "--api-key *** --tp 2 --admin-key=***"
+    assert public("Context:\\n{context}") == "Context:\\n{context}"
+
+
+def test_numbers_that_json_does_not_have_are_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        embedded_json({"x": float("nan")})
+
+
+def test_without_scripts_the_page_says_the_conclusion(finished_run: Path) -> None:
+    results = RunResults.open(finished_run)
+    assert results.report is not None
+    page = ReadPage.of(render_page(page_data([results, results]), NOW))
+    said = [text for tag, text in page.texts if tag == "p"]
+    assert said[:2] == [f"{results.run}: {results.report.verdict}"] * 2
