@@ -25,6 +25,7 @@ answers and leave them correct.  Celery workers do the work."""
 EPILOG = """\
 start here:
   make evolve                                        everything on this machine, with a small model
+  orchestrator init                                  four questions, then a .config for your model and questions
   orchestrator evolve --config configs/gpu.config    your model on a GPU (see docs/settings.md)
 
 exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was started; 2 an error while running;
@@ -53,6 +54,7 @@ COMMANDS = {
     "doctor": "check everything that a run needs, with a hint for each problem",
     "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",
+    "init": "write a .config from four answers, with the time and cost of its run",
     "flower": "monitor a farm in a browser, and retry failed tasks",
     "completion": "print the script for completion in bash, zsh or fish",
 }

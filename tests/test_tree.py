@@ -61,6 +61,7 @@ ELSEWHERE = {
     "orchestrator/flower_ext/server.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/flower_ext/state.py": "orchestrator/flower_ext/test_monitor_http.py",
     "orchestrator/flower_ext/views.py": "orchestrator/flower_ext/test_monitor_pages.py",
+    "orchestrator/init/ways.py": "orchestrator/commands/test_init_terminal.py",
     "orchestrator/optimisers/generation.py": "orchestrator/runs/test_runs_patience.py",
     "orchestrator/optimisers/operators.py": "e2e/test_same_seed.py",
     "orchestrator/optimisers/specification.py": "e2e/test_same_seed.py",

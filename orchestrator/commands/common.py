@@ -28,6 +28,8 @@ LISTED = """
 results: standard output, a table or with --json JSON; errors go to standard error.  Nothing is changed."""
 """The end of the help of a command that only shows something."""
 
+PRICES = ("prompt", "cached", "completion")
+
 OF_A_FARM = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached."
 
 
@@ -88,15 +90,20 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
 def add_cost(parser: argparse.ArgumentParser, calls: str, default: str = "unknown") -> None:
     """--price-prompt, --price-cached, --price-completion and --budget."""
     cost = parser.add_argument_group(f"cost, of {calls}")
-    for kind in ("prompt", "cached", "completion"):
-        cost.add_argument(
+    add_prices(cost, default)
+    cost.add_argument("--budget", type=_dollars, metavar="USD",
+                      help="stop before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
+
+
+def add_prices(parser: argparse._ActionsContainer, default: str) -> None:
+    """--price-prompt, --price-cached and --price-completion."""
+    for kind in PRICES:
+        parser.add_argument(
             f"--price-{kind}",
             type=_dollars,
             metavar="USD",
             help=f"price of a million {kind} tokens (default: {default})",
         )
-    cost.add_argument("--budget", type=_dollars, metavar="USD",
-                      help="stop before the calls cost more; needs the prices (0: no limit)")  # fmt: skip
 
 
 def _dollars(text: str) -> float:
@@ -145,11 +152,18 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     return load_settings(_config(arguments.config), overrides)
 
 
+def is_without_settings(named: Path) -> bool:
+    """Whether no file is named, there is no .config, and no compose farm of this folder has settings."""
+    from orchestrator.farm import compose
+
+    return named == DEFAULT_CONFIG and not named.exists() and compose.compose_address(Path.cwd()) is None
+
+
 def _config(named: Path) -> Path:
     """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
     from orchestrator.farm import compose
 
-    if named != DEFAULT_CONFIG or named.exists() or compose.compose_address(Path.cwd()) is None:
+    if named != DEFAULT_CONFIG or named.exists() or is_without_settings(named):
         return named
     print(f"no .config: the settings are {compose.CONFIG}, for the farm of docker compose", file=sys.stderr)
     return compose.CONFIG

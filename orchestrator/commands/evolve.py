@@ -12,7 +12,9 @@ Run the evolution that a .config describes, or go on with it.
 
 The run lives in its output folder: the same command goes on where a run was stopped, by Ctrl+C, by a crash or by a
 power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
-and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work."""
+and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work.
+
+Without a .config it asks at a terminal how to begin; elsewhere that is an error which names the ways."""
 
 EPILOG = """\
 examples:
@@ -36,7 +38,18 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from orchestrator.init.asking import NoAnswer
+    from orchestrator.init.ways import begin
+
     def work() -> int:
+        if common.is_without_settings(arguments.config):
+            try:
+                chosen = begin(arguments.config)
+            except NoAnswer as error:
+                return exit_status.fail(exit_status.WRONG, str(error))
+            if chosen is None:
+                return exit_status.DONE
+            arguments.config = chosen
         settings = common.settings_from_arguments(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution

@@ -118,7 +118,8 @@ def _load(config: Path) -> Kconfig:
 _PAGE_HEAD = r"""# Settings
 
 Every option of Whetstone, as `make menuconfig` shows it. This page is written from `Kconfig` by
-`python -m orchestrator.settings document`; change it there.
+`python -m orchestrator.settings document`; change it there. `orchestrator init` writes a `.config` from
+four answers ([start.md](start.md)).
 
 A `.config` has one `CONFIG_NAME=VALUE` on each line. Whole numbers are written without quotes. Switches are `y` or `n`
 (or `# CONFIG_NAME is not set`). All other values are in double quotes, also numbers with a fraction. In a string, `\n`

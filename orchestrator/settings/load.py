@@ -82,7 +82,11 @@ def _read(config: Path) -> str:
     except FileTooLarge as error:
         raise SettingsError([f"{config}: {error}"]) from error
     except OSError as error:
-        hint = "; `make menuconfig` writes one, and configs/ has complete ones" if not config.exists() else ""
+        hint = (
+            "; `orchestrator init` or `make menuconfig` writes one, and configs/ has complete ones"
+            if not config.exists()
+            else ""
+        )
         raise SettingsError([f"{config}: cannot be read: {error.strerror or error}{hint}"]) from error
 
 

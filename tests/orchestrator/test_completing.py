@@ -3,53 +3,30 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typed_terminal import TypedTerminal
 
 ROOT = Path(__file__).parents[2]
-READ_S = 60  # a busy machine
 
 
-class Bash:
-    """An interactive bash in a terminal, in a folder with runs, that has read the script of `completion bash`."""
+class Bash(TypedTerminal):
+    """An interactive bash in a folder with runs, that has read the script of `completion bash`."""
 
     def __init__(self, folder: Path) -> None:
         command = folder / "bin" / "orchestrator"
         command.parent.mkdir()
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m orchestrator "$@"\n')
         command.chmod(0o755)
-        environment = os.environ | {
-            "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TERM": "dumb", "PS1": "",
-            "INPUTRC": "/dev/null",
-        }  # fmt: skip
-        self.ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
-        self.seen = ""
+        path = f"{command.parent}:{os.environ['PATH']}"
+        super().__init__(["bash", "--norc", "--noprofile", "-i"], folder, {"PATH": path, "PYTHONPATH": str(ROOT)})
         self.press(
             'PS1=; eval "$(orchestrator completion bash)"; bind "set enable-bracketed-paste off"; echo rea""dy\r'
         )
-        self.wait_for("ready")
-
-    def press(self, keys: str) -> None:
-        self.seen = ""
-        os.write(self.ours, keys.encode())
-
-    def wait_for(self, text: str) -> str:
-        """What has appeared since the last key; an end of the shell, or silence, is an error."""
-        while text not in self.seen:
-            assert select.select([self.ours], [], [], READ_S)[0], f"no {text!r} in {self.seen!r}"
-            self.seen += os.read(self.ours, 4096).decode()
-        return self.seen
+        self.wait_for("ready\n")
 
     def offered(self, line: str) -> list[str]:
         """What the shell is offered for a line, by the function that Tab calls."""
@@ -59,11 +36,6 @@ class Bash:
         )
         *_, answer = self.wait_for("> end").splitlines()
         return [word.strip() for word in answer.removesuffix("> end").removeprefix("<").split("><")]
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.ours)
 
 
 @pytest.fixture

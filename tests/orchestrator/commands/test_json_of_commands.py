@@ -36,7 +36,7 @@ WITHOUT_A_TABLE = {
     "judge": "prints one JSON object a line",
     "retry": "goes on with `evolve` or `collect`, or says in a line what was sent",
 }
-BY_NAME = ("figures", "paused", "queues", "workers", "removed")  # objects whose keys are names
+BY_NAME = ("questions", "tokens", "figures", "paused", "queues", "workers", "removed")  # objects whose keys are names
 
 
 def has_json(command: str) -> bool:
@@ -128,6 +128,8 @@ def test_the_keys_are_those_that_the_page_lists(folder: Path, capsys: pytest.Cap
         for words in (
             ("answers", run), ("compare", run), ("doctor",), ("failed",), ("gc",), ("pause", "cpu"), ("refused",),
             ("resume", "cpu"), ("runs",), ("status", run), ("workers",),
+            ("init", "--model", "embedded", "--data", "configs/data/sample_questions.jsonl", "--judge", "rules",
+             "--budget", "20 evaluations", "--yes", "--no-measure"),
         )
     }  # fmt: skip
     keys["farm"] = found("farm", "status", "--set", f"FARM_DIR={folder.parent / 'farm'}") - {"processes"}

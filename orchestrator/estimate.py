@@ -1,0 +1,317 @@
+"""How long an evolution takes and what it costs, before it is started: expected, and at most.
+
+A run is a sequence of parts (docs/runs.md).  The questions of each set, the number of system prompts and the plans of
+the search itself say how many answers each part generates.  Then
+
+    seconds = answers * tokens / rate + prompts read for the first time * seconds each + plans * overhead
+    dollars = calls * (prompt tokens * price + completion tokens * price)
+
+Nothing is read or started here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orchestrator.optimisers.base import search as searched_plans
+from orchestrator.runs.baselines import SHORTLIST
+from orchestrator.runs.clustering import SHORT_PROMPTS
+from orchestrator.runs.final import REPEATS
+from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
+from orchestrator.runs.search import Search
+from orchestrator.runs.vectors import EOT_DELTAS, FACTORS
+from orchestrator.settings import Settings
+from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
+from tasks.models import Endpoint, Score
+from tasks.plan import Candidate, Evaluations, ExampleSet, Outcome, Plan
+
+SIMULATED = 40
+"""So many generations are planned; later ones count as the mean of the last half of these."""
+TOKENS_PER_PRICE = 1_000_000
+MINUTE_S = 60.0
+
+
+Length = Literal["plain", "prompts", "searched"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a run: what the target and the endpoint do in it.
+
+    answers: that the target generates; prompts: that it reads for the first time; plans: of which each waits for the
+    one before; length: which answers these are, see `Rates`.
+    """
+
+    name: str
+    evaluations: int
+    answers: int
+    prompts: int = 0
+    plans: int = 1
+    reflections: float = 0.0
+    merges: float = 0.0
+    length: Length = "prompts"
+
+
+@dataclass(frozen=True)
+class GenerationWork:
+    """What one generation asks for, or the mean of several."""
+
+    evaluations: float
+    reflections: float
+    merges: float
+    plans: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How fast the target is and how long its answers are, with all requests in flight that the settings allow.
+
+    start_s: until farm and server are ready; prompt_s: to read a prompt for the first time; token_s: for a generated
+    token; tokens: of an answer, on average: "plain" to the plain prompt, "prompts" to all system prompts, "searched" of
+    a search that starts from the best of them; overhead_s: of a plan; clustering_s.  `source` says where these come
+    from.
+    """
+
+    start_s: float
+    prompt_s: float
+    token_s: float
+    tokens: Mapping[Length, float]
+    overhead_s: float
+    clustering_s: float
+    source: str
+
+
+@dataclass(frozen=True)
+class CallSize:
+    """Calls of one kind: how many tokens the prompt and the reply have, expected and at most.
+
+    share: of the occasions on which such a call is made, expected; at most it is all of them.
+    """
+
+    prompt: float
+    reply: float
+    most_prompt: float
+    most_reply: float
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class CallSizes:
+    """Of a verdict, of a reflection and of a merge; None where no language model is called."""
+
+    verdict: CallSize | None = None
+    reflection: CallSize | None = None
+    merge: CallSize | None = None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What a run takes.  `dollars` is None where the prices are not known."""
+
+    seconds: float
+    calls: float
+    dollars: float | None
+
+
+@dataclass(frozen=True)
+class PartTime:
+    """A part of the run, how many answers it takes, and its expected seconds."""
+
+    name: str
+    answers: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """Evaluations, answers and tokens of the target are those of all parts.
+
+    `most`: every answer and every reply has the longest length that the settings allow.
+    """
+
+    parts: tuple[PartTime, ...]
+    evaluations: int
+    answers: int
+    tokens: float
+    expected: Amount
+    most: Amount
+
+
+def parts_of(
+    settings: Settings, works: Sequence[GenerationWork], generations: int, sizes: Mapping[ExampleSet, int], prompts: int
+) -> tuple[Part, ...]:
+    """The parts of a run from its beginning.
+
+    works: of the generations that were planned, see `planned_work`; generations: how many the run has; sizes: questions
+    in each set; prompts: how many system prompts.
+    Where a run chooses (which prompts go on, which systems are tested), it is the largest number that it may choose.
+    """
+    training, test = sizes["training"] * settings.samples, sizes.get("test", 0) * settings.samples
+    has_validation = bool(sizes.get("validation"))
+    held_out = (sizes["validation"] if has_validation else sizes["training"]) * settings.samples
+    rivals, vectors = min(SHORTLIST, prompts - 1), _vectors(settings, prompts)
+    lines = 0 if not vectors else 1 if len(vectors) == 1 else len(vectors)
+    by_waste = settings.clusters_by == "waste" and settings.clusters_waste_from is None
+    starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
+    sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
+    repeats = REPEATS if settings.target_temperature else 0
+    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + (lines if has_validation else 0)
+    tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
+    searched = _searched_length(settings)
+    raced, rungs = _raced_prompts(settings, held_out, prompts)
+    return (
+        Part("system prompts", prompts, raced, raced, rungs, length="prompts" if prompts > 1 else "plain"),
+        Part("reference", starts, starts * training, starts * training, length="prompts" if starts > 1 else "plain"),
+        Part("clusters", sides, sides * training, sides * training),
+        Part("vectors without search", sum(vectors), sum(vectors) * training, plans=lines, length=searched),
+        _search_part(settings, works, generations, training, held_out if has_validation else 0),
+        Part("choice", chosen, chosen * held_out, plans=2, length=searched),
+        Part("test", tested if test else 0, tested * test, tested * test, plans=2),
+    )
+
+
+def _searched_length(settings: Settings) -> Length:
+    starts_short = settings.target_system_prompt == BEST_PROMPT or settings.initial_deltas_path == BEST_VECTOR
+    return "searched" if starts_short else "plain"
+
+
+def _raced_prompts(settings: Settings, held_out: int, prompts: int) -> tuple[int, int]:
+    """How many answers the system prompts generate, and in how many plans."""
+    rungs = halving_rungs(held_out) if settings.prompts_raced else (held_out,)
+    answers, before, others = 0, 0, prompts - 1
+    for rung in rungs:
+        answers += (1 + others) * (rung - before)
+        before, others = rung, min(others, max(LEAST_PROMPTS, math.ceil(others / 2)))
+    return answers, len(rungs)
+
+
+def _vectors(settings: Settings, prompts: int) -> tuple[int, ...]:
+    """How many vectors each line without search has."""
+    if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
+        return ()
+    raised = sum(delta <= settings.delta_bound for delta in EOT_DELTAS)
+    return (raised, len(FACTORS), len(FACTORS)) if settings.clusters_by == "waste" else (raised,)
+
+
+def _search_part(
+    settings: Settings, planned: Sequence[GenerationWork], generations: int, training: int, validation: int
+) -> Part:
+    later = planned[len(planned) // 2 :]
+    works = [*planned[:generations], *[_mean(later)] * (generations - len(planned))]
+    evaluations = sum(work.evaluations for work in works)
+    measured = generations if settings.patience else 0
+    return Part(
+        "search",
+        round(evaluations) + measured,
+        round(evaluations * training) + measured * validation,
+        plans=round(sum(work.plans for work in works)) + measured,
+        reflections=sum(work.reflections for work in works),
+        merges=sum(work.merges for work in works),
+        length=_searched_length(settings),
+    )
+
+
+def planned_work(search: Search) -> list[GenerationWork]:
+    """The work of the first generations: the plans that the search makes for outcomes that are drawn at random."""
+    rng = random.Random(search.params.seed)
+    params = dataclasses.replace(search.params, generations=min(SIMULATED, search.params.generations))
+    found: list[GenerationWork] = []
+    total = [0.0] * 4
+    for turn in searched_plans(search.optimiser, search.optimiser.init(params), params, lambda plan: _drawn(plan, rng)):
+        candidates = turn.plan.candidates
+        mutated = sum(c.target is not None for c in candidates)
+        rewritten, merged = sum(c.rewrite for c in candidates), sum(c.merge is not None for c in candidates)
+        for i, count in enumerate((len(candidates) + mutated, mutated + rewritten, merged, bool(candidates))):
+            total[i] += count
+        if search.optimiser.ends_generation(turn.plan):
+            found.append(GenerationWork(*total))
+            total = [0.0] * 4
+    return found
+
+
+def _mean(works: Sequence[GenerationWork]) -> GenerationWork:
+    rows = [dataclasses.astuple(work) for work in works]
+    return GenerationWork(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
+
+
+def _drawn(plan: Plan, rng: random.Random) -> list[Outcome]:
+    """An outcome for each candidate, with a fitness that is drawn; each mutation gives another delta and scratchpad."""
+
+    def score() -> Score:
+        return Score(rng.random(), rng.random(), rng.random(), 1 + 100 * rng.random())
+
+    def outcome(candidate: Candidate) -> Outcome:
+        mutated = None if candidate.target is None else score()
+        return Outcome(
+            index=candidate.index,
+            scratchpad=candidate.scratchpad,
+            pre=score(),
+            delta=None if mutated is None else rng.gauss(0, 1),
+            mutated_scratchpad=str(rng.random()),
+            mut=mutated,
+            seconds={},
+            deltas=candidate.deltas if candidate.rewrite else None,
+            evaluations=Evaluations(computed=1),
+        )
+
+    return [outcome(candidate) for candidate in plan.candidates]
+
+
+def estimate_run(
+    parts: Sequence[Part], settings: Settings, rates: Rates, calls: CallSizes, endpoint: Endpoint
+) -> RunEstimate:
+    """The time and the cost of these parts."""
+    cap = settings.target_max_new_tokens
+    times = [PartTime("start", 0, rates.start_s)]
+    most_s = rates.start_s + rates.clustering_s
+    for part in parts:
+        target_s = part.answers * rates.tokens[part.length] * rates.token_s + part.prompts * rates.prompt_s
+        limit_s, most_limit_s = (_limit_s(part, calls, endpoint, most=most) for most in (False, True))
+        overhead_s = part.plans * rates.overhead_s if part.answers else 0.0
+        clustering_s = rates.clustering_s if part.name == "clusters" else 0.0
+        times.append(PartTime(part.name, part.answers, max(target_s, limit_s) + overhead_s + clustering_s))
+        most_s += part.answers * (cap * rates.token_s + rates.prompt_s) + most_limit_s + overhead_s
+    seconds = sum(time.seconds for time in times)
+    expected, most = (_spent(parts, calls, endpoint, most=most) for most in (False, True))
+    return RunEstimate(
+        parts=tuple(times),
+        evaluations=sum(part.evaluations for part in parts),
+        answers=sum(part.answers for part in parts),
+        tokens=sum(part.answers * rates.tokens[part.length] for part in parts),
+        expected=Amount(seconds, *expected),
+        most=Amount(max(most_s, seconds), *most),
+    )
+
+
+def _made(part: Part, calls: CallSizes) -> list[tuple[float, CallSize]]:
+    """How often each kind of call may be made in a part."""
+    kinds = ((part.answers, calls.verdict), (part.reflections, calls.reflection), (part.merges, calls.merge))
+    return [(count, size) for count, size in kinds if size is not None and count]
+
+
+def _limit_s(part: Part, calls: CallSizes, endpoint: Endpoint, *, most: bool) -> float:
+    """The time that the endpoint's limits for a minute allow; a call counts with the longest reply it may have."""
+    requests = tokens = 0.0
+    for count, size in _made(part, calls):
+        made = count if most else count * size.share
+        requests += made
+        tokens += made * ((size.most_prompt if most else size.prompt) + size.most_reply)
+    return MINUTE_S * max(requests / endpoint.requests_per_minute, tokens / endpoint.tokens_per_minute)
+
+
+def _spent(parts: Sequence[Part], calls: CallSizes, endpoint: Endpoint, *, most: bool) -> tuple[float, float | None]:
+    """Calls and dollars."""
+    made, dollars = 0.0, 0.0
+    prices = endpoint.price_prompt, endpoint.price_completion
+    for part in parts:
+        for count, size in _made(part, calls):
+            times = count if most else count * size.share
+            prompt, reply = (size.most_prompt, size.most_reply) if most else (size.prompt, size.reply)
+            made += times
+            dollars += times * (prompt * (prices[0] or 0) + reply * (prices[1] or 0)) / TOKENS_PER_PRICE
+    return made, None if made and None in prices else dollars

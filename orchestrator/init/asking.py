@@ -1,0 +1,53 @@
+"""Questions to a person at a terminal: an answer that is wrong is explained, and asked for again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+from tasks.escape import escape_control
+
+T = TypeVar("T")
+
+
+class WrongAnswer(ValueError):
+    """An answer that cannot be used; the message says why, in one line or a few."""
+
+
+class NoAnswer(Exception):
+    """The terminal's input has ended."""
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal: what is read comes from one, and what is printed goes to one."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def ask(question: str, check: Callable[[str], T], default: str = "") -> T:
+    """The checked answer.  An empty one is the default, which stands in brackets behind the question.
+
+    Raises: NoAnswer.
+    """
+    prompt = f"{question} [{default}]: " if default else f"{question}: "
+    while True:
+        try:
+            given = input(prompt).strip() or default
+        except EOFError:
+            print()
+            raise NoAnswer("the input has ended; nothing was written and nothing was started") from None
+        try:
+            return check(given)
+        except WrongAnswer as error:
+            print(f"  {escape_control(str(error), keep_lines=True)}")
+
+
+def confirm(question: str, *, default: bool) -> bool:
+    """Raises: NoAnswer."""
+
+    def check(given: str) -> bool:
+        if given.lower() not in ("y", "yes", "n", "no"):
+            raise WrongAnswer("y or n")
+        return given.lower().startswith("y")
+
+    return ask(f"{question} (y/n)", check, "y" if default else "n")

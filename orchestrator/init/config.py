@@ -1,0 +1,41 @@
+"""The settings that follow from the four answers: those of `make evolve`, for another model, other questions and judge.
+
+The search is CMA-ES on clusters of wasted tokens.  It starts from the best system prompt and the best vector without
+search, so that no language model has to reflect.  Everything else has Kconfig's default.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.init.fitting import POPULATION
+from orchestrator.settings import Settings, load_settings
+
+BASE: Mapping[str, str] = {
+    "CLUSTERS_BY": "waste", "WASTE_BUCKETS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
+    "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped", "PROMPTS_RACED": "y", "FINALISTS": "4",
+    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "RACING": "off", "OBJECTIVE": "constrained", "TOO_LONG": "drop",
+    "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6", "CXPB": "0.5",
+    "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2", "TRUNCATION_TOP_K": "2",
+}  # fmt: skip
+
+
+def settings_of(options: Mapping[str, str], generations: int, budget_usd: float, folder: Path) -> Settings:
+    """The complete settings; `options` are those of the answers, as a person types them; `folder` is the run's.
+
+    Raises: SettingsError.
+    """
+    chosen = {**BASE, **options, "NGEN": str(generations), "BUDGET_USD": f"{budget_usd:g}", "OUTPUT_DIR": str(folder)}
+    with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
+        return load_settings(Path(nothing.name), chosen)
+
+
+def free_folder() -> Path:
+    """A folder for a run that no run has yet: outputs/run, or else outputs/run-2 and so on."""
+    folder, number = Path("outputs/run"), 1
+    while folder.exists():
+        number += 1
+        folder = Path(f"outputs/run-{number}")
+    return folder
