@@ -104,8 +104,18 @@ def test_a_damaged_state_is_not_overwritten(run_folder: RunFolder) -> None:
     assert not run_folder.farm.exists()
 
 
+WITH_SHORT_WAIT = """
+from orchestrator import cli
+from orchestrator.farm import connection
+connection.START_WAIT_S = 1.0
+cli.main()
+"""
+
+
 def test_a_missing_broker_is_an_error_of_one_line(run_folder: RunFolder) -> None:
-    done = run_folder.run(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
+    # It is connected to again and again, here for a second in place of a quarter of a minute
+    python, _, _, *arguments = run_folder.command(FARM="external", REDIS_URL="redis://127.0.0.1:1/0")
+    done = finish(start([python, "-c", WITH_SHORT_WAIT, *arguments]))
     assert done.returncode == 2
     assert "no Redis or Valkey" in done.stdout
     assert "Traceback" not in done.stdout
