@@ -47,6 +47,7 @@ COMMANDS = {
     "report": "write a page that shows a run, or several",
     "compare": "print the most important figures of runs side by side",
     "answers": "show a run's answers before and after, side by side",
+    "show": "show one individual of a run: its deltas, its scratchpad, its descent",
     "workers": "list the workers of the farm and their tasks",
     "pause": "have a queue or a worker take no more tasks",
     "resume": "have a paused queue or worker take tasks again",
@@ -60,7 +61,7 @@ COMMANDS = {
 }
 
 # What these print is what they are for.  All others do their work also where nothing can be printed.
-LISTINGS = ("failed", "runs", "status", "judge", "compare", "answers", "workers", "doctor", "completion")
+LISTINGS = ("failed", "runs", "status", "judge", "compare", "answers", "show", "workers", "doctor", "completion")
 
 
 def make_parser() -> argparse.ArgumentParser:

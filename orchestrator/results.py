@@ -36,6 +36,8 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
 from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.options import options
+from orchestrator.settings.population import ForkFile
+from orchestrator.settings.references import FORK_FILE
 from tasks.envelope import checked_sealed
 from tasks.files import FileTooLarge, read_limited
 from tasks.limits import SETTINGS_BYTES, STATE_BYTES
@@ -193,6 +195,14 @@ class RunResults:
     @cached_property
     def settings_changes(self) -> tuple[SettingsChange, ...]:
         return tuple(read_changes(self.output))
+
+    @cached_property
+    def fork(self) -> ForkFile | None:
+        """The run that this one was forked from, and what it began with; None for one that began by itself."""
+        try:
+            return read_state(self.folder / FORK_FILE, ForkFile)
+        except FileNotFoundError:
+            return None
 
     @cached_property
     def versions(self) -> tuple[Versions, ...]:

@@ -52,8 +52,8 @@ DOCUMENT_VALUES = 20_000
 """Values in one document, each alias of YAML counted with all that it stands for."""
 OPTION_CHARACTERS = 100_000
 """The value of one option: a prompt, a template, a command."""
-DELTAS_BYTES = 1 * MIB
-"""A file of deltas: 1,002 clusters at most."""
+DELTAS_BYTES = 16 * MIB
+"""A file of deltas: one vector, or a population."""
 SECRET_BYTES = 65_536
 """A file with a key or a password."""
 STATE_BYTES = 64 * MIB

@@ -34,15 +34,17 @@ CLUSTERS = 12
 
 def answers(stage: Stage) -> dict[str, Any]:
     """An answer for each question, in the store as real ones are; of the length that `simulated_tokens` says."""
-    listed = []
+    listed, new = [], 0
     varies = stage.store.redis.exists(signal_key("vary", "answer", "each"))
+    reuses = stage.store.redis.exists(signal_key("reuse", "answer", "each"))
     for example, seed in zip(stage.examples(), stage.seeds(), strict=True):
         key = "answer:" + context.content_hash(stage.deltas(), example.id, stage.system_prompt, seed)
         tokens = simulated_tokens(stage.deltas(), example.id, stage.system_prompt) if varies else 10
         answer = Answer(example.id, f"It is {example.gold}.", tokens, "stop")
+        new += not (reuses and stage.store.shared(stage.run.id, [key]))
         stage.store.put_shared(stage.run.id, key, dataclasses.asdict(answer))
         listed.append({"key": key, "tokens": answer.tokens, "finish": answer.finish})
-    return {"answers": listed, "generated": len(listed)}
+    return {"answers": listed, "generated": new}
 
 
 def simulated_tokens(deltas: Sequence[float], example: str, system_prompt: str = "") -> int:

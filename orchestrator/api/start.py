@@ -40,11 +40,12 @@ class RunStopped(Exception):
 
 
 def evolve(
-    config: str | PathLike[str] = ".config",
+    config: str | PathLike[str] | None = None,
     *,
     output: str | PathLike[str] | None = None,
     judge: str | JudgeFunction | None = None,
     data: Questions | None = None,
+    fork: str | PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     fresh: bool = False,
     quiet: bool = False,
@@ -52,15 +53,19 @@ def evolve(
 ) -> OpenRun:
     """Run the evolution of a settings file, or go on with the one in its output folder; returns what it has found.
 
+    config: the file; without one .config, or the settings of the run that is forked.
     settings: in place of the file's, by their names in lower case: `evolve(..., ngen=4, target_model="embedded")`.
     judge: a function of (question, gold, answer), or a value of CONFIG_JUDGE.  data: questions, as rows or the path of
-    a file.  callbacks: called beside those of CONFIG_CALLBACKS.  fresh: set aside the run that the folder holds.
-    quiet: print nothing; the folder's run.log has everything all the same.
+    a file.  fork: another run's folder, perhaps with @ and a generation or the name of an individual, with whose
+    population this run begins.  callbacks: called beside those of CONFIG_CALLBACKS.  fresh: set aside the run that the
+    folder holds.  quiet: print nothing; the folder's run.log has everything all the same.
 
     Raises: SettingsError for wrong settings, OutputError for a folder that cannot be used, FarmUnavailable, with
     nothing started or all taken down; RunStopped; KeyboardInterrupt.
     """
+    from orchestrator.commands.common import DEFAULT_CONFIG, config_file
     from orchestrator.runs.evolve import start_evolution
+    from orchestrator.runs.fork import resolve_fork
     from orchestrator.settings import load_settings
 
     beside = Path(output or "outputs/run").parent / FOLDER
@@ -69,8 +74,13 @@ def evolve(
             chosen = {} if data is None else data_settings(data, beside)
             chosen |= {} if judge is None else judge_settings(judge, beside)
         chosen |= {} if output is None else {"OUTPUT_DIR": str(Path(output))}
-        checked = load_settings(Path(config), chosen | _typed(settings))
-        ending = start_evolution(checked, fresh=fresh, plain=False, callbacks=callbacks, stream=stream)
+        given = chosen | _typed(settings)
+        file, begin = None if config is None else Path(config), None
+        if fork is None:
+            checked = load_settings(config_file(file or DEFAULT_CONFIG), given)
+        else:
+            checked, begin = resolve_fork(str(Path(fork)), file, given)
+        ending = start_evolution(checked, fresh=fresh, plain=False, callbacks=callbacks, stream=stream, fork=begin)
     return _result(ending, checked.output_dir)
 
 

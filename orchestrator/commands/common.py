@@ -146,10 +146,7 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
     """The settings that the options of `add_settings` name.  Raises: SettingsError."""
     from orchestrator.settings import load_settings
 
-    overrides = list(arguments.overrides)
-    if arguments.output is not None:
-        overrides.append(f"OUTPUT_DIR={arguments.output}")
-    return load_settings(_config(arguments.config), overrides)
+    return load_settings(config_file(arguments.config), overrides_of(arguments))
 
 
 def is_without_settings(named: Path) -> bool:
@@ -159,7 +156,13 @@ def is_without_settings(named: Path) -> bool:
     return named == DEFAULT_CONFIG and not named.exists() and compose.compose_address(Path.cwd()) is None
 
 
-def _config(named: Path) -> Path:
+def overrides_of(arguments: argparse.Namespace) -> list[str]:
+    """What --set and --output put in place of the file's values, as NAME=VALUE."""
+    output = [] if arguments.output is None else [f"OUTPUT_DIR={arguments.output}"]
+    return [*arguments.overrides, *output]
+
+
+def config_file(named: Path) -> Path:
     """The file that is named; that of this folder's compose farm where none is named and there is no .config."""
     from orchestrator.farm import compose
 

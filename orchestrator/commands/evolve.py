@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
+from orchestrator.completing import complete_run, with_completer
+
+if TYPE_CHECKING:
+    from orchestrator.runs.fork import Fork
+    from orchestrator.settings import Settings
 
 DESCRIPTION = """\
 Run the evolution that a .config describes, or go on with it.
@@ -22,6 +28,7 @@ examples:
   orchestrator evolve --config configs/embedded.config
   orchestrator evolve --config configs/embedded.config --set NGEN=6 --output outputs/longer
   orchestrator evolve --config configs/gpu.config --set GPU_SLOTS=8
+  orchestrator evolve --fork outputs/evolve@2 --output outputs/shorter --set LAMBDA_SHORTNESS=0.6
 
 results: the output folder (CONFIG_OUTPUT_DIR or --output): processor_best.py, system_prompt.txt, report.txt and others;
 the report also on standard output.
@@ -33,6 +40,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("evolve", DESCRIPTION, epilog=EPILOG)
     common.add_settings(parser)
     parser.add_argument("--fresh", action="store_true", help="set aside the run that the output folder holds")
+    action = parser.add_argument(
+        "--fork", metavar="RUN[@PLACE]",
+        help="begin a run of its own with the population of another one: at the end of RUN, at a generation (RUN@2), "
+             "or with one individual (RUN@g1_child0_mut); its settings are RUN's where no --config is given",
+    )  # fmt: skip
+    with_completer(action, complete_run)
     parser.add_argument("--plain", action="store_true", help="plain lines, also in a terminal")
     return parser
 
@@ -42,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from orchestrator.init.ways import begin
 
     def work() -> int:
-        if common.is_without_settings(arguments.config):
+        if not arguments.fork and common.is_without_settings(arguments.config):
             try:
                 chosen = begin(arguments.config)
             except NoAnswer as error:
@@ -50,10 +63,20 @@ def run(arguments: argparse.Namespace) -> int:
             if chosen is None:
                 return exit_status.DONE
             arguments.config = chosen
-        settings = common.settings_from_arguments(arguments)
+        settings, fork = _settings(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
 
-        return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain).exit()
+        return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork).exit()
 
     return common.handle_errors(work, full_disk=exit_status.PARKED)
+
+
+def _settings(arguments: argparse.Namespace) -> tuple[Settings, Fork | None]:
+    """What to run with, and what a fork begins with.  Raises: SettingsError, OutputError."""
+    if not arguments.fork:
+        return common.settings_from_arguments(arguments), None
+    from orchestrator.runs.fork import resolve_fork
+
+    config = None if arguments.config == common.DEFAULT_CONFIG else arguments.config
+    return resolve_fork(arguments.fork, config, common.overrides_of(arguments))

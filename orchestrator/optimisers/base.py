@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from orchestrator.optimisers.generation import Generation, as_population
+from orchestrator.optimisers.generation import Generation, Genome, as_population
 from orchestrator.optimisers.planning import expand
 from tasks.escape import quote
 from tasks.models import Score
@@ -43,6 +43,8 @@ class SearchParams:
     `initial_deltas` has one float a cluster, in the order of `cluster_ids`.  `pinned` are the positions of clusters
     whose deltas stay as they are at the start: adding the same amount to every logit changes no probability, so one
     cluster can always be pinned without losing a solution.  `bound` is the largest absolute delta that a draw may give.
+    `further` individuals are evaluated in the first generation beside that of `initial_deltas`; their pinned deltas are
+    its own.
     """
 
     seed: int
@@ -52,15 +54,23 @@ class SearchParams:
     population_size: int
     pinned: tuple[int, ...] = ()
     bound: float = 8.0
+    initial_scratchpad: str = ""
+    further: tuple[Genome, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises: ValueError when the deltas are not one a cluster, or no cluster is left to change."""
-        if len(self.initial_deltas) != len(self.cluster_ids):
-            raise ValueError(f"{len(self.initial_deltas)} deltas for {len(self.cluster_ids)} clusters")
+        """Raises: ValueError when deltas are not one a cluster, or no cluster is left to change."""
+        for one in self.start:
+            if len(one.deltas) != len(self.cluster_ids):
+                raise ValueError(f"{len(one.deltas)} deltas for {len(self.cluster_ids)} clusters")
         if strange := sorted(set(self.pinned) - set(range(len(self.cluster_ids)))):
             raise ValueError(f"position {strange[0]} cannot be pinned: there are {len(self.cluster_ids)} clusters")
         if not self.free:
             raise ValueError("every cluster is pinned: there is nothing to search")
+
+    @property
+    def start(self) -> tuple[Genome, ...]:
+        """All individuals that the search begins with, the start first."""
+        return (Genome(self.initial_deltas, self.initial_scratchpad), *self.further)
 
     @property
     def free(self) -> tuple[int, ...]:
@@ -143,6 +153,10 @@ class Optimiser(Protocol[P, S]):
     def generation(self, state: S, params: P, plan: Plan, outcomes: Sequence[Outcome]) -> Generation:
         """What the generation of `plan` has evaluated so far, for history and tree; `outcomes` as for `tell`."""
         return Generation(plan.generation, as_population(*self.whole(state, params, plan, outcomes)))
+
+    def members(self, state: S) -> tuple[Genome, ...]:
+        """What another search goes on with from this state: its population, or else the best so far."""
+        return () if state.best is None else (Genome(state.best.deltas, state.best.scratchpad),)
 
     def scored(self, state: S) -> tuple[tuple[float, ...], ...]:
         """The vectors whose scores the state keeps, each once."""

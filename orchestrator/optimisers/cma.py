@@ -11,6 +11,7 @@ signs differ between builds of LAPACK, do not enter them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 from deap import cma
 
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import Individual, make_individual, set_score
 from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
 from tasks.models import Score
@@ -61,7 +63,10 @@ C = TypeVar("C", bound=CmaState)
 
 
 class Cma(Optimiser[CmaParams, CmaState]):
-    """The first generation evaluates the start as well, so that the best is never worse than it."""
+    """The first generation evaluates the start as well, so that the best is never worse than it.
+
+    A population that it starts from gives the first mean, and takes the places of samples.
+    """
 
     name: ClassVar[str] = "cma"
     params_type = CmaParams
@@ -79,7 +84,8 @@ class Cma(Optimiser[CmaParams, CmaState]):
         whole, known = self.whole(state, params, plan, outcomes)
         for candidate, outcome in zip(whole.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-            results.append((candidate.deltas, outcome.pre))
+            is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
+            results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))
         moved = update(state, params, results[-params.population_size :])
         return dataclasses.replace(moved, generation=state.generation + 1, best=best)
 
@@ -95,11 +101,11 @@ class Cma(Optimiser[CmaParams, CmaState]):
 
 
 def first_distribution(params: CmaParams) -> dict[str, Any]:
-    """The fields of a state before the first update: the start, one step size, no correlations."""
-    size = len(params.free)
+    """The fields of a state before the first update: the mean of the start, one step size, no correlations."""
+    size, count = len(params.free), len(params.start)
     zeros = (0.0,) * size
     return {
-        "centroid": tuple(params.initial_deltas[position] for position in params.free),
+        "centroid": tuple(sum(one.deltas[position] for one in params.start) / count for position in params.free),
         "sigma": params.sigma,
         "covariance": _rows(np.identity(size)),
         "covariance_path": zeros,
@@ -108,11 +114,11 @@ def first_distribution(params: CmaParams) -> dict[str, Any]:
 
 
 def _drawn(state: CmaState, params: CmaParams) -> Plan:
-    """All candidates of a generation, in the first one with the start before them."""
-    vectors = sample(state, params, params.population_size)
-    if state.generation == 0:
-        vectors.insert(0, params.initial_deltas)
-    candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
+    """All candidates of a generation, in the first one with the start before them, or with a population among them."""
+    given = params.start if state.generation == 0 else ()
+    vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
+    drawn = (*given, *(Genome(deltas, "") for deltas in vectors))
+    candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
     return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
 
@@ -141,6 +147,25 @@ def update(state: C, params: CmaParams, results: Sequence[tuple[Sequence[float],
         sigma_path=_row(moved.ps),
         updates=moved.update_count,
     )
+
+
+def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tuple[float, ...]:
+    """The vector that stands for `deltas` in the update: nearer to the mean where no sample would be as far away.
+
+    N. Hansen, "Injecting External Solutions Into CMA-ES", arXiv 1110.4181 (2011).
+    """
+    free = np.array([deltas[position] for position in params.free])
+    made = strategy(state, params)
+    step = (free - made.centroid) / made.sigma
+    length = float(np.linalg.norm((made.B.T @ step) / made.diagD))
+    size = len(params.free)
+    longest = math.sqrt(size) + 2 * size / (size + 2)
+    if length > longest:
+        free = made.centroid + made.sigma * step * longest / length
+    whole = list(deltas)
+    for position, value in zip(params.free, free, strict=True):
+        whole[position] = float(value)
+    return tuple(whole)
 
 
 def strategy(state: CmaState, params: CmaParams) -> Any:

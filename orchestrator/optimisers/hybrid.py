@@ -14,18 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from orchestrator.optimisers.base import MUTATION, Best, Optimiser, better
 from orchestrator.optimisers.cma import (
     CmaParams,
     CmaState,
     first_distribution,
+    injected,
     sample,
     shape_problem,
-    strategy,
     update,
 )
+from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.planning import distinct_candidates, expand, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
@@ -66,7 +65,7 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
 
     def _drawn(self, state: HybridState, params: HybridParams) -> Plan:
         """All candidates of a generation, also samples that equal another one because the bound has cut both."""
-        parent = state.best or Best(params.initial_deltas, "", -math.inf)
+        parent = state.best or Best(params.initial_deltas, params.initial_scratchpad, -math.inf)
         proposals = [
             Candidate(
                 index,
@@ -77,9 +76,11 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
             )
             for index in range(params.proposals)
         ]
-        vectors = sample(state, params, params.population_size - params.proposals)
+        given = params.further if state.generation == 0 else ()
+        vectors = sample(state, params, params.population_size - params.proposals - len(given))
+        drawn = [*given, *(Genome(deltas, parent.scratchpad) for deltas in vectors)]
         samples = [
-            Candidate(index, deltas, parent.scratchpad) for index, deltas in enumerate(vectors, start=params.proposals)
+            Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn, start=params.proposals)
         ]
         return Plan(plan_names(state.generation)[1], state.generation, (*proposals, *samples))
 
@@ -90,7 +91,9 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
         for candidate, outcome in zip(whole.candidates, known, strict=True):
             if candidate.target is None:
                 best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-                results.append((candidate.deltas, outcome.pre))
+                is_given = state.generation == 0 and candidate.index < params.proposals + len(params.further)
+                moved_in = injected(state, params, candidate.deltas) if is_given else candidate.deltas
+                results.append((moved_in, outcome.pre))
                 continue
             if best is None:  # the start; later the parent is the best already
                 best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
@@ -116,22 +119,6 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
         if not 0 <= state.rr_idx < len(params.free):
             return f"rr_idx {state.rr_idx} is no position among {len(params.free)} free clusters"
         return shape_problem(state, params)
-
-
-def injected(state: CmaState, params: CmaParams, deltas: Sequence[float]) -> tuple[float, ...]:
-    """The vector that stands for `deltas` in the update: nearer to the mean where no sample would be as far away."""
-    free = np.array([deltas[position] for position in params.free])
-    made = strategy(state, params)
-    step = (free - made.centroid) / made.sigma
-    length = float(np.linalg.norm((made.B.T @ step) / made.diagD))
-    size = len(params.free)
-    longest = math.sqrt(size) + 2 * size / (size + 2)
-    if length > longest:
-        free = made.centroid + made.sigma * step * longest / length
-    whole = list(deltas)
-    for position, value in zip(params.free, free, strict=True):
-        whole[position] = float(value)
-    return tuple(whole)
 
 
 def _target(state: HybridState, params: HybridParams, index: int) -> int:

@@ -43,7 +43,7 @@ class SingleLineage(Optimiser[LineageParams, LineageState]):
     state_type = LineageState
 
     def init(self, params: LineageParams) -> LineageState:
-        return LineageState(deltas=params.initial_deltas)
+        return LineageState(deltas=params.initial_deltas, summary=params.initial_scratchpad)
 
     def ask(self, state: LineageState, params: LineageParams) -> Plan:
         is_last = state.generation + 1 >= params.generations

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from deap import base, creator, tools
 
 from orchestrator.optimisers.base import Member, Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.operators import use_rng
 from orchestrator.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
 from tasks.models import Score
@@ -84,6 +85,9 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         again = {c.index: known_outcome(c, known[c.deltas]) for c in children.candidates if c.deltas in known}
         return children, expand(children, outcomes, again)
 
+    def members(self, state: Nsga2State) -> tuple[Genome, ...]:
+        return tuple(Genome(deltas, "") for deltas in dict.fromkeys(member.deltas for member in state.population))
+
     def places(self, params: Nsga2Params) -> int:
         return 0
 
@@ -116,13 +120,13 @@ def _children(state: Nsga2State, params: Nsga2Params) -> Plan:
 
 
 def _spread(params: Nsga2Params) -> list[tuple[float, ...]]:
-    """The start and draws around it, from the module's generator."""
-    start = [params.initial_deltas[position] for position in params.free]
-    others = [
-        _whole([clip(random.gauss(value, params.sigma), params.bound) for value in start], params)
-        for _ in range(params.population_size - 1)
-    ]
-    return [params.initial_deltas, *others]
+    """The vectors of the start and draws around them, from the module's generator."""
+    vectors = [one.deltas for one in params.start]
+    for number in range(len(vectors), params.population_size):
+        near = params.start[number % len(params.start)].deltas
+        drawn = [clip(random.gauss(near[position], params.sigma), params.bound) for position in params.free]
+        vectors.append(_whole(drawn, params))
+    return vectors
 
 
 def _bred(state: Nsga2State, params: Nsga2Params) -> list[tuple[float, ...]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -23,7 +24,7 @@ class RandomParams(SearchParams):
 
 
 class RandomSearch(Optimiser[RandomParams, SearchState]):
-    """`population_size` draws a generation.  The first candidate of the first generation is the start itself."""
+    """`population_size` draws a generation.  The first candidates of the first generation are the start itself."""
 
     name: ClassVar[str] = "random"
     params_type = RandomParams
@@ -55,13 +56,14 @@ class RandomSearch(Optimiser[RandomParams, SearchState]):
 
 
 def _drawn(state: SearchState, params: RandomParams) -> Plan:
-    """All draws of a generation; the first of all is the start."""
+    """All draws of a generation; the first of all are the start."""
     rng = generator(params.seed, state.generation)
     candidates = []
     for index in range(params.population_size):
         deltas = list(params.initial_deltas)
         for position in params.free:
             deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
-        is_start = state.generation == 0 and index == 0
-        candidates.append(Candidate(index, params.initial_deltas if is_start else tuple(deltas)))
+        is_start = state.generation == 0 and index < len(params.start)
+        drawn = params.start[index] if is_start else Genome(tuple(deltas), "")
+        candidates.append(Candidate(index, drawn.deltas, drawn.scratchpad))
     return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))

@@ -75,13 +75,14 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
 
     def init(self, params: ReflectiveParams) -> ReflectiveState:
         rng = generator(params.seed, 0, "spread")
-        population = [Member(params.initial_deltas)]
+        population = [Member(one.deltas, one.scratchpad) for one in params.start]
         while len(population) < params.population_size:
-            deltas = list(params.initial_deltas)
+            near = params.start[len(population) % len(params.start)]
+            deltas = list(near.deltas)
             if params.spread > 0:
                 for position in params.free:
                     deltas[position] = clip(rng.gauss(deltas[position], params.spread), params.bound)
-            population.append(Member(tuple(deltas)))
+            population.append(Member(tuple(deltas), near.scratchpad))
         return ReflectiveState(population=tuple(population))
 
     def ask(self, state: ReflectiveState, params: ReflectiveParams) -> Plan:
@@ -142,6 +143,9 @@ class Reflective(Optimiser[ReflectiveParams, ReflectiveState]):
             survivors=(*(population[p].node for p in best), *(family[-1].node for family in families)),
             carried=len(population),
         )
+
+    def members(self, state: ReflectiveState) -> tuple[Genome, ...]:
+        return tuple(Genome(member.deltas, member.scratchpad) for member in state.population)
 
     def ends_generation(self, plan: Plan) -> bool:
         return plan.name == plan_names(plan.generation)[1]

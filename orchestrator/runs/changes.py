@@ -7,8 +7,9 @@ judge is another one, what the current generation has judged is judged again, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -35,6 +36,11 @@ class ChangesFile(TypedDict):
     """settings_changes.json, oldest first."""
 
     changes: list[SettingsChange]
+
+
+def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
+    """What the run in an output folder was started with, wherever the folder is now.  Raises: SettingsError."""
+    return load_settings(folder / "config", [f"OUTPUT_DIR={folder}", *overrides])
 
 
 def read_changes(output: OutputFolder) -> list[SettingsChange]:
@@ -99,7 +105,7 @@ def check_resumable(output: OutputFolder, settings: Settings) -> None:
     """Refuse to go on with a run under settings that would make it another one.  Raises: SettingsError."""
     if not output.config.exists():
         return
-    before = load_settings(output.config)
+    before = saved_settings(output.path)
     # Before anything has been measured, no result depends on what is done with long questions.
     is_measured = output.state.exists() or output.baselines.exists()
     resumable = RESUMABLE if is_measured else (*RESUMABLE, "TOO_LONG")

@@ -14,14 +14,16 @@ from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.history import read_history
 from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
+from orchestrator.runs.changes import saved_settings
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
-from orchestrator.settings import Settings, SettingsError, load_settings
+from orchestrator.settings import Settings, SettingsError
 from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
 if TYPE_CHECKING:
     from orchestrator.runs.drive import Ending
+    from orchestrator.runs.fork import Fork
 
 
 def start_evolution(
@@ -32,10 +34,12 @@ def start_evolution(
     only: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     stream: TextIO | None = None,
+    fork: Fork | None = None,
 ) -> Ending:
     """Run, and write to `stream` (standard output) how it goes and what it came to.
 
     Of what has failed, `only` names what is to be retried.  `callbacks` are called beside those that the settings name.
+    A run that begins with what is in `fork` has settings that fit it (`Fork.fitting`).
 
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
@@ -60,11 +64,17 @@ def start_evolution(
     check_kind(output.path, "evolve")
     check_resumable(output, settings)
     check_same_questions(output, examples)
+    if fork is not None:
+        fork.check(output)
     output.open()
+    if fork is not None:
+        fork.write(output)
     log_to(output.log, settings.log_level)
     raise_on_signals()
     view = open_view(stream, force="plain" if plain else None)
     told = Callbacks([*named, *callbacks], view.notify)
+    if fork is not None:
+        view.notify(f"begins with {len(fork.population)} individuals of {fork.folder} at {fork.at}")
 
     def work() -> None:
         report = Runner(settings, examples, output, view, open_farm, told, tuple(only)).run()
@@ -126,23 +136,18 @@ class EvolveKind:
         return ", ".join(words if correct is None else [*words, f"{correct:.1%} correct"])
 
     def farm_address(self, folder: Path) -> str:
-        return address_of(_settings(folder))
+        return address_of(saved_settings(folder))
 
     def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
-        return open_farm(_settings(folder), notify)
+        return open_farm(saved_settings(folder), notify)
 
     def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
-        return start_evolution(_settings(folder, overrides), fresh=False, plain=plain, only=only).exit()
-
-
-def _settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
-    """What the run was started with.  Raises: SettingsError."""
-    return load_settings(OutputFolder(folder).config, [f"OUTPUT_DIR={folder}", *overrides])
+        return start_evolution(saved_settings(folder, overrides), fresh=False, plain=plain, only=only).exit()
 
 
 def _generations(output: OutputFolder) -> int | None:
     try:
-        return load_settings(output.config).ngen
+        return saved_settings(output.path).ngen
     except SettingsError:
         return None
 

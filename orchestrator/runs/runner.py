@@ -28,7 +28,14 @@ from orchestrator.report.view import View
 from orchestrator.runs import clustering, setup
 from orchestrator.runs.artifacts import ArtifactRequests, Recorder, evaluations_of
 from orchestrator.runs.baselines import Baselines, ensure_baselines, prompts_to_measure, read_baselines
-from orchestrator.runs.changes import CHANGES_FILE, judged_since, mark_applied, read_changes, record_change
+from orchestrator.runs.changes import (
+    CHANGES_FILE,
+    judged_since,
+    mark_applied,
+    read_changes,
+    record_change,
+    saved_settings,
+)
 from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
@@ -44,7 +51,7 @@ from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_
 from orchestrator.runs.search import FinishedGeneration, Search, load_search, make_search
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
-from orchestrator.settings import Settings, load_settings, make_run, write_config
+from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
@@ -83,7 +90,7 @@ class Runner:
         run_id = self.output.run_id(KIND_NAME, self.view.notify)
         with restored_if_refused(self.output.config, self.output.path / CHANGES_FILE):
             if self.output.config.exists():
-                record_change(self.output, load_settings(self.output.config), self.settings, state.generation)
+                record_change(self.output, saved_settings(self.output.path), self.settings, state.generation)
             with writing(self.output.config):
                 write_config(self.settings, self.output.config)
             return self._session(run_id, search, state)

@@ -12,13 +12,14 @@ from typing import Any
 
 from orchestrator.optimisers import make_optimiser
 from orchestrator.optimisers.base import Evaluate, Optimiser, SearchParams, SearchState, StateError, search
-from orchestrator.optimisers.generation import Generation
+from orchestrator.optimisers.generation import Generation, Genome
 from orchestrator.optimisers.individual import canonical_order
 from orchestrator.optimisers.planning import again_name
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.racing import Racing
 from orchestrator.runs.vectors import VECTORS_FILE, read_vectors
-from orchestrator.settings import Settings, layout_of, pinned_of, read_deltas
+from orchestrator.settings import Settings, layout_of, pinned_of
+from orchestrator.settings.population import read_population
 from orchestrator.settings.references import BEST_VECTOR
 from tasks.envelope import sealed_text, unsealed
 from tasks.files import FileTooLarge, read_limited
@@ -137,14 +138,17 @@ def make_search(settings: Settings, start: Sequence[float] = ()) -> Search:
 
     `start` are the initial deltas where the settings leave them to what is measured before the search.
     """
-    deltas = read_deltas(settings.initial_deltas_path, layout_of(settings))
-    ids = canonical_order(list(deltas))
+    given = read_population(settings.initial_deltas_path, layout_of(settings), settings.output_dir)
+    ids = canonical_order(list(given[0].deltas))
+    first, *further = (Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in given)
     if start:
-        deltas = dict(zip(ids, start, strict=True))
+        first = Genome(tuple(start), "")
     values = {
         "seed": settings.seed,
         "cluster_ids": ids,
-        "initial_deltas": tuple(float(deltas[cluster]) for cluster in ids),
+        "initial_deltas": first.deltas,
+        "initial_scratchpad": first.scratchpad,
+        "further": tuple(further),
         "generations": settings.ngen,
         "population_size": settings.population_size,
         "pinned": pinned_of(settings),

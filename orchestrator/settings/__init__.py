@@ -8,7 +8,6 @@ from orchestrator.settings.load import load_settings, write_config
 from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
 from orchestrator.settings.references import (
     parse_indices,
-    read_deltas,
     read_discovered_tokens,
     read_sides,
     select_indices,
@@ -27,7 +26,6 @@ __all__ = [
     "make_run",
     "parse_indices",
     "pinned_of",
-    "read_deltas",
     "read_discovered_tokens",
     "read_sides",
     "select_indices",

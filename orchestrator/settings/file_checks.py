@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.settings.checks import Findings, Values, sound_layout
+from orchestrator.settings.clusters import pinned_positions
+from orchestrator.settings.population import population_problem, read_population
 from orchestrator.settings.references import (
     ALL,
     overlap,
     parse_indices,
-    read_deltas,
     read_discovered_tokens,
     read_sides,
     select_indices,
@@ -63,14 +65,22 @@ def _look_at(path: Path, named: str) -> tuple[str, int | None]:
 
 
 def check_initial_deltas(values: Values) -> Findings:
-    """The initial deltas are one finite number for each cluster."""
+    """The initial deltas are one finite number for each cluster, in as many vectors as the search can start from."""
     layout = sound_layout(values)
-    if "initial_deltas_path" not in values or layout is None:
+    if "initial_deltas_path" not in values or "output_dir" not in values or layout is None:
         return
     try:
-        read_deltas(values["initial_deltas_path"], layout)
+        vectors = read_population(values["initial_deltas_path"], layout, values["output_dir"])
     except ValueError as error:
         yield "INITIAL_DELTAS_PATH", str(error)
+        return
+    if not values.keys() >= {"optimiser", "population_size", "hybrid_proposals", "pinned_clusters"}:
+        return
+    optimiser, population = values["optimiser"], values["population_size"]
+    with suppress(ValueError):  # that is said of PINNED_CLUSTERS
+        pinned = pinned_positions(values["pinned_clusters"], layout, optimiser)
+        if problem := population_problem(vectors, optimiser, population, values["hybrid_proposals"], pinned):
+            yield "INITIAL_DELTAS_PATH", problem
 
 
 def check_discovered(values: Values) -> Findings:

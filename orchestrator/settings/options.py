@@ -22,7 +22,7 @@ from orchestrator.settings.fields import (
     int_range,
     string,
 )
-from orchestrator.settings.references import BEST_VECTOR, SHIPPED, ZERO
+from orchestrator.settings.references import BEST_VECTOR, FORK, SHIPPED, ZERO
 from orchestrator.settings.value_checks import (
     callback_names,
     faults,
@@ -121,7 +121,7 @@ class Settings:
     # Genetic evolution: no defaults
     lambda_shortness: Annotated[float, float_range(0, 1, "none", unset=True)]
     lambda_correctness: Annotated[float, float_range(0, 1, "none", unset=True)]
-    initial_deltas_path: Annotated[Path, existing_file(unset=True, or_words=(ZERO, BEST_VECTOR))]
+    initial_deltas_path: Annotated[Path, existing_file(unset=True, or_words=(ZERO, BEST_VECTOR, FORK))]
     population_size: Annotated[int, int_range(2, 10_000, "individuals", unset=True)]
     ngen: Annotated[int, int_range(1, 1_000_000, "generations", unset=True)]
     cxpb: Annotated[float, float_range(0, 1, "none", unset=True)]

@@ -1,6 +1,6 @@
-"""What settings refer to: a file of deltas, discovered tokens, pairs of answers, and lines of the data set.
+"""What settings refer to: words in place of files, discovered tokens, pairs of answers, and lines of the data set.
 
-Deltas are one finite number for each cluster.  Discovered tokens and pairs of a verbose and a compressed answer are in
+Discovered tokens and pairs of a verbose and a compressed answer are in
 the output of `orchestrator collect`.  Lines are "all", or 0-based indices and inclusive ranges, as in "0-7,9,12".
 """
 
@@ -9,24 +9,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from tasks.escape import quote
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import COLLECTED_BYTES, DELTAS_BYTES, LARGEST_DELTA
+from tasks.files import read_limited
+from tasks.limits import COLLECTED_BYTES
 from tasks.models import Sides
-from tasks.validation import Delta, parse_json
-
-if TYPE_CHECKING:
-    from orchestrator.settings.clusters import ClusterLayout
-
-_DELTAS = TypeAdapter(dict[str, Delta])
+from tasks.validation import parse_json
 
 ZERO = Path("zero")
 """In place of a file of deltas: 0 for each cluster, however many there are."""
@@ -34,56 +26,10 @@ SHIPPED = Path("shipped")
 """In place of a file of system prompts: configs/prompts.yaml of this project, wherever the command runs."""
 BEST_VECTOR = Path("best")
 """In place of a file of deltas: the best vector that needs no search; the search starts from it."""
+FORK, FORK_FILE = Path("fork"), "fork.json"
+"""In place of a file of deltas: the population in this file of the output folder, where `evolve --fork` puts it."""
 BEST_PROMPT = "best"
 """In place of a system prompt: the best one of the file of system prompts.  No model is asked with this word."""
-
-
-def read_deltas(path: Path, layout: ClusterLayout) -> dict[str, float]:
-    """The deltas in the JSON file at `path`, in the order of the clusters' ids; 0 for each when `path` is `ZERO`, or
-    `BEST_VECTOR`, which is known once the clusters are.
-
-    Raises: ValueError with a message of one line when the file cannot be read, is not a JSON object, has other keys
-    than the clusters, or has a value that is not a number from -LARGEST_DELTA to LARGEST_DELTA.
-    """
-    if path in (ZERO, BEST_VECTOR):
-        return dict.fromkeys(layout.ids, 0.0)
-    try:
-        pairs = json.loads(read_limited(path, DELTAS_BYTES), object_pairs_hook=_Pairs)
-    except FileTooLarge as error:
-        raise ValueError(f"{quote(str(path))} cannot be read: {error}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{quote(str(path))} cannot be read as JSON: {error}") from error
-    if not isinstance(pairs, _Pairs):
-        raise ValueError(f"{quote(str(path))} is not a JSON object of cluster ids and numbers")
-    _check_keys(path, [key for key, _ in pairs], layout)
-    try:
-        values = _DELTAS.validate_python(dict(pairs), strict=True)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        value, cluster = quote(str(detail["input"])), detail["loc"][0]
-        bounds = f"a number from {-LARGEST_DELTA:g} to {LARGEST_DELTA:g}"
-        raise ValueError(f"{quote(str(path))} has {value} for cluster {cluster}, which is not {bounds}") from None
-    return {key: values[key] for key in layout.ids}
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object, repeated keys included."""
-
-
-def _check_keys(path: Path, keys: list[str], layout: ClusterLayout) -> None:
-    clusters, times = layout.ids, Counter(keys)
-    wrong = [
-        ("lacks", [cluster for cluster in clusters if cluster not in times]),
-        ("has the unknown", sorted(times.keys() - set(clusters))),
-        ("repeats", sorted(key for key, count in times.items() if count > 1)),
-    ]
-    found = [
-        f"{verb} {', '.join(quote(key) for key in some[:5])}{', ...' * (len(some) > 5)}" for verb, some in wrong if some
-    ]
-    if found:
-        clusters_are = f"the clusters are '0' to '{clusters[-1]}', {layout.last}"
-        otherwise = f"the value {ZERO} in place of a file is 0 for each"
-        raise ValueError(f"{quote(str(path))} {' and '.join(found)} ({clusters_are}); {otherwise}")
 
 
 def read_discovered_tokens(path: Path) -> tuple[int, ...]:

@@ -29,10 +29,10 @@ from orchestrator.settings import (
     SettingsError,
     cluster_layout,
     load_settings,
-    read_deltas,
     read_discovered_tokens,
     read_sides,
 )
+from orchestrator.settings.population import read_population
 from tasks.dataset import DatasetError, load_examples
 from tasks.judging.rows import read_answer_rows
 from tasks.validation import checked_json
@@ -147,7 +147,17 @@ def test_rows_to_judge(tmp_path: Path, tried: Counter[str], content: bytes) -> N
 @given(files(dict.fromkeys(IDS, 0.0)))
 @example(b"[" * 100_000)
 def test_deltas(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
-    check_read(tried, tmp_path / "deltas.json", content, lambda path: read_deltas(path, LAYOUT), ValueError)
+    check_read(
+        tried, tmp_path / "deltas.json", content, lambda path: read_population(path, LAYOUT, tmp_path), ValueError
+    )
+
+
+@cases
+@given(files([dict.fromkeys(IDS, 0.0), {"deltas": dict.fromkeys(IDS, 1.0), "scratchpad": "s"}]))
+def test_populations(tmp_path: Path, tried: Counter[str], content: bytes) -> None:
+    check_read(
+        tried, tmp_path / "deltas.json", content, lambda path: read_population(path, LAYOUT, tmp_path), ValueError
+    )
 
 
 @cases

@@ -13,9 +13,11 @@ from typing import Any, get_type_hints
 
 import pytest
 from farm_bench import Bench, until
+from simulated_run import Driver
 
 from orchestrator.cli import COMMANDS, main
 from orchestrator.output import OutputFolder
+from orchestrator.report.individual import ClusterDelta, ShownIndividual
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.runs.status import ParkedState, write_parked_state
 from tasks.failure import Failure
@@ -100,8 +102,11 @@ ANSWER = JudgedAnswer("q1", 3, True, "4", "2 + 2?", "4", "equal")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, simulated_farm: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A parked run with answers, in the only folder of runs; a farm with workers and a message that none can read."""
+def folder(tmp_path: Path, simulated_farm: Bench, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A parked run with answers, in the only folder of runs; a farm with workers and a message that none can read.
+
+    The farm has one other run, that of the driver.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, simulated_farm.url)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
@@ -134,6 +139,8 @@ def test_the_keys_are_those_that_the_page_lists(folder: Path, capsys: pytest.Cap
     }  # fmt: skip
     keys["farm"] = found("farm", "status", "--set", f"FARM_DIR={folder.parent / 'farm'}") - {"processes"}
     keys["farm"] |= {f"processes[].{field.name}" for field in dataclasses.fields(ProcessStatus)}
+    keys["show"] = {field.name for field in dataclasses.fields(ShownIndividual)} - {"clusters"}
+    keys["show"] |= {f"clusters[].{field.name}" for field in dataclasses.fields(ClusterDelta)}
     keys["cluster"] = {"folder", *(f"clusters[].{key}" for key in get_type_hints(Description))}
     page = documented()
     page["runs"] = {f"[].{path}" for path in page["status"]}

@@ -11,6 +11,7 @@ from formula import CLUSTERS, IDS, START, Formula, score
 
 from orchestrator.optimisers import OPTIMISERS, make_optimiser
 from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, StateError, search
+from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.planning import distinct_candidates, expand
 from tasks.plan import Candidate, Merge, Plan
 
@@ -216,3 +217,43 @@ def test_equal_candidates_are_sent_once_unless_a_proposal_is_asked_of_each() -> 
     assert [o.index for o in expand(plan, outcomes)] == [0, 1, 2, 3, 4]
     with pytest.raises(LookupError, match="candidate 3"):
         expand(plan, [o for o in outcomes if o.index != 3])
+
+
+POPULATION = tuple(Genome((0.5 * i, 1.0, *START[2:]), f"learnt {i}") for i in range(3))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "lineage"])
+def test_the_first_generation_evaluates_the_whole_population_that_the_search_starts_from(name: str) -> None:
+    formula = Formula()
+    start = {"initial_deltas": POPULATION[0].deltas, "initial_scratchpad": "learnt 0", "further": POPULATION[1:]}
+    optimiser, params = made(name, generations=1, pinned=(4,), **start)
+    [*_, last] = states(optimiser, params, formula)
+    evaluated = {(c.deltas, c.scratchpad) for c in formula.candidates}
+    assert {(one.deltas, one.scratchpad if name != "nsga2" else "") for one in POPULATION} <= evaluated
+    assert len({c.deltas for c in formula.plans[0].candidates}) <= params.population_size
+    assert {c.deltas[4] for c in formula.candidates} == {0.0}
+    assert last.best is not None and last.best.fitness >= max(score(one.deltas).fitness for one in POPULATION)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_search_can_go_on_with_what_a_search_ends_with(name: str) -> None:
+    optimiser, params = made(name)
+    [*_, last] = states(optimiser, params, Formula())
+    first, *further = optimiser.members(last)
+    assert last.best is not None and len(further) < params.population_size
+    start = {"initial_deltas": first.deltas, "initial_scratchpad": first.scratchpad, "further": tuple(further)}
+    [*_, forked] = states(*made(name, seed=8, **start), Formula())
+    assert forked.best is not None and forked.best.fitness >= max(
+        score(one.deltas).fitness for one in (first, *further)
+    )
+
+
+def test_a_cma_es_that_starts_from_a_population_has_its_mean_and_stays_within_a_sample_s_reach() -> None:
+    far = Genome((40.0, *START[1:]), "")
+    optimiser, params = made("cma", further=(far,), generations=2, bound=50.0)
+    state = optimiser.init(params)
+    assert state.centroid == (20.0, *START[1:])
+    plan = optimiser.ask(state, params)
+    assert [c.deltas for c in plan.candidates[:2]] == [START, far.deltas] and len(plan.candidates) == 8
+    moved = optimiser.tell(state, params, plan, Formula()(plan))
+    assert abs(moved.centroid[0] - 20.0) < 10 * params.sigma

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.settings import cluster_layout, layout_of, load_settings, make_run, pinned_of, read_deltas, read_sides
+from orchestrator.settings import cluster_layout, layout_of, load_settings, make_run, pinned_of, read_sides
 from orchestrator.settings.clusters import pinned_positions
 from tasks.models import Sides
 
@@ -64,13 +64,6 @@ def test_all_but_the_rest_cannot_be_pinned(problems: Any) -> None:
     assert problems(*WASTE, "PINNED_CLUSTERS=14") == (
         "CONFIG_PINNED_CLUSTERS: names cluster 14, but the clusters are 0 to 13",
     )
-
-
-def test_zero_is_a_start_for_any_number_of_clusters(sound: Any) -> None:
-    for override in ("KMEANS_CLUSTERS=3", "KMEANS_CLUSTERS=700"):
-        settings = load_settings(sound.path, [override, "INITIAL_DELTAS_PATH=zero"])
-        layout = layout_of(settings)
-        assert read_deltas(settings.initial_deltas_path, layout) == dict.fromkeys(layout.ids, 0.0)
 
 
 def test_deltas_of_other_clusters_are_refused_with_the_way_out(problems: Any) -> None:
