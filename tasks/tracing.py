@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -79,8 +79,10 @@ def span(name: str, *, parent: Mapping[str, Any] | None = None, **attributes: st
         own.end()
 
 
-def spanned(name: str, items: Iterator[T]) -> Iterator[T]:
-    """The items, with a span around the work for each."""
+def spanned(
+    name: str, items: Iterator[T], about: Callable[[T], Mapping[str, str | float]] = lambda item: {}
+) -> Iterator[T]:
+    """The items, with a span around the work for each; `about` gives the span's attributes, from the item."""
     end = object()
     while True:
         with _current(name, None, {}) as own:
@@ -88,6 +90,7 @@ def spanned(name: str, items: Iterator[T]) -> Iterator[T]:
         if item is end:
             return  # a span that is never ended is never sent
         if own is not None:
+            own.set_attributes(_attributes(about(item)))
             own.end()
         yield item
 

@@ -269,7 +269,7 @@ class _Session:
         if self._stop_reason():
             return state
         generations = self.search.generations(state, self.evaluate, watch, rejudge=rejudge, racing=racing)
-        for evaluated in tracing.spanned("generation", generations):
+        for evaluated in tracing.spanned("generation", generations, lambda one: {"generation": one.generation.number}):
             finished = self._validated(evaluated)
             self.recorder.record(finished, time.monotonic() - started)
             self._forget(generation_plans(finished.generation.number))

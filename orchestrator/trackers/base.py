@@ -7,6 +7,7 @@ those of an earlier session in which it did not answer.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import logging
 import queue
@@ -65,7 +66,7 @@ class Tracker(Callback, ABC):
     def __init__(self, end_s: float = END_S) -> None:
         self._end_s = end_s  # at most so long the end of a session waits
         self._todo: queue.Queue[Callable[[], None] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._work, name=f"tracker {self.name}", daemon=True)
+        self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
         self._is_reported = self._is_begun = False
         self._earlier: list[dict[str, Any]] = []  # generations of earlier sessions
@@ -92,6 +93,8 @@ class Tracker(Callback, ABC):
 
     def on_start(self, run: RunInfo) -> None:
         self._run, self._output = run, OutputFolder(run.folder)
+        work = contextvars.copy_context().run  # lines of the log name the run
+        self._thread = threading.Thread(target=work, args=(self._work,), name=f"tracker {self.name}", daemon=True)
         self._thread.start()
         self._todo.put(self._catch_up)
 
@@ -104,9 +107,10 @@ class Tracker(Callback, ABC):
         """Raises: TrackerTimeout when it takes too long; the first failure of the session, unless it was reported."""
         self._todo.put(lambda: self._end(end))
         self._todo.put(None)
-        self._thread.join(self._end_s)
-        if self._thread.is_alive() and self._failure is None:
-            self._failure = TrackerTimeout(f"it has not taken everything within {self._end_s:g} s")
+        if self._thread is not None:
+            self._thread.join(self._end_s)
+            if self._thread.is_alive() and self._failure is None:
+                self._failure = TrackerTimeout(f"it has not taken everything within {self._end_s:g} s")
         self._report()
 
     def _report(self) -> None:

@@ -16,6 +16,7 @@ from orchestrator.callbacks import EndState, RunEnd, RunInfo
 from orchestrator.trackers.base import Tracker
 
 EXPERIMENT = "whetstone"
+TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # has MLflow's pages show charts, not prompts
 LONGEST_PARAM, MOST_PARAMS = 6000, 100  # MLflow's limits of a value, and of a request
 STATUS: Mapping[EndState, str] = {"finished": "FINISHED", "parked": "KILLED", "stopped": "KILLED", "failed": "FAILED"}
 
@@ -63,7 +64,7 @@ class MlflowTracker(Tracker):
         if (found := self._client.get_experiment_by_name(name)) is not None:
             return str(found.experiment_id)
         try:
-            return str(self._client.create_experiment(name))
+            return str(self._client.create_experiment(name, tags=TRAINING))
         except MlflowException:  # another run has created it meanwhile
             found = self._client.get_experiment_by_name(name)
             if found is None:

@@ -61,10 +61,11 @@ def test_each_step_has_a_span_and_the_end_has_none(receiver: OtlpReceiver) -> No
             yield yield_this
 
     with tracing.trace("demo-1", "evolve"):
-        for number in tracing.spanned("generation", numbers()):
+        for number in tracing.spanned("generation", numbers(), lambda number: {"generation": number}):
             with tracing.span(f"after {number}"):
                 pass
     steps = [span for span in receiver.spans if span.name == "generation"]
+    assert [span.attributes["whetstone.generation"] for span in steps] == [0, 1]
     others = {span.name: span.parent for span in receiver.spans if span.name != "generation"}
     [root] = [span.id for span in receiver.spans if span.name == "evolve"]
     assert others == {"inside 0": steps[0].id, "inside 1": steps[1].id, "after 0": root, "after 1": root, "evolve": ""}
