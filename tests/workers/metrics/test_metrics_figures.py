@@ -47,11 +47,11 @@ def farm(store: Store, valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> Iter
         "figures": {"best": 0.5, "mean": 0.25, "best_ever": 0.75, "baseline": None},
     }
     store.put_metadata(run.id, STATUS, json.dumps({**progress, "updated": 1000.0}))
+    store.restore_usage(run.id, {"target": 123})
     budget = RedisBudget(store.ledger(run.id), Endpoint("", "K", 10, 1, 0, 0, 1.0, 0.5, 10.0, 0.0))
     budget.settle(budget.reserve(Usage()), "judge-m", Usage(1, 1_000_000, 200_000, 100_000, 50_000))
     budget.settle(budget.reserve(Usage(completion=20_000)), "judge-m", None)
     budget.reserve(Usage(completion=10_000))
-    store.restore_usage(run.id, {"target": 123})
     roster = WorkerRegistry(store.redis)
     target = {"in_flight": 7, "tokens_a_second": 812.5, "gpu": GPU}
     for queue, name, more in (("gpu", "gpu@a", {"target": target}), ("openai", "openai@a", {"state": "stalled"})):
