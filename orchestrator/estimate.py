@@ -217,21 +217,36 @@ def _search_part(
 
 
 def planned_work(search: Search) -> list[GenerationWork]:
-    """The work of the first generations: the plans that the search makes for outcomes that are drawn at random."""
-    rng = random.Random(search.params.seed)
+    """The work of the first generations: the plans that the search makes for outcomes that are drawn at random.
+
+    Deltas that have been evaluated, the start's among them, are not evaluated again: their answers are in the store.
+    """
+    rng, known = random.Random(search.params.seed), {search.params.initial_deltas}
     params = dataclasses.replace(search.params, generations=min(SIMULATED, search.params.generations))
     found: list[GenerationWork] = []
-    total = [0.0] * 4
+    works: list[GenerationWork] = []
     for turn in searched_plans(search.optimiser, search.optimiser.init(params), params, lambda plan: _drawn(plan, rng)):
-        candidates = turn.plan.candidates
-        mutated = sum(c.target is not None for c in candidates)
-        rewritten, merged = sum(c.rewrite for c in candidates), sum(c.merge is not None for c in candidates)
-        for i, count in enumerate((len(candidates) + mutated, mutated + rewritten, merged, bool(candidates))):
-            total[i] += count
+        works.append(_work(turn.plan, {outcome.index: outcome for outcome in turn.outcomes}, known))
         if search.optimiser.ends_generation(turn.plan):
-            found.append(GenerationWork(*total))
-            total = [0.0] * 4
+            found.append(GenerationWork(*map(sum, zip(*map(dataclasses.astuple, works), strict=True))))
+            works = []
     return found
+
+
+def _work(plan: Plan, outcomes: Mapping[int, Outcome], known: set[tuple[float, ...]]) -> GenerationWork:
+    """The work of one plan; what it evaluates is `known` from then on."""
+    before = len(known)
+    for candidate in plan.candidates:
+        delta = outcomes[candidate.index].delta
+        known.add(candidate.deltas)
+        if candidate.target is not None and delta is not None:
+            known.add((*candidate.deltas[: candidate.target], delta, *candidate.deltas[candidate.target + 1 :]))
+    return GenerationWork(
+        evaluations=len(known) - before,
+        reflections=sum(c.target is not None or c.rewrite for c in plan.candidates),
+        merges=sum(c.merge is not None for c in plan.candidates),
+        plans=bool(plan.candidates),
+    )
 
 
 def _mean(works: Sequence[GenerationWork]) -> GenerationWork:
@@ -240,7 +255,7 @@ def _mean(works: Sequence[GenerationWork]) -> GenerationWork:
 
 
 def _drawn(plan: Plan, rng: random.Random) -> list[Outcome]:
-    """An outcome for each candidate, with a fitness that is drawn; each mutation gives another delta and scratchpad."""
+    """An outcome for each candidate, with a fitness that is drawn; each call to the reflector gives something new."""
 
     def score() -> Score:
         return Score(rng.random(), rng.random(), rng.random(), 1 + 100 * rng.random())
@@ -255,7 +270,7 @@ def _drawn(plan: Plan, rng: random.Random) -> list[Outcome]:
             mutated_scratchpad=str(rng.random()),
             mut=mutated,
             seconds={},
-            deltas=candidate.deltas if candidate.rewrite else None,
+            deltas=tuple(rng.gauss(0, 1) for _ in candidate.deltas) if candidate.rewrite else None,
             evaluations=Evaluations(computed=1),
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.shell import command_line
+from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.init.budget import RunBudget
@@ -77,6 +78,7 @@ def initialise(arguments: argparse.Namespace) -> int:
     from orchestrator.init.asking import can_ask
     from orchestrator.settings import write_config
 
+    raise_on_signals()  # what measures the target is stopped
     is_asking = can_ask() and not arguments.json
     if not is_asking:
         _check_complete(arguments)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
 from orchestrator.init.rates import Speed
+from tasks import die_with_parent
 from tasks.models import Example, Target
 from tasks.validation import InvalidData, parse_json
 from workers.queues import OPENMP_ENV
 
 COMMAND = (sys.executable, "-m", "workers.sglang.speed")
-LONGEST_S = 300.0
+LONGEST_S = 1800.0
 STOP_S = 10.0
 
 
@@ -38,8 +40,10 @@ def measure_speed(target: Target, system_prompts: Sequence[str], questions: Sequ
     offline = {"HF_HUB_OFFLINE": "1"} if target.model == "embedded" else {}
     environment = {**OPENMP_ENV, **threads, **offline, **os.environ}
     started = time.monotonic()
+    # It ends, and stops its server, also where this process is killed.
+    wrapper = (sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), str(int(signal.SIGTERM)))
     with subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        (*wrapper, *COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
         try:
             reply, _ = process.communicate(json.dumps(asked), timeout=LONGEST_S)

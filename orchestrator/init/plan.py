@@ -25,7 +25,7 @@ from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.run import endpoint_of, make_run
 from tasks.plan import EXAMPLE_SETS, ExampleSet
 
-ASKED_PROMPTS, ASKED_QUESTIONS = 8, 6
+ASKED_PROMPTS, ASKED_QUESTIONS = 8, 4
 """With how many system prompts and questions a target is measured."""
 
 

@@ -41,8 +41,9 @@ ON_GPU = Assumed(5_000.0, 0.002, 120.0, 0.25)
 ON_CPU = Assumed(400.0, 0.1, 20.0, 0.5)
 REPLY_TOKENS, REFLECTION_TOKENS = 150.0, 600.0
 """Of a verdict; of a reflection or a merge."""
-OPEN_NUMBERS = 0.5
-"""Of answers to questions with a number, those that the rules leave to the model: they only find right ones."""
+OPEN_NUMBERS = 0.2
+"""Of answers to questions with a number, those for which a model is asked: rules find right ones, and no answer is
+judged twice."""
 TOKEN_BYTES = 4
 DESCRIPTION_TOKENS = 60  # of a cluster
 

@@ -29,6 +29,8 @@ from tasks.validation import parse_json
 from workers.embedded.models import ModelUnavailable
 from workers.sglang.host import LocalTargetHost
 
+PROGRESS_S = 10.0
+
 
 @dataclass(frozen=True)
 class SpeedRequest:
@@ -61,16 +63,30 @@ def ask_twice(asked: SpeedRequest, folder: Path) -> SpeedReply:
         rows = tuple((str(i), context, question) for i, (context, question) in enumerate(asked.questions))
         model, template = host.model_folder(asked.target), asked.target.prompt_template
         batches = [prompt_batch(model, system, template, rows) for system in asked.system_prompts]
+        progress = _Progress(2 * len(batches) * len(rows))
         _report(f"asking {len(batches) * len(rows)} questions twice")
-        tokens, first_s = _ask(client, asked.target, batches)
-        _, second_s = _ask(client, asked.target, batches)
+        tokens, first_s = _ask(client, asked.target, batches, progress)
+        _, second_s = _ask(client, asked.target, batches, progress)
         return SpeedReply(start_s, first_s, second_s, tokens)
     finally:
         host.close()
 
 
+class _Progress:
+    """Reports every `PROGRESS_S` how many of `total` answers there are."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.count, self.reported = total, 0, time.monotonic()
+
+    def answered(self) -> None:
+        self.count += 1
+        if time.monotonic() - self.reported > PROGRESS_S:
+            self.reported = time.monotonic()
+            _report(f"answered {self.count} of {self.total}")
+
+
 def _ask(
-    client: TargetClient, target: Target, batches: Sequence[PromptBatch]
+    client: TargetClient, target: Target, batches: Sequence[PromptBatch], progress: _Progress
 ) -> tuple[tuple[tuple[int, ...], ...], float]:
     """The tokens of each answer, and the seconds that all took."""
     requests = [
@@ -80,6 +96,7 @@ def _ask(
 
     def keep(index: int, answer: Any) -> None:
         tokens[index] = answer.completion_tokens
+        progress.answered()
 
     started = time.monotonic()
     client.generate_many(requests, keep)

@@ -21,7 +21,9 @@ QUESTIONS = (("A page.", "Which one?"), ("", "What is it?"), ("Another.", "How m
 def test_each_question_is_asked_with_each_prompt_and_the_server_is_stopped(
     small_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = dataclasses.replace(server_target(), model=str(small_model), engine="embedded", concurrency=8)
+    target = dataclasses.replace(
+        server_target(ready_timeout_s=240), model=str(small_model), engine="embedded", concurrency=8
+    )
     found = ask_twice(SpeedRequest(target, ("", "Be brief."), QUESTIONS), tmp_path)
     assert [len(answers) for answers in found.tokens] == [3, 3]
     assert all(0 <= count <= 8 for answers in found.tokens for count in answers) and any(map(any, found.tokens))
