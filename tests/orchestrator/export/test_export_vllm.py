@@ -1,18 +1,25 @@
 """vLLM's file through the interfaces that vLLM documents, of model runner V1 and V2.
 
 vLLM needs another torch than these tests, so modules with its names and its documented classes stand in for it; the
-batches that they describe are of the shapes that vLLM documents.
+batches that they describe are of the shapes that vLLM documents.  The last test takes vLLM's own interfaces, which need
+neither its libraries nor a GPU, from a wheel that was unpacked without being installed:
+
+    pip download --no-deps vllm==0.32.0 && unzip -q vllm-0.32.0-*.whl -d vllm-0.32.0
+    WHETSTONE_VLLM=vllm-0.32.0 pytest -m long tests/orchestrator/export/test_export_vllm.py
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from random import Random
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -75,9 +82,9 @@ class V2Interface(ABC):
     def apply(self, logits: torch.Tensor, ctx: Any) -> torch.Tensor: ...
 
 
-def load(folder: Path, monkeypatch: pytest.MonkeyPatch, **interfaces: type) -> Any:
-    """The class of the exported file, in a vLLM that has these interfaces."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch, keep: bool = False, **interfaces: type) -> Any:
+    """The class of the exported file, in a vLLM that has these interfaces; `keep` its modules that are there."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm" and not keep]:
         monkeypatch.delitem(sys.modules, name)
     for key, interface in interfaces.items():
         parts = {"v1": V1, "v2": V2}[key].split(".")
@@ -174,3 +181,49 @@ def test_wrong_parameters_are_refused_when_a_request_arrives(made: Any) -> None:
 def test_a_vllm_without_an_interface_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match=r"0\.10\.1 or newer"):
         load(tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+def test_random_batches_of_vllms_own_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given the interfaces of a vLLM, without the packages around them, which load its libraries
+    if not (source := os.environ.get("WHETSTONE_VLLM")):
+        pytest.skip("WHETSTONE_VLLM names no unpacked wheel of vLLM")
+    for name in ("vllm", "vllm.v1", "vllm.v1.sample", V1, *parents(V2), V2):
+        package = ModuleType(name)
+        package.__path__ = [str(Path(source, *name.split(".")))]
+        package.SamplingParams = SimpleNamespace  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, name, package)
+    v1, v2 = (importlib.import_module(f"{name}.interface") for name in (V1, V2))
+    builder = importlib.import_module(f"{V1}.state").BatchUpdateBuilder()
+    made = load(tmp_path, monkeypatch, keep=True, v1=v1.LogitsProcessor, v2=v2.LogitsProcessor)
+    assert issubclass(made, v1.LogitsProcessor) and issubclass(made, v2.LogitsProcessor)
+    # When requests leave, join, close gaps and change places, as its persistent batch reports them
+    processor, random, rows, checked = made(None, torch.device("cpu"), False), Random(1), dict[int, bool](), 0
+    for _ in range(1000):
+        for row in [row for row in rows if random.random() < 0.2]:
+            builder.removed_append(row)
+            del rows[row]
+        for _ in range(random.randrange(3)):
+            steered, place = random.random() < 0.6, builder.pop_removed()
+            place = max(rows, default=-1) + 1 if place is None else place
+            builder.added.append((place, params(**({} if steered else {"steering": 0})), [1], []))
+            rows[place] = steered
+        while (gap := builder.peek_removed()) is not None and (last := max(rows, default=-1)) > gap:
+            builder.moved.append((last, builder.pop_removed(), v1.MoveDirectionality.UNIDIRECTIONAL))
+            rows[gap] = rows.pop(last)
+        if len(rows) > 1 and random.random() < 0.3:
+            first, second = random.sample(sorted(rows), 2)
+            builder.moved.append((first, second, v1.MoveDirectionality.SWAP))
+            rows[first], rows[second] = rows[second], rows[first]
+        processor.update_state(builder.get_and_reset(len(rows)))
+        # Then each row is steered as its request wants
+        changed = steered_rows(processor.apply(torch.zeros(len(rows), WIDTH)))
+        assert changed == [rows[row] for row in range(len(rows))]
+        checked += len(changed)
+    print(f"{checked} rows are steered as their requests want")
+    assert checked > 2000
+
+
+def parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:depth]) for depth in range(3, len(parts))]
