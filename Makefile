@@ -126,7 +126,7 @@ down:            ## stop it; runs, history and models stay
 	@$(COMPOSE) down
 
 compose: $(STAMP) ## test the containers: a fresh clone, a second one beside it, Retry (needs Docker; half an hour)
-	WHETSTONE_COMPOSE=1 $(BIN)/python -m pytest -m long tests/e2e/test_compose_up.py tests/e2e/test_flower_compose.py --timeout 3600
+	WHETSTONE_COMPOSE=1 $(BIN)/python -m pytest -m long tests/e2e/test_compose_up.py tests/e2e/test_flower_compose.py
 
 walk:            ## run every command of docs/operations.md, in containers (a quarter of an hour)
 	@$(PYTHON) ops/walk.py

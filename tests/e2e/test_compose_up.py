@@ -17,7 +17,7 @@ import pytest
 from compose_clone import SETS, ComposeClone, needs_engine
 from run_folder import ROOT
 
-pytestmark = [pytest.mark.long, needs_engine]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]
 SOMEBODY = 4321  # a user who owns a clone
 
 

@@ -13,7 +13,7 @@ from compose_clone import SETS, ComposeClone, needs_engine
 from flower_browser import browsing, picture
 from run_folder import wait_until
 
-pytestmark = [pytest.mark.long, needs_engine]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]
 FAULTY = """\
 services:
   rules:
