@@ -49,6 +49,6 @@ class TextPack:
 
 
 def _packed(texts: list[str]) -> str:
-    compressor = zlib.compressobj(level=9, wbits=-zlib.MAX_WBITS)
+    compressor = zlib.compressobj(level=6, wbits=-zlib.MAX_WBITS)
     data = compressor.compress(json.dumps(texts, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     return base64.b64encode(data + compressor.flush()).decode()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from browser import browsing, picture
 from compose_clone import SETS, ComposeClone, needs_engine
-from flower_browser import browsing, picture
 from run_folder import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from flower_browser import browsing, picture
+from browser import browsing, picture
 from flower_process import PASSWORD, USER, Flower
 from run_folder import RunFolder, finish, orchestrator, wait_until
 

@@ -112,8 +112,9 @@ function tiles(run) {
 function rivalLine(run) {
   const pair = run.comparisons.find((one) => one.against === run.digest.rival);
   if (!pair) return "not compared pair by pair";
-  const ratio = `the vector has ${change(pair.token_ratio - 1)} tokens`;
-  return `${ratio} and ${points(pair.correctness_difference)}; ${pair.is_better ? "shown to be better" : "not shown to be better"}`;
+  const [longer, more] = [pair.token_ratio - 1, pair.correctness_difference];
+  const parts = [longer ? `${change(longer)} tokens` : "as many tokens", more ? `${points(more)} right` : "as many right"];
+  return `beside it the vector has ${parts.join(" and ")}: ${pair.is_better ? "shown to be better" : "not shown to be better"}`;
 }
 
 // Several runs, one column each.

@@ -32,7 +32,7 @@ function deltaRow(run, i, delta, largest, before, brief) {
   const cluster = run.clusters[i];
   const wide = `${(50 * Math.abs(delta)) / largest}%`;
   const bar = h("i", { class: delta < 0 ? "down" : "up", style: delta < 0 ? { right: "50%", width: wide } : { left: "50%", width: wide } });
-  const value = h("div", { class: "num" }, signed(delta, 3), has(before) ? h("span", { class: "sub" }, `was ${signed(before, 3)}`) : null);
+  const value = h("div", { class: "num" }, has(before) ? h("span", { class: "sub" }, `was ${signed(before, 3)}`) : null, signed(delta, 3));
   if (brief) {
     return h("div", { class: "delta", title: cluster?.description }, h("span", { class: "id" }, run.cluster_ids[i]), h("div", { class: "diverging" }, bar), value);
   }

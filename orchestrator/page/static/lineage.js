@@ -2,8 +2,8 @@
 
 const MEASURES = {
   fitness: ["fitness", (v) => number(v, 3)],
-  mean_tokens: ["mean tokens an answer", tokens],
-  correctness: ["share of right answers", (v) => percent(v, 0)],
+  mean_tokens: ["tokens an answer", tokens],
+  correctness: ["right answers", (v) => percent(v, 0)],
 };
 const STAGES = { pop: "in the population", pre: "child", mut: "child after its mutation" };
 const DOTS = [
@@ -88,13 +88,14 @@ function lineageChart(nodes, chosen, choose) {
   });
   const light = (node) => {
     if (!svg || !node) return;
-    const [up, down] = [reach(node, "above"), reach(node, "below")];
+    const [up, down, line] = [reach(node, "above"), reach(node, "below"), mainLine(node)];
     const path = (pairs) => pairs.map(([from, to]) => segment(places[from.index], places[to.index])).join("");
     const [px, py] = places[node.index];
     over.replaceChildren(
       s("path", { d: path(down), fill: "none", stroke: "var(--vector)", "stroke-width": 1.3, opacity: 0.55 }),
-      s("path", { d: path(up), fill: "none", stroke: "var(--star)", "stroke-width": 2.2 }),
-      ...[...new Set(up.flat())].map((one) => s("circle", { cx: places[one.index][0], cy: places[one.index][1], r: radius + 1, fill: "var(--star)" })),
+      s("path", { d: path(up), fill: "none", stroke: "var(--star)", "stroke-width": 1.1, opacity: up.length > 80 ? 0.3 : 0.7 }),
+      s("path", { d: path(line), fill: "none", stroke: "var(--star)", "stroke-width": 2.4, "stroke-linejoin": "round" }),
+      ...[...new Set(line.flat())].map((one) => s("circle", { cx: places[one.index][0], cy: places[one.index][1], r: radius + 1, fill: "var(--star)" })),
       s("circle", { cx: px, cy: py, r: radius + 2, fill: "var(--star)", stroke: "var(--card)", "stroke-width": 1.5 }),
       s("circle", { cx: px, cy: py, r: radius + 6, fill: "none", stroke: "var(--star)", "stroke-width": 1.6 }));
   };
@@ -151,6 +152,13 @@ function reach(node, way) {
   return found;
 }
 
+// The line of first parents, to the start of the search.
+function mainLine(node) {
+  const found = [];
+  for (let here = node; here.above.length; here = here.above[0][0]) found.push([here.above[0][0], here]);
+  return found;
+}
+
 function moved(nodes, node, key, name) {
   if (key === "ArrowLeft") return node.above[0]?.[0];
   if (key === "ArrowRight") return [...node.below].sort((a, b) => b[0].fitness - a[0].fitness)[0]?.[0];
@@ -166,7 +174,7 @@ function nodePanel(run, node, calls, choose) {
     ? h("div", { class: "links small" }, h("span", { class: "muted" }, title), pairs.slice(0, 12).map(([other]) => link(other)), pairs.length > 12 ? h("span", { class: "muted" }, `and ${pairs.length - 12} more`) : null)
     : null;
   const facts = [
-    ["fitness", number(node.fitness, 4) + (node.stopped ? " (projected)" : "")], ["tokens an answer", tokens(node.mean_tokens)], ["right", percent(node.correctness)],
+    ["fitness", number(node.fitness, 4) + (node.stopped ? " (projected)" : "")], ["tokens", tokens(node.mean_tokens)], ["right", percent(node.correctness)],
     ["generation", number(node.generation)],
   ];
   const about = calls.get(node.name.replace(/_(pre|mut)$/, "")) ?? [];

@@ -48,7 +48,9 @@ function follow(links, parts) {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       for (const link of links) link.removeAttribute("aria-current");
-      byId.get(entry.target.id)?.setAttribute("aria-current", "true");
+      const link = byId.get(entry.target.id);
+      link?.setAttribute("aria-current", "true");
+      link?.parentElement.scrollTo({ left: link.offsetLeft - link.parentElement.offsetLeft - 40 });
     }
   }, { rootMargin: "-15% 0px -75% 0px" });
   for (const part of parts) if (byId.has(part.id)) watcher.observe(part);

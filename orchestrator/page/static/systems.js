@@ -5,7 +5,7 @@ function systemsSection(run) {
   if (!measured.length) return null;
   const chosen = view(`systems ${run.digest.run}`, { set: measured[0] });
   const about = "Further left is shorter, higher is more often right. A sentence costs nothing, so each one is a rival of the vector. " +
-    "No other system beats one on the line in both.";
+    "The dotted line joins those that no other beats in both.";
   const draw = (again) => {
     const systems = run.systems.filter((one) => one[chosen.set]);
     const rows = new Map();
@@ -36,7 +36,7 @@ function frontChart(systems, which, lit) {
     const [left, right] = extent([...systems.map(x), ...bars], 0.04);
     const ys = extent(systems.flatMap((one) => one[which].share_correct_interval), 0.03);
     const ends = [[Math.max(0, left), right], [Math.max(0, ys[0]), Math.min(1, ys[1])]];
-    const scale = axes(plot, ends[0], ends[1], ["mean tokens an answer"], [(v) => number(v), (v) => percent(v, 0)]);
+    const scale = axes(plot, ends[0], ends[1], [`mean tokens an answer, ${which} set`], [(v) => number(v), (v) => percent(v, 0)]);
     const d = front.map((one, i) => (i ? `H${scale.x(x(one))}V${scale.y(y(one))}` : `M${scale.x(x(one))} ${scale.y(y(one))}`)).join("");
     plot.svg.append(s("path", { d, fill: "none", stroke: "var(--muted)", "stroke-dasharray": "2 4", "stroke-width": 1.5 }));
     const order = [...systems].sort((a, b) => a.is_winner - b.is_winner);

@@ -5,45 +5,22 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import json
 import re
-import shutil
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from hostile_texts import HOSTILE, with_hostile_texts
 from page_reader import ReadPage, records
 
 from orchestrator.page.html import SCRIPTS, embedded_json, page_data, public, render_page
 from orchestrator.results import RunResults
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
-HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \u2028 ]]> \\u003c '\""
 
 
-@pytest.fixture
-def hostile(finished_run: Path, tmp_path: Path) -> Path:
-    """A run whose answers, prompts, cluster tokens and reasons are hostile."""
-    folder = shutil.copytree(finished_run, tmp_path / "run")
-    answers = json.loads((folder / "answers.json").read_text())
-    for comparison in answers:
-        for one in (*comparison["before"], *comparison["after"]):
-            one |= {"text": HOSTILE, "question": HOSTILE, "gold": HOSTILE, "reasoning": HOSTILE}
-    (folder / "answers.json").write_text(json.dumps(answers))
-    report = json.loads((folder / "report.json").read_text())
-    report["verdict"] = HOSTILE
-    report["conclusion"]["sentences"] = [HOSTILE, HOSTILE]
-    for system in (*report["systems"], *report["rivals"]):
-        system["system_prompt"] = HOSTILE
-    (folder / "report.json").write_text(json.dumps(report))
-    lines = [json.loads(line) for line in (folder / "individuals.jsonl").read_text().splitlines()]
-    (folder / "individuals.jsonl").write_text(
-        "".join(json.dumps(one | {"scratchpad": HOSTILE}) + "\n" for one in lines)
-    )
-    return folder
-
-
-def test_hostile_texts_stay_texts(hostile: Path) -> None:
+def test_hostile_texts_stay_texts(finished_run: Path, tmp_path: Path) -> None:
+    hostile = with_hostile_texts(finished_run, tmp_path / "run")
     html = render_page(page_data([RunResults.open(hostile)]), NOW)
     page = ReadPage.of(html)
     # Then the page has the elements that its template has, and no other
