@@ -67,6 +67,7 @@ def systems_of(results: RunResults) -> list[dict[str, Any]]:
         if baselines is None or baselines.held_out != "validation":
             return []
         found = [_measured(system) for system in baselines.systems if system.validation is not None]
+        _mark_front([system for system in found if system["stopped_after"] is None], "validation")
     _mark_front(found, "test")
     return [system | {"is_winner": system["name"] == winner} for system in found]
 

@@ -33,6 +33,9 @@ function answerSection(run) {
       h("span", {}, h("strong", {}, d.run), about ? ` · ${about}` : "")),
     h("h1", {}, arrows(d.verdict ?? unfinished(run))),
     d.reason ? h("p", { class: "sentence" }, `Parked: ${d.reason}`) : null,
+    run.failures.length
+      ? h("ul", { class: "notes" }, run.failures.map((one) => h("li", {}, `${one.stage} of ${one.node} failed, after ${plural(one.tries, "try", "tries")}: ${one.error}`)))
+      : null,
     d.outcome === "prompt_suffices" || (d.outcome === "not_shown" && d.rival_kind === "prompt" && d.verdict.startsWith("A sentence"))
       ? h("p", { class: "sentence" }, h("span", { class: "muted" }, "The system prompt, which needs no processor: "), d.rival_prompt)
       : null,
@@ -47,7 +50,7 @@ function unfinished(run) {
   const done = `${d.progress} done`;
   if (d.kind === "collect") return `The collection is ${STATES[d.state][0]}: ${done}.`;
   const best = has(d.best_fitness) ? ` The best fitness so far is ${number(d.best_fitness, 4)}.` : "";
-  return `The search is ${STATES[d.state][0]}: ${done}.${best} What it has shown is known at its end.`;
+  return `The search is ${STATES[d.state][0]}: ${done}.${best} What it shows is known at its end.`;
 }
 
 function tile(title, figure, ...more) {

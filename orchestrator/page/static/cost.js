@@ -9,7 +9,7 @@ function costSection(run) {
     ["calls to the endpoint", number(usage.requests ?? 0)],
     ["prompt tokens", `${number(usage.prompt ?? 0)}, of which ${number(usage.cached ?? 0)} cached`],
     ["completion tokens", number(usage.completion ?? 0)],
-    ["cost", money(usage.cost_usd) + (usage.budget_usd ? ` of ${money(usage.budget_usd)}` : "")],
+    ["cost", !usage.requests ? "no calls" : money(usage.cost_usd) + (usage.budget_usd ? ` of ${money(usage.budget_usd)}` : "")],
     usage.unconfirmed_usd ? ["calls whose outcome is unknown", `up to ${money(usage.unconfirmed_usd)}`] : null,
     run.digest.evaluations ? ["evaluations", `${number(run.digest.evaluations.computed)} computed, ${number(run.digest.evaluations.cached)} from the cache, ${number(run.digest.evaluations.carried)} carried over`] : null,
     ...Object.entries(run.answered).map(([role, names]) => [role, names.join(", ")]),
