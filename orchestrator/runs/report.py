@@ -69,6 +69,7 @@ def build_report(
         files=_files(output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
+            ("a page of all of it", command_line("report", output.path)),
             ("the answers, before and after", command_line("answers", output.path)),
             (
                 "more generations",

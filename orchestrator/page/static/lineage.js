@@ -19,7 +19,8 @@ function lineageSection(run) {
     nodes[to].above.push([nodes[from], kind]);
     nodes[from].below.push([nodes[to], kind]);
   }
-  const calls = Map.groupBy ? Map.groupBy(records(run.calls), (one) => one.candidate) : grouping(records(run.calls));
+  const calls = new Map();
+  for (const call of records(run.calls)) calls.set(call.candidate, calls.get(call.candidate) ?? []).get(call.candidate).push(call);
   const byName = new Map(nodes.map((node) => [node.name, node]));
   const best = byName.get(run.digest.winner) ?? nodes.reduce((a, b) => (b.fitness > a.fitness ? b : a));
   const chosen = view(`lineage ${run.digest.run}`, { measure: "fitness", node: best.name });
@@ -55,11 +56,6 @@ function lineageSection(run) {
   return section("lineage", "Lineage", about, body);
 }
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
-function grouping(list) {
-  const found = new Map();
-  for (const one of list) found.set(one.candidate, [...(found.get(one.candidate) ?? []), one]);
-  return found;
-}
 function dot(fill, stroke) {
   return s("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" }, s("circle", { cx: 6, cy: 6, r: 4, fill, stroke, "stroke-width": 1.6 }));
 }
