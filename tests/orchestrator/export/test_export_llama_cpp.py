@@ -86,7 +86,7 @@ def test_a_hundred_greedy_answers_are_those_of_llama_cpps_logits_plus_the_biases
     print(f"of {ANSWERS} answers so many equal the reference: {equal}")
     # Then the answers of each way are those of the reference, and steering changes answers
     assert len(found["reference"]) == equal["steered"] == equal["native"] == ANSWERS
-    assert equal["plain"] < ANSWERS / 2
+    assert equal["plain"] < len(found["plain"]) / 2
 
 
 def imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -21,7 +21,7 @@ from tasks.gpu.prompt import load_tokenizer, render, stop_ids
 from workers.embedded.models import embedded_model
 
 SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
-TOKENS = 10
+COMPARED = 10  # answers with those of the plain model
 SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 
 
@@ -41,10 +41,10 @@ def prompts(count: int) -> list[list[int]]:
 
 
 @torch.inference_mode()
-def reference(model: Any, prompt: Sequence[int], biases: torch.Tensor, stops: Sequence[int]) -> list[int]:
+def reference(model: Any, prompt: Sequence[int], biases: torch.Tensor, stops: Sequence[int], tokens: int) -> list[int]:
     """The ids of a greedy answer: at each step the highest of the model's own logits plus the biases."""
     ids, cache, answer = torch.tensor([prompt]), None, []
-    while len(answer) < TOKENS:
+    while len(answer) < tokens:
         out = model(ids, past_key_values=cache, use_cache=True)
         cache = out.past_key_values
         token = int((out.logits[0, -1].float() + biases).argmax())
@@ -55,9 +55,10 @@ def reference(model: Any, prompt: Sequence[int], biases: torch.Tensor, stops: Se
     return answer
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("count", "tokens"), [(2, 10), pytest.param(100, 24, marks=pytest.mark.long)])
 def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, tokens: int
 ) -> None:
     # Given the exported file on the module path
     file = tmp_path / "processor_transformers.py"
@@ -68,16 +69,19 @@ def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
     stops, biases = stop_ids(load_tokenizer(str(embedded_model()))), torch.from_numpy(biases_of(DELTAS))
     # When generate() answers with it
     equal = changed = 0
-    for prompt in prompts(count):
+    for number, prompt in enumerate(prompts(count)):
         ids = torch.tensor([prompt])
-        asked = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": TOKENS}
+        asked = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": tokens}
         asked |= {"eos_token_id": list(stops), "pad_token_id": stops[0]}
         steered = model.generate(ids, logits_processor=[processor], **asked)[0, len(prompt) :].tolist()
-        equal += steered == reference(model, prompt, biases, stops)
-        changed += steered != reference(model, prompt, torch.zeros_like(biases), stops)
-    print(f"{equal} of {count} answers equal the reference, {changed} differ from the plain model's")
+        equal += steered == reference(model, prompt, biases, stops, tokens)
+        if number < COMPARED:
+            changed += steered != reference(model, prompt, torch.zeros_like(biases), stops, tokens)
+    print(
+        f"{equal} of {count} answers equal the reference; {changed} of {min(count, COMPARED)} differ from the plain ones"
+    )
     # Then each is the reference's, and steering changes answers
-    assert equal == count and changed > count / 2
+    assert equal == count and changed > min(count, COMPARED) / 2
 
 
 def verify(file: Path, where: Path) -> subprocess.CompletedProcess[str]:
@@ -93,8 +97,8 @@ def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) ->
     tokenizer = load_tokenizer(str(folder))
     stops, biases = list(stop_ids(tokenizer)), torch.from_numpy(biases_of(DELTAS))
     asked = prompts(20)
-    texts = [tokenizer.decode(reference(model, p, biases, stops), skip_special_tokens=True) for p in asked]
-    answers = [{"prompt": p, "text": t, "tokens": TOKENS} for p, t in zip(asked, texts, strict=True)]
+    texts = [tokenizer.decode(reference(model, p, biases, stops, 8), skip_special_tokens=True) for p in asked]
+    answers = [{"prompt": p, "text": t, "tokens": 8} for p, t in zip(asked, texts, strict=True)]
     check = ModelCheck(**{**CHECK, **model_hashes(str(folder)), "stops": stops, "answers": answers})
     file = tmp_path / "processor_transformers.py"
     file.write_text(rendered("transformers", write_run(tmp_path / "run", check)))
