@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from run_folder import ROOT, SMALL, environment
 
-# Paths begin at the clone, on this machine and in containers.
-SETS = [
-    part
-    for name, value in {**SMALL, "DATA_PATH": "configs/data/sample.jsonl"}.items()
-    for part in ("--set", f"{name}={value}")
-]
 needs_engine = pytest.mark.skipif("WHETSTONE_COMPOSE" not in os.environ, reason="`make compose` runs it, with Docker")
+
+
+def small_run(output: str, **options: str) -> list[str]:
+    """The arguments of a small evolution, changed by `options`; paths begin at the clone, also in a container."""
+    chosen = {**SMALL, "DATA_PATH": "configs/data/sample.jsonl", **options}
+    return ["evolve", "--output", output, *(part for item in chosen.items() for part in ("--set", "=".join(item)))]
 
 
 def compose_command() -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from compose_clone import SETS, ComposeClone, needs_engine
+from compose_clone import ComposeClone, needs_engine, small_run
 from run_folder import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]
+RUN = "outputs/compose"
 SOMEBODY = 4321  # a user who owns a clone
 
 
@@ -33,8 +35,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeClone]:
         made.remove()
 
 
-def evolve(clone: ComposeClone, *arguments: str) -> str:
-    status, printed = clone.orchestrator("evolve", *SETS, *arguments)
+def evolve(clone: ComposeClone, output: str = RUN, **options: str) -> str:
+    status, printed = clone.orchestrator(*small_run(output, **options))
     assert status == 0, printed
     return printed
 
@@ -43,11 +45,11 @@ def test_evolve_on_this_machine_finds_the_farm(clone: ComposeClone) -> None:
     printed = evolve(clone)
     assert "no .config: the settings are ops/compose.config" in printed
     assert "rules of the embedded endpoint (no language model)" in printed
-    assert (clone.folder / "outputs/compose/processor_best.py").is_file()
+    assert (clone.folder / RUN / "processor_best.py").is_file()
     # a container sees the same run, and the repository has no new file
-    status, printed = clone.orchestrator_in_container("status", "outputs/compose", "--json")
+    status, printed = clone.orchestrator_in_container("status", RUN, "--json")
     assert (status, json.loads(printed[printed.index("{") :])["state"]) == (0, "finished")
-    assert clone.orchestrator_in_container("evolve", *SETS, "--set", "NGEN=3")[0] == 0
+    assert clone.orchestrator_in_container(*small_run(RUN, NGEN="3"))[0] == 0
     changed = subprocess.run(["git", "status", "--short"], cwd=clone.folder, capture_output=True, text=True, check=True)
     assert changed.stdout == ""
 
@@ -60,7 +62,7 @@ def test_flower_says_where_it_is_and_how_to_log_in(clone: ComposeClone) -> None:
     assert password not in said
     with httpx.Client(base_url=clone.flower(), timeout=60, trust_env=False) as client:
         assert client.get("/api/runs").status_code == 401
-        assert [run["state"] for run in client.get("/api/runs", auth=(name, password)).json()] == ["finished"]
+        assert [run["state"] for run in client.get("/api/runs", auth=(name, password)).json()["runs"]] == ["finished"]
 
 
 def test_each_container_has_limits_networks_and_an_image_of_this_version(clone: ComposeClone) -> None:
@@ -83,12 +85,36 @@ def in_container(clone: ComposeClone, service: str, script: str) -> str:
     return clone("exec", "-T", service, "python", "-c", script).strip()
 
 
-def test_only_what_calls_somebody_outside_has_a_way_out(clone: ComposeClone) -> None:
-    routes = "print(sum(line.split()[1] == '00000000' for line in open('/proc/net/route')))"
-    services = ("worker-cpu", "worker-target", "rules", "worker-openai")
-    assert [in_container(clone, service, routes) for service in services] == ["0", "0", "0", "1"]
-    resolves = "import socket\ntry: print(bool(socket.gethostbyname('valkey')))\nexcept OSError: print(False)"
-    assert [in_container(clone, service, resolves) for service in ("worker-cpu", "rules")] == ["True", "False"]
+CONNECT = """
+import socket, sys
+try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+except OSError: print(False)
+else: print(True)
+"""
+
+
+def reaches(clone: ComposeClone, address: str, port: int) -> dict[str, bool]:
+    """Which services can connect to an address; by name they find only what is in their networks."""
+    services = ("worker-cpu", "worker-target", "worker-openai", "rules")
+    said = {one: clone("exec", "-T", one, "python", "-c", CONNECT, address, str(port)) for one in services}
+    return {one: text.strip() == "True" for one, text in said.items()}
+
+
+def test_a_container_connects_only_where_it_must(clone: ComposeClone) -> None:
+    [valkey], [rules] = (
+        [network["IPAddress"] for network in clone.containers()[name]["NetworkSettings"]["Networks"].values()]
+        for name in ("valkey", "rules")
+    )
+    workers = {"worker-cpu": True, "worker-target": True, "worker-openai": True}
+    assert reaches(clone, valkey, 6379) == {**workers, "rules": False}
+    caller = {"worker-cpu": False, "worker-target": False, "worker-openai": True}
+    assert reaches(clone, rules, 8000) == {**caller, "rules": True}
+    try:
+        outside = socket.gethostbyname("pypi.org")
+        socket.create_connection((outside, 443), 10).close()
+    except OSError:
+        pytest.skip("this machine has no network")
+    assert reaches(clone, outside, 443) == {**caller, "rules": False}
 
 
 def test_after_down_the_farm_goes_on_where_it_was(clone: ComposeClone) -> None:
@@ -98,8 +124,8 @@ def test_after_down_the_farm_goes_on_where_it_was(clone: ComposeClone) -> None:
     assert status == 1, printed
     clone("up", "--detach")
     assert clone.secret("valkey_password") == password
-    evolve(clone, "--set", "NGEN=4")
-    assert evolve(clone, "--set", "NGEN=4").count("generation 3 finished") == 0, "it is finished"
+    evolve(clone, NGEN="4")
+    assert evolve(clone, NGEN="4").count("generation 3 finished") == 0, "it is finished"
 
 
 def test_a_changed_password_is_the_only_one_that_opens(clone: ComposeClone) -> None:
@@ -107,14 +133,14 @@ def test_a_changed_password_is_the_only_one_that_opens(clone: ComposeClone) -> N
     earlier = path.read_text()
     path.write_text("another-password-of-mine\n")
     clone("up", "--detach", "--force-recreate")
-    evolve(clone, "--output", "outputs/another")
+    evolve(clone, "outputs/another")
     path.write_text(earlier)
     status, printed = clone.orchestrator("workers")
     assert status == 2, printed
     path.unlink()
     clone("up", "--detach", "--force-recreate")  # one that was removed is made anew
     assert len(clone.secret("valkey_password")) == 48
-    evolve(clone, "--set", "NGEN=5")
+    evolve(clone, NGEN="5")
 
 
 def test_a_second_clone_beside_it_is_a_farm_of_its_own(clone: ComposeClone) -> None:
@@ -124,15 +150,15 @@ def test_a_second_clone_beside_it_is_a_farm_of_its_own(clone: ComposeClone) -> N
         second("up", "--detach")
         assert second.flower() != clone.flower()
         assert second.secret("valkey_password") != clone.secret("valkey_password")
-        status, printed = second.orchestrator_in_container("evolve", *SETS)
+        status, printed = second.orchestrator_in_container(*small_run(RUN))
         assert status == 0, printed
-        evolve(clone, "--output", "outputs/beside")
+        evolve(clone, "outputs/beside")
         status, printed = clone.orchestrator("runs", "--json")
         assert status == 0 and str(second.folder) not in printed
         check_owner(second)
     finally:
         second.remove()
-    evolve(clone, "--output", "outputs/alone")
+    evolve(clone, "outputs/alone")
 
 
 def check_owner(clone: ComposeClone) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from browser import browsing, picture
-from compose_clone import SETS, ComposeClone, needs_engine
+from compose_clone import ComposeClone, needs_engine, small_run
 from run_folder import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), needs_engine]
@@ -34,7 +34,7 @@ def clone(tmp_path: Path) -> Iterator[ComposeClone]:
 
 
 def evolve(clone: ComposeClone, output: str) -> tuple[int, str]:
-    return clone.orchestrator_in_container("evolve", "--output", output, *SETS)
+    return clone.orchestrator_in_container(*small_run(output))
 
 
 def test_retry_in_containers(clone: ComposeClone, tmp_path: Path) -> None:
