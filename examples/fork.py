@@ -1,0 +1,24 @@
+"""Begin where another run was, with other weights: run examples/quickstart.py first.
+
+What the first run has measured is not measured again, as long as its farm has it.
+"""
+
+import orchestrator
+
+if __name__ == "__main__":
+    fork = orchestrator.evolve(
+        fork="outputs/examples/quickstart@1",  # the population of generation 1; a name such as @g0_child0_mut is one
+        output="outputs/examples/fork",
+        lambda_shortness=0.8,
+        lambda_correctness=0.2,
+        quiet=True,
+    )
+
+    origin = orchestrator.open_run("outputs/examples/quickstart")
+    print(f"{fork.run} begins with {origin.run}")
+    for name in origin.generations[1].population:
+        before = origin.individual(name)
+        now = next(one for one in fork.individuals if one.deltas == before.deltas)
+        print(f"  {name}: fitness {before.fitness:.4f} there, {now.fitness:.4f} here")
+    first = fork.generations[0].evaluations
+    print(f"first generation: {first.computed} evaluations computed, {first.cached} known")

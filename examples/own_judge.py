@@ -1,0 +1,28 @@
+"""A judge of your own, in ten lines of Python, steers an evolution: an answer of more than five words is wrong."""
+
+import orchestrator
+
+MOST_WORDS = 5
+
+
+def brief(question: str, gold: str, answer: str) -> tuple[bool, str]:
+    words = len(answer.split())
+    return words <= MOST_WORDS, f"{words} words, and {MOST_WORDS} are allowed"
+
+
+if __name__ == "__main__":
+    run = orchestrator.evolve(
+        "examples/small.config",
+        output="outputs/examples/own_judge",
+        judge=brief,
+        optimiser="random",  # needs no reflector
+        step_size=4.0,
+        lambda_shortness=0.0,  # the judge alone decides
+        lambda_correctness=1.0,
+        quiet=True,
+    )
+
+    print(f"start: {run.individuals[0].correctness:.0%} of the answers are brief")
+    print(f"best: {max(one.correctness for one in run.individuals):.0%}")
+    for verdict in run.comparisons[0].after:
+        print(f"{verdict.is_correct!s:<5} {verdict.reasoning}: {verdict.text!r}")

@@ -1,0 +1,147 @@
+"""The examples run as they are, on one embedded farm, from a folder that has the repository's configs and examples."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from orchestrator import OpenRun, open_run
+from tasks.judging.user_function import load_function
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path(os.environ.get("WHETSTONE_CACHE") or Path.home() / ".cache" / "whetstone")
+SCRIPTS = ("quickstart", "own_judge", "own_data", "fork", "collect")  # in this order: fork.py needs the first
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def orchestrator_command(*words: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WHETSTONE_REDIS"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", *words], env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the examples run, with a farm that stays up for all of them; the vocabulary is clustered once a machine."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "outputs").mkdir()
+    (folder / "configs").symlink_to(ROOT / "configs")
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (CACHE / "clusters").mkdir(parents=True, exist_ok=True)
+    (folder / "outputs" / "clusters").symlink_to(CACHE / "clusters")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        orchestrator_command("farm", "up", "--config", "examples/small.config")
+        try:
+            yield folder
+        finally:
+            orchestrator_command("farm", "down", "--config", "examples/small.config")
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> dict[str, str]:
+    """What each script prints; they run one after another, as programs do."""
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    found = {}
+    for name in SCRIPTS:
+        with redirect_stdout(StringIO()) as out:
+            runpy.run_path(str(folder / "examples" / f"{name}.py"), run_name="__main__")
+        found[name] = out.getvalue()
+    return found
+
+
+def run_of(folder: Path, name: str) -> OpenRun:
+    run = open_run(folder / "outputs" / "examples" / name)
+    assert run.status.state == "finished"
+    return run
+
+
+def test_every_example_is_run_here(folder: Path) -> None:
+    assert {path.stem for path in (folder / "examples").glob("*.py")} == set(SCRIPTS)
+    assert [path.name for path in (folder / "examples").glob("*.ipynb")] == ["explore.ipynb"]
+
+
+def test_the_quickstart_follows_a_run_and_prints_what_it_has_found(folder: Path, printed: dict[str, str]) -> None:
+    run = run_of(folder, "quickstart")
+    best = [f"generation {g.generation} of 2: best fitness {g.best_ever:.4f}" for g in run.generations]
+    assert printed["quickstart"].splitlines()[:2] == best
+    assert run.report is not None and run.report.verdict in printed["quickstart"]
+    assert all(one.name in printed["quickstart"] for one in run.individuals)
+
+
+def test_a_judge_in_ten_lines_steers_the_evolution(folder: Path, printed: dict[str, str]) -> None:
+    run = run_of(folder, "own_judge")
+    source = (ROOT / "examples" / "own_judge.py").read_text()
+    judge = source[source.index("MOST_WORDS") : source.index("if __name__")].strip()
+    assert len(judge.splitlines()) <= 10
+    # each verdict is what the function says, in the workers as here
+    function = load_function(str(folder / "examples" / "own_judge.py:brief")).function
+    for comparison in run.comparisons:
+        for answer in (*comparison.before, *comparison.after):
+            assert function(answer.question, answer.gold, answer.text) == (answer.is_correct, answer.reasoning)
+    # and the fitness is the judge's alone, so the best is the one of which it finds most answers right
+    shares = {one.name: one.correctness for one in run.individuals}
+    assert {one.name: one.fitness for one in run.individuals} == pytest.approx(shares)
+    assert len(set(shares.values())) > 1 and shares["g0_pop0"] < max(shares.values())
+    assert run.generations[-1].best_ever == max(shares.values())
+    assert f"best: {max(shares.values()):.0%}" in printed["own_judge"]
+
+
+def test_questions_are_python_objects(folder: Path, printed: dict[str, str]) -> None:
+    run = run_of(folder, "own_data")
+    assert [len(comparison.before) for comparison in run.comparisons] == [3, 3]
+    assert run.comparisons[1].before[0].question == "One costs 3 dollars. What do 3 apples cost?"
+    assert run.comparisons[1].before[0].gold == "9"
+    right = [sum(answer.is_correct for answer in one.after) for one in run.comparisons]
+    assert re.findall(r": (\d) of 3 right", printed["own_data"]) == [str(count) for count in right]
+
+
+def test_a_fork_computes_nothing_that_its_origin_has_measured(folder: Path, printed: dict[str, str]) -> None:
+    origin, fork = run_of(folder, "quickstart"), run_of(folder, "fork")
+    known = {tuple(one.deltas.values()) for one in origin.individuals}
+    first = [one for one in fork.individuals if one.generation == 0]
+    new = {tuple(one.deltas.values()) for one in first} - known
+    counts = fork.generations[0].evaluations
+    assert counts.computed == len(new)
+    assert f"first generation: {counts.computed} evaluations computed, {counts.cached} known" in printed["fork"]
+    members = sorted((origin.individual(name) for name in origin.generations[1].population), key=lambda m: -m.fitness)
+    begun = [one for one in first if one.stage == "pop"]
+    assert [(one.deltas, one.scratchpad) for one in begun] == [(one.deltas, one.scratchpad) for one in members]
+
+
+def test_a_collection_finds_wasted_tokens(folder: Path, printed: dict[str, str]) -> None:
+    run = run_of(folder, "collect")
+    assert (run.kind, run.status.done) == ("collect", 2)
+    assert "2 of 2 questions" in printed["collect"]
+
+
+def test_the_notebook_runs_from_its_folder(folder: Path) -> None:
+    notebook: Any = nbformat.read(folder / "examples" / "explore.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder / "examples")}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    shown = [output["data"] for output in outputs if "data" in output]
+    assert shown[0]["text/plain"] == "'finished'"
+    assert sum("text/html" in data for data in shown) == 3 and "image/png" in shown[-1]
+    run = run_of(folder, "notebook")
+    assert all(answer.reasoning.startswith("numbers: [") for answer in run.comparisons[0].after)
+    # what is in the repository has no outputs
+    kept: Any = nbformat.read(ROOT / "examples" / "explore.ipynb", as_version=4)
+    assert not [cell for cell in kept.cells if cell.cell_type == "code" and cell.outputs]
