@@ -58,10 +58,7 @@ def state(flower: Flower, task: str) -> str:
     return str(found.json()["state"]) if found.status_code == 200 else ""
 
 
-PATHS = ("/", "/runs", "/tasks", "/workers", "/broker", "/metrics", "/run/report/first")
-
-
-@pytest.mark.parametrize("path", [*PATHS, "/api/runs", "/api/tasks", "/api/run/report/first"])
+@pytest.mark.parametrize("path", ["/", "/runs", "/tasks", "/workers", "/broker", "/metrics", "/api/runs", "/api/tasks"])
 def test_a_page_is_for_those_who_have_the_password(scene: Scene, path: str) -> None:
     assert scene.flower.stranger.get(path).status_code == 401
     assert scene.flower.stranger.get(path, auth=("somebody", "a wrong password")).status_code == 401
@@ -85,6 +82,45 @@ def test_a_page_runs_only_scripts_of_its_own(scene: Scene, path: str) -> None:
         scripts = re.findall(r"<script\b[^>]*>", page.text)
         assert all(" src=" in script or f'nonce="{nonce[1]}"' in script for script in scripts)
         assert not re.search(r"\son\w+=|javascript:", page.text)
+
+
+@pytest.mark.parametrize("path", ["/run/report/second", "/api/run/report/second"])
+def test_the_page_of_a_run_is_for_those_who_have_the_password(scene: Scene, path: str) -> None:
+    assert scene.flower.stranger.get(path).status_code == 401
+
+
+def test_a_run_has_a_page_that_follows_it(scene: Scene) -> None:
+    # Given the page of a parked run, which the list of runs links
+    assert 'href="/run/report/second"' in scene.flower.client.get("/runs").text
+    reply = scene.flower.client.get("/run/report/second")
+    page = ReadPage.of(reply.text)
+    # Then its script has the nonce of the reply, and its data say where newer ones are
+    nonce = re.search(r"'nonce-([\w-]+)'", reply.headers["Content-Security-Policy"])
+    assert nonce and [a.get("nonce") for tag, a in page.elements if tag == "script"] == [None, nonce[1]]
+    assert page.data["live_url"] == "/api/run/report/second"
+    assert page.runs[0]["digest"]["run"] == "second"
+    # And they are sent again only when a file of the run has changed
+    first = scene.flower.client.get("/api/run/report/second")
+    assert first.json()["runs"] == page.runs
+    unchanged = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    (scene.outputs / "second" / "usage.json").write_text('{"requests": 8}')
+    again = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
+    assert again.status_code == 200 and again.json()["runs"][0]["digest"]["calls"] == 8
+    (scene.outputs / "second" / "usage.json").unlink()
+
+
+def test_a_run_without_a_readable_folder_has_no_page(scene: Scene) -> None:
+    for run in ("distant", "unknown"):
+        assert scene.flower.client.get(f"/run/report/{run}").status_code == 404
+        assert scene.flower.client.get(f"/api/run/report/{run}").status_code == 404
+    assert 'href="/run/report/distant"' not in scene.flower.client.get("/runs").text
+    history = scene.outputs / "second" / "evolution_tree.json"
+    history.write_text("{")
+    for path in ("/run/report/second", "/api/run/report/second"):
+        refused = scene.flower.client.get(path)
+        assert refused.status_code == 409 and "evolution_tree.json cannot be read" in refused.text
+    history.unlink()
 
 
 def test_forged_events_leave_the_pages_as_they_were(scene: Scene, valkey_url: str) -> None:
@@ -234,36 +270,3 @@ def test_a_port_that_is_taken_is_told_in_one_line(scene: Scene, tmp_path: Path) 
     assert done.returncode == 2
     assert f"127.0.0.1:{port}: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_run_has_a_page_that_follows_it(scene: Scene) -> None:
-    # Given the page of a parked run, which the list of runs links
-    assert 'href="/run/report/second"' in scene.flower.client.get("/runs").text
-    reply = scene.flower.client.get("/run/report/second")
-    page = ReadPage.of(reply.text)
-    # Then its script has the nonce of the reply, and its data say where newer ones are
-    nonce = re.search(r"'nonce-([\w-]+)'", reply.headers["Content-Security-Policy"])
-    assert nonce and [a.get("nonce") for tag, a in page.elements if tag == "script"] == [None, nonce[1]]
-    assert page.data["live_url"] == "/api/run/report/second"
-    assert page.runs[0]["digest"]["run"] == "second"
-    # And they are sent again only when a file of the run has changed
-    first = scene.flower.client.get("/api/run/report/second")
-    assert first.json()["runs"] == page.runs
-    unchanged = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
-    assert (unchanged.status_code, unchanged.content) == (304, b"")
-    (scene.outputs / "second" / "usage.json").write_text('{"requests": 8}')
-    again = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
-    assert again.status_code == 200 and again.json()["runs"][0]["digest"]["calls"] == 8
-
-
-def test_a_run_without_a_readable_folder_has_no_page(scene: Scene) -> None:
-    for run in ("distant", "unknown"):
-        assert scene.flower.client.get(f"/run/report/{run}").status_code == 404
-        assert scene.flower.client.get(f"/api/run/report/{run}").status_code == 404
-    assert 'href="/run/report/distant"' not in scene.flower.client.get("/runs").text
-    history = scene.outputs / "second" / "evolution_tree.json"
-    history.write_text("{")
-    for path in ("/run/report/second", "/api/run/report/second"):
-        refused = scene.flower.client.get(path)
-        assert refused.status_code == 409 and "evolution_tree.json cannot be read" in refused.text
-    history.unlink()
