@@ -171,9 +171,9 @@ def check_owner(clone: ComposeClone) -> None:
     for name, container in clone.containers().items():
         if container["State"]["Running"]:
             listed = subprocess.run(
-                ["docker", "top", container["Id"], "-eo", "uid,comm"], capture_output=True, text=True, check=True
+                ["docker", "top", container["Id"], "-eo", "pid,uid,comm"], capture_output=True, text=True, check=True
             )
             rows = [line.split() for line in listed.stdout.splitlines()[1:]]
-            users[name] = {int(uid) for uid, command in rows if command not in ("docker-init", "tini")}
+            users[name] = {int(uid) for _, uid, command in rows if command not in ("docker-init", "tini")}
     assert users.pop("flower") == {owner}
     assert set().union(*users.values()) == {10001}
