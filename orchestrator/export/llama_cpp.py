@@ -71,5 +71,5 @@ LLAMA_CPP = Parts(
     functions=_FUNCTIONS,
     options=_OPTIONS,
     imports="import numpy  # noqa: E402",
-    first_imports="import array\nimport collections\n",
+    first_imports=("import array", "import collections"),
 )

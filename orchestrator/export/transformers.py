@@ -1,6 +1,6 @@
 """The file that steers transformers' `generate`."""
 
-from tasks.gpu.processor_template import Parts
+from tasks.gpu.processor_template import TORCH, Parts
 
 _USAGE = """\
        from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
@@ -47,9 +47,6 @@ def model_in(folder, module):
 '''
 
 _ENGINE = '''\
-from transformers import LogitsProcessor  # noqa: E402
-
-
 class DeltaProcessor(LogitsProcessor):
     """Adds to each token's logit [rows, vocabulary] the delta of its cluster."""
 
@@ -65,4 +62,5 @@ TRANSFORMERS = Parts(
     asked="model_in(arguments[1], module)",
     verifying=_VERIFYING,
     functions=_FUNCTIONS,
+    imports=f"{TORCH}\nfrom transformers import LogitsProcessor  # noqa: E402",
 )

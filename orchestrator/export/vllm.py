@@ -89,5 +89,5 @@ VLLM = Parts(
     engine=_ENGINE,
     file_name="processor_vllm.py",
     asked="server_of(arguments[1], {})",
-    imports="import importlib  # noqa: E402\n\nimport torch  # noqa: E402\n",
+    first_imports=("import importlib",),
 )

@@ -43,12 +43,7 @@ $usage
 $verifying
 """
 
-${first_imports}import base64
-import json
-import pathlib
-import sys
-import zlib
-$check_imports
+$first_imports
 
 # The content hash of the clustering that gave each token its cluster.
 CLUSTERING = "$clustering"
@@ -71,8 +66,8 @@ $check
 
 $check_code
 
-$functions
-def main(arguments):
+
+${functions}def main(arguments):
     module = pathlib.Path(__file__).stem
     if not module.isidentifier():
         sys.exit(f"{module!r} cannot be imported: rename this file to a Python name, such as $file_name")
@@ -97,11 +92,10 @@ if __name__ == "__main__":
 
 import functools  # noqa: E402
 
-${imports}
-$engine
+$imports
 
 
-$steering''')
+$body''')
 
 
 class CheckedAnswer(TypedDict):
@@ -154,6 +148,7 @@ def _bias(width, device):
     return torch.tensor([*deltas, 0.0], dtype=torch.float32, device=device)[_labels(width, device)]
 """
 
+FIRST_IMPORTS = ("import base64", "import json", "import pathlib", "import sys", "import zlib")
 TORCH = "import torch  # noqa: E402"
 CONSTANTS = "# What is added to the logits of each cluster's tokens. Positive is more of them, negative is fewer."
 
@@ -179,7 +174,7 @@ class Parts:
     functions: str = ""
     options: str = ""
     imports: str = TORCH
-    first_imports: str = ""
+    first_imports: tuple[str, ...] = ()
 
 
 def render_file(
@@ -196,33 +191,41 @@ def render_file(
     token.  `clustering`: the content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for
     the comments; whatever their text, they stay comments.  `check` is of the model.  `check_clusters` has been called.
     """
-    fields = {**_label_fields(labels, len(values)), **_check_fields(check or NO_CHECK)}
+    check_imports, check_code = _check_source()
+    fields = {
+        **asdict(parts),
+        **_label_fields(labels, len(values)),
+        **_check_fields(check or NO_CHECK),
+        "first_imports": "\n".join(sorted({*FIRST_IMPORTS, *parts.first_imports, *check_imports}, key=_import_order)),
+        "check_code": check_code,
+        "functions": f"{parts.functions.strip()}\n\n\n" if parts.functions else "",
+        "body": "\n\n\n".join(filter(None, (parts.engine, parts.steering.strip()))) + "\n",
+    }
     lines = "\n".join(_cluster_lines(values, descriptions))
-    return _TEMPLATE.substitute(asdict(parts), clustering=clustering, deltas=lines, **fields)
+    return _TEMPLATE.substitute(fields, clustering=clustering, deltas=lines)
+
+
+def _import_order(line: str) -> tuple[bool, str]:
+    """Whole modules first."""
+    return line.startswith("from "), line
 
 
 def _check_fields(check: ModelCheck) -> dict[str, object]:
     """The fields of the template for the check: its summary, its packed JSON, and the code that compares."""
-    imports, code = _check_source()
     answers = len(check["answers"])
     hashes = "hashes of its configuration and tokenizer" if check["config"] else "no hashes"
     return {
         "check_summary": f"{hashes}, and {answers} of its answers (JSON, packed alike)",
         "check": pack_text(json.dumps(check, ensure_ascii=False).encode()),
-        "check_imports": imports,
-        "check_code": code,
     }
 
 
 @cache
-def _check_source() -> tuple[str, str]:
-    """The imports of `processor_check` that the template does not have, and its text behind them."""
+def _check_source() -> tuple[list[str], str]:
+    """The imports of `processor_check`, and its text behind them."""
     source = inspect.getsource(processor_check)
     imports = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    lines = source.splitlines()
-    known = ("import json", "import pathlib")
-    new = [ast.unparse(node) for node in imports if ast.unparse(node) not in known]
-    return "\n".join(new), "\n".join(lines[imports[-1].end_lineno or 0 :]).strip() + "\n"
+    return list(map(ast.unparse, imports)), "\n".join(source.splitlines()[imports[-1].end_lineno :]).strip()
 
 
 def pack_text(content: bytes) -> str:

@@ -27,10 +27,9 @@ _USAGE = Template("""\
 
 The string names the file: rename the file, and ask again. Another file needs another name and a restart.""")
 
+_IMPORTS = f"{TORCH}\nfrom sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor  # noqa: E402"
+
 _ENGINE = Template('''\
-from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor  # noqa: E402
-
-
 class DeltaProcessor(CustomLogitProcessor):
     """Adds to each token's logit [rows, vocabulary] the delta of its cluster. $parameters
 
@@ -45,6 +44,7 @@ def reference(module):
     """The value of custom_logit_processor that names the class in this module, and carries no code."""
     pickled = b"\\x80\\x04c" + module.encode() + b"\\nDeltaProcessor\\n."
     return json.dumps({"callable": pickled.hex()})
+
 
 '''
 
@@ -70,6 +70,7 @@ FIXED = Parts(
     asked='server_of(arguments[1], {"custom_logit_processor": reference(module)})',
     functions=_FUNCTIONS,
     options=_STRING,
+    imports=_IMPORTS,
 )
 """The parts of a file with fixed deltas."""
 
@@ -92,5 +93,5 @@ def dialled(request: str, contents: str, constants: str, functions: str, options
         constants=constants,
         functions=FIXED.functions + functions,
         options=FIXED.options + options,
-        imports=f"import numpy  # noqa: E402\n{TORCH}",
+        imports=f"import numpy  # noqa: E402\n{_IMPORTS}",
     )
