@@ -35,6 +35,7 @@ def test_a_run_whose_terminal_hangs_up_ends_in_order(terminal: Terminal, driver:
     driver.set_signal("hold", "reflect", CHILDREN[0])
     pid, screen = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests themselves run under nohup
         terminal.execute(*terminal.evolve_command())
     until(lambda: driver.began("reflect", CHILDREN[0]), 60)
     # When the terminal is closed
