@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from orchestrator.output import OutputError, writing
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import COLLECTED_BYTES
-from tasks.validation import InvalidData, checked_json
+from orchestrator.line_file import append_lines, load_lines
 
 VERBOSE, PAIRS = "phase0_verbose.jsonl", "phase0_pairs.jsonl"
 
@@ -64,27 +59,9 @@ class Checkpoint:
 
         Raises: OutputError for a broken line that is not the last one: no kill does that.
         """
-        try:
-            raw = read_limited(self.path, COLLECTED_BYTES) if self.path.exists() else b""
-        except OSError as error:
-            raise OutputError(f"{self.path} cannot be read: {error.strerror}") from None
-        except FileTooLarge as error:
-            raise OutputError(f"{self.path} cannot be read: {error}") from None
         kind = LINES.get(self.path.name, CheckpointLine)
-        whole, _, torn = raw.rpartition(b"\n")
-        lines = whole.split(b"\n") if whole else []
-        if lines and _read(lines[-1], kind) is None:
-            torn = lines.pop()  # a power cut may leave a line of zeros with its end
-        self.lines = {}
-        for number, line in enumerate(lines, start=1):
-            found = _read(line, kind)
-            if found is None:
-                raise OutputError(f"{self.path}: line {number} is no checkpoint of an example; correct it or remove it")
-            self.lines[found["example_id"]] = found
-        if torn:
-            with self.path.open("r+b") as file:
-                file.truncate(sum(len(line) + 1 for line in lines))
-                os.fsync(file.fileno())
+        lines = load_lines(self.path, kind, "checkpoint of an example", repair=True)
+        self.lines = {line["example_id"]: line for line in lines}
 
     def rotate(self) -> Path | None:
         """Move an earlier file to `<name>.1`, `<name>.2`, ...; returns the new path, None when there was no file."""
@@ -106,16 +83,5 @@ class Checkpoint:
 
         Raises: OutputNotWritable; a line that was cut short is dropped by the next `load`.
         """
-        with writing(self.path), self.path.open("ab") as file:
-            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(self.path, [line])
         self.lines[line["example_id"]] = dict(line)
-
-
-def _read(line: bytes, kind: type[CheckpointLine]) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = checked_json(kind, line)
-    except InvalidData:
-        return None
-    return found

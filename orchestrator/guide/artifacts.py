@@ -1,0 +1,128 @@
+"""The files of one mission: every line fits its JSON schema before it is written, and each file appears whole.
+
+A start that writes again what is there (a run that is resumed goes through its steps anew) leaves the file as it is:
+two contents are equal when they differ in times only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from orchestrator.line_file import json_line, load_lines
+from orchestrator.output import read_json, write_output
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+Kind = Literal["rollout", "trajectories", "selections", "reflection", "review", "stats", "guidance"]
+Line = Mapping[str, Any]
+
+TIME_FIELDS = frozenset({"created_at", "updated_at"})
+"""The fields in which two equal runs differ; the names of snapshots are times as well."""
+DATED: frozenset[Kind] = frozenset({"rollout", "trajectories", "reflection", "review"})  # lines with `created_at`
+GROWING: tuple[Kind, ...] = ("selections", "reflection", "review")
+STATS = "stats.json"
+
+
+class ArtifactError(Exception):
+    """A line that does not fit its schema: an error of this program.  Names the file and the place."""
+
+
+def artifact_schema(kind: Kind) -> dict[str, Any]:
+    """The JSON schema of a file, or of each line of it, as it ships with the project."""
+    text = resources.files(__package__).joinpath("schemas", f"{kind}.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@cache
+def _validator(kind: Kind) -> Validator:
+    import jsonschema
+
+    made: Validator = jsonschema.Draft202012Validator(artifact_schema(kind))
+    return made
+
+
+def check_artifact(kind: Kind, value: Line) -> None:
+    """Raises: ArtifactError for the first place that does not fit."""
+    import jsonschema
+
+    error = jsonschema.exceptions.best_match(_validator(kind).iter_errors(value))
+    if error is not None:
+        raise ArtifactError(f"{kind}: {error.json_path}: {error.message[:300]}")
+
+
+def without_times(value: Any) -> Any:
+    """A value of JSON without the fields that hold times, at any depth."""
+    if isinstance(value, Mapping):
+        return {name: without_times(part) for name, part in value.items() if name not in TIME_FIELDS}
+    if isinstance(value, list | tuple):
+        return [without_times(part) for part in value]
+    return value
+
+
+def utc_now() -> str:
+    """The time as all artifacts write it, with microseconds."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class MissionFolder:
+    """The folder of one mission.  Raises: OutputError, OutputNotWritable, ArtifactError."""
+
+    def __init__(self, path: Path, now: Callable[[], str] = utc_now) -> None:
+        self.path, self._now = path, now
+        self._growing = {kind: _GrowingFile(path / f"{kind}.jsonl") for kind in GROWING}
+
+    def write_lines(self, name: str, kind: Kind, lines: Iterable[Line]) -> None:
+        """Write a file whole, such as "step_1/rollout.jsonl", unless it holds these lines already."""
+        path, made = self.path / name, self._made(kind, lines)
+        if not path.exists() or without_times(load_lines(path, dict[str, Any], "object")) != without_times(made):
+            write_output(path, b"".join(map(json_line, made)))
+
+    def extend(self, kind: Kind, lines: Iterable[Line]) -> None:
+        """Add the lines of one batch to a file that grows with each."""
+        self._growing[kind].extend(self._made(kind, lines))
+
+    def lines(self, kind: Kind) -> Sequence[Line]:
+        """All that this start has added."""
+        return self._growing[kind].lines
+
+    def write_stats(self, stats: Line) -> None:
+        made, path = {**stats, "updated_at": self._now()}, self.path / STATS
+        check_artifact("stats", made)
+        if not path.exists() or without_times(read_json(path, dict[str, Any])) != without_times(made):
+            write_output(path, json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def _made(self, kind: Kind, lines: Iterable[Line]) -> list[dict[str, Any]]:
+        dated = {"created_at": self._now()} if kind in DATED else {}
+        made = [{**line, **dated} for line in lines]
+        for line in made:
+            check_artifact(kind, line)
+        return made
+
+
+class _GrowingFile:
+    """A file to which each batch adds lines; those of an earlier start are kept while they are the same."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._before: list[dict[str, Any]] | None = None  # what an earlier start left; None: not yet read
+        self.lines: list[dict[str, Any]] = []
+
+    def extend(self, lines: Sequence[dict[str, Any]]) -> None:
+        if self._before is None:
+            self._before = load_lines(self._path, dict[str, Any], "object") if self._path.exists() else []
+        start, end = len(self.lines), len(self.lines) + len(lines)
+        there = self._before[start:end]
+        if without_times(there) == without_times(lines):
+            self.lines += there
+            return
+        self._before = []
+        self.lines += lines
+        write_output(self._path, b"".join(map(json_line, self.lines)))

@@ -1,0 +1,70 @@
+"""Files that grow by lines of JSON, each synced to disk: whatever a kill or a power cut left, whole lines are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.output import OutputError, writing
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import COLLECTED_BYTES
+from tasks.validation import InvalidData, checked_json
+
+
+def load_lines(path: Path, kind: Any, name: str, *, repair: bool = False) -> list[dict[str, Any]]:
+    """The lines of a file, none where there is no file; `kind` is their type, `name` says what a line is.
+
+    A last line that was cut short is dropped; with `repair` from the file as well, so that it can be added to.
+    Raises: OutputError for a broken line that is not the last one: no kill does that.
+    """
+    try:
+        raw = read_limited(path, COLLECTED_BYTES) if path.exists() else b""
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
+    except FileTooLarge as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+    whole, _, torn = raw.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    if lines and _read(lines[-1], kind) is None:
+        torn = lines.pop()  # a power cut may leave a line of zeros with its end
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if (value := _read(line, kind)) is None:
+            raise OutputError(f"{path}: line {number} is no {name}; correct it or remove it")
+        found.append(value)
+    if torn and repair:
+        with path.open("r+b") as file:
+            file.truncate(sum(len(line) + 1 for line in lines))
+            os.fsync(file.fileno())
+    return found
+
+
+def append_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines; when this returns, a power cut does not take them away.
+
+    Raises: OutputNotWritable; a line that was cut short is dropped by the next `load_lines`.
+    """
+    with writing(path), path.open("ab") as file:
+        for line in lines:
+            file.write(json_line(line))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """A value as one line of JSON in UTF-8, where half of a pair of UTF-16 is a question mark.
+
+    Raises: ValueError for a number that is not finite.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+def _read(line: bytes, kind: Any) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = checked_json(kind, line)
+    except InvalidData:
+        return None
+    return found
