@@ -1,0 +1,181 @@
+"""The gate of `guide`: how often it applies edits that help, do nothing or harm, on simulated tickets.
+
+    python benchmarks/guide_gate.py [--trials 1000] [--tickets 128] [--candidates 8]
+
+The gate's own `decide` is called; only the answers are simulated.  The model of a ticket: half of the labels are pass.
+Each ticket has a chance that one candidate gives the right verdict; its log odds are normal (standard deviation 1.5)
+around what makes the mean chance 0.7.  Each candidate is drawn with that chance, on its own, and 1 in 100 is malformed.
+An edit touches a quarter of the tickets, drawn anew in each trial, and moves their log odds by one shift, such that the
+mean chance over all tickets of the kind, not only those drawn, rises or falls by 5 points; one without effect leaves
+all chances.  With flipped labels each held-out ticket's label is the wrong one with a chance of 1 in 10, and answers
+are as before.  Answers before and after are drawn apart, although the gate uses equal seeds: a pessimistic choice.
+
+The first table is what is promised.  The others change one thing in the model each, or one bound of the gate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from figures import table, write
+from numpy.typing import NDArray
+
+from tasks.guide.figures import share
+from tasks.guide.gate import TicketScores, decide
+from tasks.guide.verdict_lines import Verdict
+
+Floats = NDArray[np.float64]
+BOUNDS = {"apply_if_delta": 0.02, "min_probability": 0.8, "max_false_pass_rise": 0.02}
+EFFECTS = (0.0, -0.05, 0.05)
+PROMISED = {0.0: ("at most", 0.12), -0.05: ("at most", 0.01), 0.05: ("at least", 0.75)}
+QUADRATURE = 20_001  # points of the normal distribution with which the mean chance is computed
+
+
+@dataclass(frozen=True)
+class Model:
+    """How tickets, edits and answers are drawn."""
+
+    name: str
+    mean_chance: float = 0.7
+    spread: float = 1.5  # standard deviation of the log odds
+    touched: float = 0.25  # share of the tickets that an edit moves
+    malformed: float = 0.01
+    flipped: float = 0.0  # share of the labels
+    same_draws: bool = False  # candidate j before and after is drawn with the same random number
+    churn: float = 0.0  # of an edit without effect: it moves touched tickets by this, half of them down
+    false_pass_rise: float = BOUNDS["max_false_pass_rise"]
+
+
+PROMISES = (Model("labels as they are"), Model("1 in 10 labels flipped", flipped=0.1))
+VARIANTS = (
+    Model("same random numbers before and after", same_draws=True),
+    Model("most tickets unsure (spread 0.5)", spread=0.5),
+    Model("most tickets sure (spread 3)", spread=3.0),
+    Model("edits touch a tenth", touched=0.1),
+    Model("edits touch every ticket", touched=1.0),
+    Model("without effect: an eighth up, an eighth down", churn=1.5),
+    Model("no rise of false passes allowed", false_pass_rise=0.0),
+    Model("false passes not bounded", false_pass_rise=1.0),
+)
+
+
+def sigmoid(odds: Floats) -> Floats:
+    return 1 / (1 + np.exp(-odds))
+
+
+@cache
+def normal_points() -> Floats:
+    """The quantiles of the normal distribution at equal steps."""
+    from statistics import NormalDist
+
+    return np.array([NormalDist().inv_cdf((n + 0.5) / QUADRATURE) for n in range(QUADRATURE)])
+
+
+def solve(rising: Any, goal: float) -> float:
+    """Where a rising function of one number reaches `goal`, by halving."""
+    low, high = -30.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < goal else (low, middle)
+    return low
+
+
+@cache
+def centre(mean_chance: float, spread: float) -> float:
+    """The mean log odds with which tickets have this mean chance."""
+    return solve(lambda at: float(sigmoid(at + spread * normal_points()).mean()), mean_chance)
+
+
+@cache
+def shift(model: Model, effect: float) -> float:
+    """By how much the log odds of touched tickets move, so that the mean chance of all changes by `effect`."""
+    odds = centre(model.mean_chance, model.spread) + model.spread * normal_points()
+    before = float(sigmoid(odds).mean())
+    return solve(lambda by: float(sigmoid(odds + by).mean()), before + effect / model.touched) if effect else 0.0
+
+
+def trial(model: Model, effect: float, tickets: int, candidates: int, seed: int) -> str:
+    """What the gate decides of one edit: "applied", or which bound it missed."""
+    rng = np.random.default_rng((seed, 15))
+    odds = centre(model.mean_chance, model.spread) + model.spread * rng.standard_normal(tickets)
+    touched = rng.random(tickets) < model.touched
+    by = shift(model, effect) * np.ones(tickets)
+    if model.churn and not effect:
+        by = model.churn * rng.choice([-1.0, 1.0], tickets)
+    flips = rng.random(tickets) < model.flipped
+    draws = rng.random((tickets, candidates))
+    again = draws if model.same_draws else rng.random((tickets, candidates))
+    before = answered(sigmoid(odds), draws, flips, model, rng)
+    after = answered(sigmoid(odds + by * touched), again, flips, model, rng)
+    bounds = {**BOUNDS, "max_false_pass_rise": model.false_pass_rise}
+    return decide(list(before), list(after), **bounds, seed=seed).reason
+
+
+def answered(
+    chances: Floats, draws: Floats, flips: NDArray[np.bool_], model: Model, rng: np.random.Generator
+) -> Iterator[TicketScores]:
+    """The verdicts of each ticket's candidates; the first half of the tickets is right to pass."""
+    right, broken = draws < chances[:, None], rng.random(draws.shape) < model.malformed
+    sides: tuple[Verdict, Verdict] = ("pass", "fail")
+    for number in range(len(chances)):
+        truth = int(number >= len(chances) / 2)
+        pairs = zip(right[number].tolist(), broken[number].tolist(), strict=True)
+        verdicts = tuple(None if bad else sides[truth if good else 1 - truth] for good, bad in pairs)
+        yield TicketScores(str(number), sides[1 - truth if flips[number] else truth], verdicts)
+
+
+def measure(pool: ProcessPoolExecutor, model: Model, given: argparse.Namespace) -> dict[str, Any]:
+    """The decisions by effect, each with the rate of applied edits and its interval."""
+    rates = {}
+    for effect in EFFECTS:
+        one = partial(trial, model, effect, given.tickets, given.candidates)
+        reasons = Counter(pool.map(one, range(given.trials), chunksize=50))
+        rates[f"{effect:+.2f}"] = {**asdict(share(reasons["applied"], given.trials)), "decisions": dict(reasons)}
+    return {"model": asdict(model), "rates": rates}
+
+
+def show(found: list[dict[str, Any]]) -> str:
+    rows = []
+    for entry in found:
+        cells = [f"{100 * rate['value']:.1f} % ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+                 for rate in entry["rates"].values()]  # fmt: skip
+        rows.append([entry["model"]["name"], *cells])
+    return table(["edits applied, 95 % interval", "without effect", "cost 5 points", "gain 5 points"], rows)
+
+
+def is_kept(effect: float, rate: float) -> bool:
+    way, bound = PROMISED[effect]
+    return rate <= bound if way == "at most" else rate >= bound
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=1_000)
+    parser.add_argument("--tickets", type=int, default=128)
+    parser.add_argument("--candidates", type=int, default=8)
+    given = parser.parse_args()
+    with ProcessPoolExecutor() as pool:
+        promises = [measure(pool, model, given) for model in PROMISES]
+        print(
+            show(promises), "\nwanted:", "; ".join(f"{e:+.2f} {way} {100 * b:g} %" for e, (way, b) in PROMISED.items())
+        )
+        variants = [measure(pool, model, given) for model in VARIANTS]
+        print("\n" + show(variants))
+    size = {"trials": given.trials, "tickets": given.tickets, "candidates": given.candidates}
+    wanted = {f"{effect:+.2f}": f"{way} {bound}" for effect, (way, bound) in PROMISED.items()}
+    write("guide_gate", {**size, "bounds": BOUNDS, "wanted": wanted, "promises": promises, "variants": variants})
+    rates = [(effect, entry["rates"][f"{effect:+.2f}"]["value"]) for entry in promises for effect in EFFECTS]
+    if missed := [f"{effect:+.2f}: {rate:.3f}" for effect, rate in rates if not is_kept(effect, rate)]:
+        sys.exit(f"the gate misses what is wanted: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

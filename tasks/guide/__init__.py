@@ -1,0 +1,1 @@
+"""Guided judging without farm and model: tickets, verdicts, signals, selections, edits of experiences, the gate."""

@@ -1,0 +1,116 @@
+"""The gate: whether edited guidance is applied, by what it does to the held-out tickets.
+
+Candidates under the old and the new guidance are compared ticket by ticket; the probability of a gain is that of a
+bootstrap over tickets (Efron 1979).  Shares are compared exactly: a gain of 1 in 50 reaches 0.02.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from tasks.guide.selection import majority
+from tasks.guide.verdict_lines import Verdict
+
+RESAMPLES = 1_000
+
+GateOutcome = Literal[
+    "applied",
+    "ineligible",  # nothing to reflect on
+    "noop",  # the proposal edits nothing
+    "rejected",  # the reply is not what was asked for
+    "budget",  # no operation is left of the epoch's
+    "invalid",  # no operation is valid
+    "uncertain",
+    "uplift",
+    "probability",
+    "false_pass",
+    "no_holdout",  # applied without a preview: there are no held-out tickets
+    "rapid",  # applied without a preview: the settings say so
+]
+
+
+@dataclass(frozen=True)
+class TicketScores:
+    """The verdicts of a ticket's candidates, None for a malformed one."""
+
+    group_id: str
+    label: Verdict
+    candidates: tuple[Verdict | None, ...]
+
+    @property
+    def score(self) -> Fraction:
+        """The share of the candidates that are valid and right."""
+        return Fraction(self.candidates.count(self.label), max(1, len(self.candidates)))
+
+    @property
+    def is_false_pass(self) -> bool:
+        """Whether the label is fail and the majority passes."""
+        return self.label == "fail" and majority(self.candidates) == "pass"
+
+
+@dataclass(frozen=True)
+class GateDecision:
+    """Whether to apply, the figures behind it as shares, and "applied" or the first bound that was missed."""
+
+    uplift: float
+    probability: float
+    false_pass_before: float
+    false_pass_after: float
+    apply: bool
+    reason: Literal["applied", "uplift", "probability", "false_pass"]
+
+
+def decide(
+    before: Sequence[TicketScores],
+    after: Sequence[TicketScores],
+    *,
+    apply_if_delta: float,
+    min_probability: float,
+    max_false_pass_rise: float,
+    seed: int,
+    resamples: int = RESAMPLES,
+) -> GateDecision:
+    """Whether the guidance of `after` replaces that of `before`.  Both have the same tickets in the same order.
+
+    It does when the mean score rises by at least `apply_if_delta`, of `resamples` samples of the tickets at least
+    `min_probability` have a rise, and the share of false passes among the tickets with label fail rises by at most
+    `max_false_pass_rise`.  Raises: ValueError for no tickets or other ones.
+    """
+    if not before or [(t.group_id, t.label) for t in before] != [(t.group_id, t.label) for t in after]:
+        raise ValueError("the gate compares the same tickets under two guidances, one or more")
+    rises = [new.score - old.score for old, new in zip(before, after, strict=True)]
+    uplift = sum(rises, Fraction(0)) / len(rises)
+    probability = Fraction(_samples_with_rise(rises, random.Random(seed), resamples), resamples)
+    old_rate, new_rate = _false_pass_rate(before), _false_pass_rate(after)
+    reason: Literal["applied", "uplift", "probability", "false_pass"] = "applied"
+    if uplift < exact_bound(apply_if_delta):
+        reason = "uplift"
+    elif probability < exact_bound(min_probability):
+        reason = "probability"
+    elif new_rate - old_rate > exact_bound(max_false_pass_rise):
+        reason = "false_pass"
+    rates = float(old_rate), float(new_rate)
+    return GateDecision(float(uplift), float(probability), *rates, reason == "applied", reason)
+
+
+def exact_bound(bound: float) -> Fraction:
+    """A bound as its decimals are written: 0.02 is 1/50, which no float is."""
+    return Fraction(repr(bound))
+
+
+def _samples_with_rise(rises: Sequence[Fraction], rng: random.Random, resamples: int) -> int:
+    """How many samples of the tickets, drawn with replacement, have a positive mean; counted in whole numbers."""
+    scale = math.lcm(*(rise.denominator for rise in rises))
+    whole = [int(rise * scale) for rise in rises]
+    return sum(sum(rng.choices(whole, k=len(whole))) > 0 for _ in range(resamples))
+
+
+def _false_pass_rate(tickets: Sequence[TicketScores]) -> Fraction:
+    """Of the tickets with label fail, the share that passes; 0 where there are none."""
+    failing = [ticket.is_false_pass for ticket in tickets if ticket.label == "fail"]
+    return Fraction(sum(failing), max(1, len(failing)))

@@ -1,0 +1,168 @@
+"""Edits of experiences: what each does, why one is refused, and what holds after any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.guide.experiences import first_guidance, guidance_hash, sort_experiences
+from tasks.guide.operations import Applied, Operation, apply_operations, next_guidance, resolve_evidence
+
+START = {"G0": "Pass when all is in order.", "G2": "Look at the lid.", "G10": "Look at the cable."}
+BUNDLE = ("t-7", "t-3", "12")
+SUMMARIES = ("The cable hangs loose.",)
+AT = "2025-11-03T00:00:00Z"
+
+
+def edit(op: Any, key: str | None = None, text: str | None = None, **more: Any) -> Operation:
+    return Operation(op, key, text, "because", **{"evidence": ("第1组",), **more})
+
+
+def apply(*operations: Operation, most: int = 3, left: int = 10, start: dict[str, str] = START) -> Applied:
+    return apply_operations(
+        start, 12, operations, max_operations=most, cap_left=left, group_ids=BUNDLE, ticket_texts=SUMMARIES
+    )
+
+
+def reasons(applied: Applied) -> list[str]:
+    return [reason for _, reason in applied.rejected]
+
+
+def test_a_new_rule_gets_a_number_that_no_rule_ever_had() -> None:
+    found = apply(edit("upsert", text=" Fail when a screw is missing. "), edit("upsert", text="Fail when it rains."))
+    assert found.experiences == {**START, "G13": "Fail when a screw is missing.", "G14": "Fail when it rains."}
+    assert (found.highest, [operation.key for operation in found.accepted]) == (14, ["G13", "G14"])
+    assert found.accepted[0].evidence == ("t-7",)
+
+
+def test_a_rule_is_replaced_removed_and_merged() -> None:
+    assert apply(edit("upsert", "G2", "Look at the door.")).experiences == {**START, "G2": "Look at the door."}
+    assert apply(edit("remove", "G2", "unused")).experiences == {"G0": START["G0"], "G10": START["G10"]}
+    both = apply(edit("merge", "G10", "Look at lid and cable.", merged_from=("G10", "G2", "G10", "G77")))
+    assert both.experiences == {"G0": START["G0"], "G10": "Look at lid and cable."}
+    assert both.accepted[0].merged_from == ("G10", "G2")
+    new = apply(edit("merge", None, "Look at lid and cable.", merged_from=("G2", "G10")))
+    assert new.experiences == {"G0": START["G0"], "G13": "Look at lid and cable."}
+    # a merged rule may say what one of the merged ones said
+    same = apply(edit("merge", "G2", START["G10"], merged_from=("G2", "G10")))
+    assert same.experiences == {"G0": START["G0"], "G2": START["G10"]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        (edit("upsert", "G1", "A rule."), "there is no experience with this key"),
+        (edit("upsert", "G2", "look at the LID"), "there is an experience with this text"),
+        (edit("upsert", None, START["G0"]), "there is an experience with this text"),
+        (edit("upsert"), "the text is empty"),
+        (edit("upsert", text="two\nlines"), "the text is not one line"),
+        (edit("upsert", text="The cable hangs loose."), "the text has a sentence of a ticket"),
+        (edit("upsert", text="Fail as t-3 did."), "the text names a ticket"),
+        (edit("upsert", text="A rule.", evidence=("t-9", "第4组", "第0组")),
+         "no evidence names a ticket of the bundle"),
+        (edit("remove"), "there is no key"),
+        (edit("remove", "G1"), "there is no experience with this key"),
+        (edit("merge", text="A rule.", merged_from=("G2", "G2", "G1")),
+         "merged_from names fewer than two experiences that are there"),
+        (edit("merge", "G0", "A rule.", merged_from=("G2", "G10")), "the key is none of merged_from"),
+        (edit("merge", "G2", START["G0"], merged_from=("G2", "G10")), "there is an experience with this text"),
+    ],
+)  # fmt: skip
+def test_an_invalid_operation_changes_nothing_and_the_others_stand(operation: Operation, reason: str) -> None:
+    found = apply(operation, edit("remove", "G10"))
+    assert found.rejected == ((0, reason),)
+    assert found.experiences == {"G0": START["G0"], "G2": START["G2"]}
+    assert found.highest == 12
+
+
+def test_the_last_rule_stays() -> None:
+    found = apply(edit("remove", "G0"), edit("remove", "G2"), edit("remove", "G10"))
+    assert found.experiences == {"G10": START["G10"]}
+    assert found.rejected == ((2, "the last experience stays"),)
+
+
+def test_each_operation_sees_what_the_ones_before_it_left() -> None:
+    found = apply(edit("remove", "G2"), edit("upsert", "G2", "Back again."), edit("upsert", text=START["G2"]))
+    assert found.experiences == {"G0": START["G0"], "G10": START["G10"], "G13": START["G2"]}
+    assert found.rejected == ((1, "there is no experience with this key"),)
+
+
+def test_budgets_take_the_first_operations_valid_or_not() -> None:
+    three = [edit("remove", "G1"), edit("upsert", text="One."), edit("upsert", text="Two.")]
+    assert reasons(apply(*three, most=2)) == ["there is no experience with this key", "over max_operations"]
+    assert reasons(apply(*three, left=2)) == ["there is no experience with this key", "over change_cap_per_epoch"]
+    assert reasons(apply(*three, left=0)) == ["over change_cap_per_epoch"] * 3
+
+
+def test_evidence_is_a_group_id_or_a_place_in_the_bundle() -> None:
+    assert resolve_evidence(("第2组", " t-7 ", "第 ３ 组", "t-3", "2", "12", "第99组", "组"), BUNDLE) == (
+        "t-3",
+        "t-7",
+        "12",
+    )
+
+
+def test_removed_rules_stay_on_record_with_their_last_text() -> None:
+    before = first_guidance(START, AT)
+    merged = apply(edit("merge", "G2", "Look at both.", merged_from=("G2", "G10")), edit("upsert", text="New."))
+    after = next_guidance(before, merged, "r-1", "later")
+    assert (after.step, after.updated_at, after.experiences) == (1, "later", merged.experiences)
+    assert [(step.step, step.hash) for step in after.metadata.history] == [
+        (0, guidance_hash(START)), (1, guidance_hash(merged.experiences))
+    ]  # fmt: skip
+    records = after.metadata.entries
+    assert list(records) == ["G0", "G2", "G10", "G13"]
+    assert (records["G10"].removed, records["G10"].text, records["G10"].reflection_id) == (True, START["G10"], "r-1")
+    assert (records["G2"].removed, records["G2"].text, records["G2"].evidence) == (False, "Look at both.", ("t-7",))
+    assert records["G0"] == before.metadata.entries["G0"]
+    last = next_guidance(after, apply(edit("remove", "G2"), start=dict(after.experiences)), "r-2", "then")
+    assert (last.metadata.entries["G2"].removed, last.metadata.entries["G2"].text) == (True, "Look at both.")
+
+
+keys = st.sampled_from(["G0", "G1", "G2", "G3", "G4", "G5"])
+any_operations = st.lists(
+    st.builds(
+        Operation,
+        op=st.sampled_from(["upsert", "remove", "merge"]),
+        key=st.none() | keys,
+        text=st.none() | st.sampled_from(["a", "b", "c", "d e", "f", "", "t-7", "x\ny"]),
+        rationale=st.none(),
+        evidence=st.lists(st.sampled_from(["第1组", "t-3", "第9组", "?"]), max_size=2).map(tuple),
+        merged_from=st.lists(keys, max_size=4).map(tuple),
+    ),
+    max_size=8,
+)
+
+
+@given(st.lists(any_operations, min_size=1, max_size=4), st.integers(0, 4), st.integers(0, 4))
+def test_after_any_proposals_there_is_a_rule_and_no_number_is_used_twice(
+    proposals: list[list[Operation]], most: int, left: int
+) -> None:
+    guidance, given_out = first_guidance({"G0": "first", "G1": "second"}, AT), {"G0", "G1"}
+    for number, operations in enumerate(proposals):
+        before = guidance.experiences
+        found = apply_operations(
+            before, guidance.metadata.highest, operations, max_operations=most, cap_left=left, group_ids=BUNDLE,
+            ticket_texts=SUMMARIES,
+        )  # fmt: skip
+        # every operation is either accepted or refused, and within the budgets
+        assert len(found.accepted) + len(found.rejected) == len(operations)
+        assert len(found.accepted) <= min(most, left)
+        # what no accepted operation names is as it was; new keys were never there; the order is that of the numbers
+        named = {key for operation in found.accepted for key in (operation.key, *operation.merged_from)}
+        assert {k: t for k, t in before.items() if k not in named} == {
+            k: t for k, t in found.experiences.items() if k not in named
+        }
+        new = set(found.experiences) - set(before)
+        assert not new & given_out
+        assert found.experiences
+        assert list(found.experiences) == list(sort_experiences(found.experiences))
+        given_out |= new
+        guidance = next_guidance(guidance, found, f"r-{number}", AT)
+        # the record agrees with the experiences
+        held = {key: entry.text for key, entry in guidance.metadata.entries.items() if not entry.removed}
+        assert held == dict(found.experiences)
+        assert set(guidance.metadata.entries) <= {f"G{n}" for n in range(guidance.metadata.highest + 1)}
