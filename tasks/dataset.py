@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tasks.limits import (
 )
 from tasks.models import Example
 
+PairsHook = Callable[[list[tuple[str, Any]]], Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -101,17 +102,17 @@ def check_row_count(path: Path, count: int) -> None:
         raise DatasetError(f"{path}: it has more than {ROWS:,} rows; give a file with a part of them")
 
 
-def json_object(line: bytes) -> dict[str, Any]:
-    """One line as a JSON object.  Raises: DatasetError that says what it is instead."""
+def json_object(line: bytes, hook: PairsHook | None = None) -> dict[str, Any]:
+    """One line as a JSON object; `hook` makes each object of its pairs.  Raises: DatasetError that says what it is."""
     if len(line) > ROW_BYTES:
         raise DatasetError(f"the row is longer than {ROW_BYTES:,} bytes")
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=hook)
     except UnicodeDecodeError as error:
         raise DatasetError(f"invalid UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
         raise DatasetError(f"invalid JSON at column {error.colno}: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # nested too deep, or an integer of thousands of digits
+    except (RecursionError, ValueError) as error:  # nested too deep, an integer of thousands of digits, or the hook
         raise DatasetError(f"invalid JSON: {error}") from error
     if not isinstance(row, dict):
         raise DatasetError("not a JSON object")

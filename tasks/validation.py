@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
@@ -81,6 +82,18 @@ def checked_json(kind: Any, text: str | bytes) -> Any:
         return json.loads(text)
     except ValueError as error:  # Python reads no integer of thousands of digits
         raise InvalidData(f"it is not JSON: {error}") from None
+
+
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, as a hook of `json.loads`, which would silently take the last value of a key.
+
+    Raises: InvalidData for a key that occurs twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        times = Counter(key for key, _ in pairs)
+        raise InvalidData(f"{', '.join(quote(key) for key in times if times[key] > 1)} occurs twice")
+    return found
 
 
 def check_value(kind: Any, value: Any, name: str = "") -> Any:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions, SplitRatios
+from orchestrator.collection.settings import CollectSettings, FarmOptions, SplitRatios
 from orchestrator.farm.embedded import FarmSpec
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError
 from orchestrator.settings.run import EMBEDDED_KEY_ENV
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks import models
 from tasks.collect.collection import Collection
 from tasks.cutting import smallest_limit

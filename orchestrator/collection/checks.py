@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions
+from orchestrator.collection.settings import CollectSettings, FarmOptions
 from orchestrator.settings import SettingsError
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks.secret import secret
 
 

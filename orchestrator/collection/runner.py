@@ -24,7 +24,7 @@ from orchestrator.collection.build import Split, collect_farm_spec, make_collect
 from orchestrator.collection.checkpoints import PAIRS, VERBOSE, Checkpoint
 from orchestrator.collection.document import make_document, validate
 from orchestrator.collection.pipeline import Gathered, Pipeline, providers, seed_store
-from orchestrator.collection.settings import EMBEDDED, CollectSettings, FarmOptions
+from orchestrator.collection.settings import CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.scheduler import Request, Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
@@ -36,6 +36,7 @@ from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES

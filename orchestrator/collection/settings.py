@@ -12,26 +12,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from orchestrator.settings.documents import Document, Text, parse_document, read_document
-from orchestrator.settings.value_checks import http_address, placeholders
+from orchestrator.settings.documents import (
+    Count,
+    Document,
+    Natural,
+    Ratio,
+    Share,
+    Temperature,
+    Text,
+    parse_document,
+    read_document,
+)
+from orchestrator.settings.value_checks import EMBEDDED, http_address, http_or_embedded, placeholders
 from tasks.escape import quote
 
-EMBEDDED = "embedded"
 RATIO_TOLERANCE = 1e-6
 RATIOS = tuple(f"data.split_ratios.{part}" for part in ("train", "val", "test"))
 
-Count = Annotated[StrictInt, Field(ge=1)]
-Natural = Annotated[StrictInt, Field(ge=0)]
-Temperature = Annotated[StrictFloat, Field(ge=0)]
-Share = Annotated[StrictFloat, Field(gt=0, le=1)]
-Ratio = Annotated[StrictFloat, Field(ge=0, le=1)]
-
-
-def _http_or_embedded(url: str) -> str:
-    return url if url == EMBEDDED else http_address(url)
-
-
-EndpointAddress = Annotated[Text, AfterValidator(_http_or_embedded)]
+EndpointAddress = Annotated[Text, AfterValidator(http_or_embedded)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import yaml
-from pydantic import ConfigDict, StrictStr, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from orchestrator.settings.options import SettingsError
@@ -31,6 +40,11 @@ CrossCheck = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
 
 Text = Annotated[StrictStr, StringConstraints(pattern=r"\S")]
 """A string that is not blank."""
+Count = Annotated[StrictInt, Field(ge=1)]
+Natural = Annotated[StrictInt, Field(ge=0)]
+Temperature = Annotated[StrictFloat, Field(ge=0)]
+Share = Annotated[StrictFloat, Field(gt=0, le=1)]
+Ratio = Annotated[StrictFloat, Field(ge=0, le=1)]
 
 YAML_NUMBER = " (YAML reads 1e-3 as text and 1.0e-3 as a number)"
 
@@ -116,7 +130,8 @@ def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Seque
         for name, reason in check(sound):
             problems.setdefault(name, reason)
     if problems or found is None:
-        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(problems, key_names(kind))])
+        inner = [name for name in problems if not any(other.startswith(f"{name}.") for other in problems)]
+        raise SettingsError([f"{name}: {problems[name]}" for name in _in_order(inner, key_names(kind))])
     return found
 
 
@@ -140,7 +155,9 @@ def key_names(kind: Any, prefix: str = "") -> list[str]:
 
 def _names(detail: ErrorDetails, kind: Any) -> list[str]:
     """The keys that an error is about: of a section that was left out, every key."""
-    name = ".".join(map(str, detail["loc"]))
+    name = ".".join(
+        part if isinstance(part, str) and part.startswith("[") else shown_key(part) for part in detail["loc"]
+    )
     if detail["type"] == "missing" or detail["input"] is None:
         return [key for key in key_names(kind) if key.startswith(f"{name}.")] or [name]
     return [name]
@@ -166,29 +183,37 @@ def _in_order(names: Iterable[str], keys: Sequence[str]) -> list[str]:
 
     def place(name: str) -> float:
         section = name.rpartition(".")[0]
-        inside = [number for number, key in enumerate(keys) if key == name or key.startswith(f"{name}.")]
+        inside = [
+            n for n, key in enumerate(keys) if key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")
+        ]
         beside = [number + 0.5 for number, key in enumerate(keys) if section and key.startswith(f"{section}.")]
         return min(inside, default=max(beside, default=len(keys)))
 
     return sorted(names, key=place)
 
 
-def _repeated(values: Mapping[Any, Any], prefix: str) -> Iterator[str]:
+def _repeated(values: Any, prefix: str) -> Iterator[str]:
     """The dotted names of keys that occur more than once; the parsers would silently take the last value."""
     for key in getattr(values, "repeated", ()):
-        yield f"{prefix}{_text_key(key)}"
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _repeated(value, f"{prefix}{_text_key(key)}.")
+        yield f"{prefix}{shown_key(key)}"
+    inside = values.items() if isinstance(values, Mapping) else enumerate(values) if isinstance(values, list) else ()
+    for key, value in inside:
+        yield from _repeated(value, f"{prefix}{shown_key(key)}.")
 
 
-def _with_text_keys(values: Mapping[Any, Any]) -> dict[str, Any]:
-    return {_text_key(k): _with_text_keys(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+def _with_text_keys(value: Any) -> Any:
+    """The same value, in which all keys are text."""
+    if isinstance(value, list):
+        return [_with_text_keys(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {key if isinstance(key, str) else quote(key): _with_text_keys(part) for key, part in value.items()}
 
 
-def _text_key(key: Any) -> str:
-    """A key as in the file if it is a word, quoted otherwise."""
-    return key if isinstance(key, str) and len(key) < 80 and key.isidentifier() else quote(key)
+def shown_key(key: Any) -> str:
+    """A key as in the file if it is a word or a number, quoted otherwise."""
+    is_plain = isinstance(key, str) and len(key) < 80 and (key.isidentifier() or key.isdecimal())
+    return key if is_plain else quote(key)
 
 
 def _mapped(pairs: Sequence[tuple[Any, Any]], keys: Iterable[Any]) -> Mapped:

@@ -20,6 +20,9 @@ from tasks.named import NAME
 from tasks.store.address import password_in
 from tasks.template import missing_placeholders
 
+EMBEDDED = "embedded"
+"""In place of a model's name or an endpoint's address: those of the embedded farm."""
+
 OWN_ARGUMENTS = {
     "--model-path": "is TARGET_MODEL",
     "--host": "is set by Whetstone: a server that a worker starts listens on a Unix socket",
@@ -47,6 +50,10 @@ def http_address(url: str) -> str:
     if not _has_form(url, ("http", "https")):
         raise ValueError(f"{quote(_hide_password(url))} is not an address of the form http://HOST:PORT")
     return url
+
+
+def http_or_embedded(url: str) -> str:
+    return url if url == EMBEDDED else http_address(url)
 
 
 def server_address(url: str) -> str:

@@ -1,0 +1,304 @@
+"""From the files of Stage-A to the tickets of each mission: what is held out, and in which order the others come."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from orchestrator.guide.names import mission_name
+from orchestrator.guide.settings import GuideSettings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import shown_key
+from tasks.dataset import DatasetError, json_object, read_lines, text_field
+from tasks.escape import quote
+from tasks.guide.ticket import Ticket, image_number
+from tasks.guide.verdict_lines import Verdict
+from tasks.limits import CONTEXT_BYTES, NAME_BYTES, PAGE_BYTES, REPORTED_FAULTS
+from tasks.validation import unrepeated
+
+ExclusionReason = Literal["stage_a_incomplete"]
+
+
+@dataclass(frozen=True)
+class ExcludedTicket:
+    """A ticket that takes part in nothing; `place` is its file and line."""
+
+    group_id: str
+    mission: str
+    reason: ExclusionReason
+    place: str
+
+
+@dataclass(frozen=True)
+class MissionTickets:
+    """The tickets of a mission, each part in the order of the group ids."""
+
+    mission: str
+    training: tuple[Ticket, ...]
+    holdout: tuple[Ticket, ...]
+    excluded: tuple[ExcludedTicket, ...]
+
+    @property
+    def judged(self) -> tuple[Ticket, ...]:
+        """Training and held-out tickets, by group id."""
+        return tuple(sorted((*self.training, *self.holdout), key=lambda ticket: ticket.group_id))
+
+
+@dataclass(frozen=True)
+class EpochBatches:
+    """One epoch: whole batches in the order of the shuffle, and the tickets that fill none."""
+
+    epoch: int
+    batches: tuple[tuple[Ticket, ...], ...]
+    dropped: tuple[Ticket, ...]
+
+
+Ingested = Mapping[str, MissionTickets]
+"""By mission, in the order of the settings."""
+
+
+def ingest(settings: GuideSettings) -> Ingested:
+    """The tickets of all missions of the settings.
+
+    Raises: SettingsError, with every bad line of every file, or with what else is wrong with the data: a mission
+    without tickets or of which none are held out, fewer training tickets than a batch.
+    """
+    tickets, excluded = read_tickets(settings.stage_a_paths, list(settings.missions))
+    found = {
+        mission: MissionTickets(mission, *split_holdout(tickets[mission], settings), tuple(excluded[mission]))
+        for mission in settings.missions
+    }
+    if problems := [line for one in found.values() for line in _size_problems(one, settings)]:
+        raise SettingsError(problems)
+    return found
+
+
+Tickets = Mapping[str, Sequence[Ticket]]
+Exclusions = Mapping[str, Sequence[ExcludedTicket]]
+
+
+def read_tickets(paths: Iterable[str], missions: Sequence[str]) -> tuple[Tickets, Exclusions]:
+    """The tickets of files by mission, complete ones and excluded ones, in the order of their group ids.
+
+    Raises: SettingsError with every bad line and every duplicate.
+    """
+    reader = _Reader(missions)
+    for path in paths:
+        reader.read(path)
+    if problems := list(reader.problems()):
+        raise SettingsError([f"stage_a_paths: {problem}" for problem in problems])
+    return (
+        {mission: sorted(reader.tickets[mission], key=lambda ticket: ticket.group_id) for mission in missions},
+        {mission: sorted(reader.excluded[mission], key=lambda ticket: ticket.group_id) for mission in missions},
+    )
+
+
+def split_holdout(tickets: Sequence[Ticket], settings: GuideSettings) -> tuple[tuple[Ticket, ...], tuple[Ticket, ...]]:
+    """Training and held-out tickets of one mission.
+
+    The held-out ones are `fraction` of all, rounded, with as large a share of each label; drawn by the seed alone, so
+    that the order of lines and files makes no difference.
+    """
+    ordered = sorted(tickets, key=lambda ticket: ticket.group_id)
+    draw = random.Random(settings.holdout.seed)
+    size = _rounded(settings.holdout.fraction * len(ordered))
+    passed = [ticket for ticket in ordered if ticket.label == "pass"]
+    failed = [ticket for ticket in ordered if ticket.label == "fail"]
+    of_passed = min(_rounded(size * len(passed) / len(ordered)) if ordered else 0, len(passed), size)
+    of_passed = max(of_passed, size - len(failed))
+    held = {one.group_id for one in (*draw.sample(passed, of_passed), *draw.sample(failed, size - of_passed))}
+    training = tuple(ticket for ticket in ordered if ticket.group_id not in held)
+    return training, tuple(ticket for ticket in ordered if ticket.group_id in held)
+
+
+def shuffled(tickets: Iterable[Ticket], shuffle_seed: int, epoch: int) -> list[Ticket]:
+    """The tickets in the order of an epoch, which counts from 1."""
+    ordered = sorted(tickets, key=lambda ticket: ticket.group_id)
+    random.Random(shuffle_seed + epoch).shuffle(ordered)
+    return ordered
+
+
+def epoch_batches(tickets: Iterable[Ticket], settings: GuideSettings, epoch: int) -> EpochBatches:
+    """One epoch over the training tickets of a mission; the last batch is dropped unless it is whole."""
+    order, size = shuffled(tickets, settings.runner.shuffle_seed, epoch), settings.sampler.group_batch_size
+    whole = len(order) - len(order) % size
+    batches = tuple(tuple(order[at : at + size]) for at in range(0, whole, size))
+    return EpochBatches(epoch, batches, tuple(order[whole:]))
+
+
+def shuffle_lines(epoch: EpochBatches) -> Iterator[dict[str, Any]]:
+    """The lines of `epoch_k/shuffled_data.jsonl`: tickets as Stage-A writes them.
+
+    `batch` counts over all epochs from 1, as the folders of the steps do; it is null for a dropped ticket.
+    """
+    first = (epoch.epoch - 1) * len(epoch.batches) + 1
+    batches: list[tuple[int | None, Sequence[Ticket]]] = [*enumerate(epoch.batches, start=first)]
+    for number, tickets in [*batches, (None, epoch.dropped)]:
+        for ticket in tickets:
+            yield {**stage_a_line(ticket), "epoch": epoch.epoch, "batch": number}
+
+
+def stage_a_line(ticket: Ticket) -> dict[str, Any]:
+    """A complete ticket as one object of Stage-A's files."""
+    line: dict[str, Any] = {
+        "group_id": ticket.group_id,
+        "mission": ticket.mission,
+        "label": ticket.label,
+        "per_image": dict(ticket.per_image),
+        "stage_a_complete": True,
+    }
+    if ticket.label_source is not None:
+        line["label_source"] = ticket.label_source
+    if ticket.label_timestamp is not None:
+        line["label_timestamp"] = ticket.label_timestamp
+    return line
+
+
+def ticket_counts(tickets: MissionTickets) -> dict[str, int]:
+    """How many tickets a mission has, as in `stats.json`; passes and fails are of those that take part."""
+    labels = Counter(ticket.label for ticket in tickets.judged)
+    return {
+        "training": len(tickets.training),
+        "holdout": len(tickets.holdout),
+        "excluded": len(tickets.excluded),
+        "pass": labels["pass"],
+        "fail": labels["fail"],
+    }
+
+
+def _size_problems(tickets: MissionTickets, settings: GuideSettings) -> Iterator[str]:
+    """What is wrong with a mission's numbers of tickets."""
+    name, size, fraction = shown_key(tickets.mission), settings.sampler.group_batch_size, settings.holdout.fraction
+    if not tickets.judged:
+        gaps = f", only {len(tickets.excluded)} that Stage-A has not completed" if tickets.excluded else ""
+        yield f"missions.{name}: the files of stage_a_paths have no ticket of it{gaps}"
+    elif fraction and not tickets.holdout:
+        yield f"holdout.fraction: {fraction:g} of the {len(tickets.judged)} tickets of {name} holds none out"
+    elif len(tickets.training) < size:
+        yield (
+            f"sampler.group_batch_size: {size} is more than the {len(tickets.training)} training tickets of {name} "
+            f"({len(tickets.holdout)} of its {len(tickets.judged)} are held out)"
+        )
+
+
+def _rounded(number: float) -> int:
+    return int(number + 0.5)
+
+
+@dataclass
+class _Reader:
+    """Reads files and notes what is wrong with them, by file."""
+
+    missions: Sequence[str]
+    tickets: defaultdict[str, list[Ticket]] = field(default_factory=lambda: defaultdict(list))
+    excluded: defaultdict[str, list[ExcludedTicket]] = field(default_factory=lambda: defaultdict(list))
+    _faults: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    _unusable: list[str] = field(default_factory=list)
+    _first: dict[tuple[str, str], str] = field(default_factory=dict)  # where a ticket was seen first
+    _unknown: dict[str, list[str]] = field(default_factory=dict)  # places of tickets of other missions
+
+    def read(self, path: str) -> None:
+        faults = self._faults.setdefault(path, [])
+        try:
+            for number, line in read_lines(Path(path)):
+                try:
+                    self._take(line, f"{path}:{number}")
+                except DatasetError as error:
+                    faults.append((number, str(error)))
+        except DatasetError as error:
+            self._unusable.append(str(error))
+
+    def problems(self) -> Iterator[str]:
+        yield from self._unusable
+        for path, faults in self._faults.items():
+            yield from (f"{path}: line {number}: {fault}" for number, fault in faults[:REPORTED_FAULTS])
+            if rest := [number for number, _ in faults[REPORTED_FAULTS:]]:
+                yield f"{path}: {len(rest)} more malformed lines: {_ranges(rest)}"
+        for mission, places in self._unknown.items():
+            count = "1 ticket" if len(places) == 1 else f"{len(places)} tickets"
+            yield f"{count} of mission {quote(mission)}, which is not under missions (the first: {places[0]})"
+
+    def _take(self, line: bytes, place: str) -> None:
+        """Raises: DatasetError with all that is wrong with the line."""
+        row = json_object(line, unrepeated)
+        ticket, is_complete = parse_ticket(row)
+        name = (ticket.mission, ticket.group_id)
+        if earlier := self._first.get(name):
+            raise DatasetError(f"group_id {quote(ticket.group_id)} of {quote(ticket.mission)} is already at {earlier}")
+        self._first[name] = place
+        if ticket.mission not in self.missions:
+            self._unknown.setdefault(ticket.mission, []).append(place)
+        elif is_complete:
+            self.tickets[ticket.mission].append(ticket)
+        else:
+            excluded = ExcludedTicket(ticket.group_id, ticket.mission, "stage_a_incomplete", place)
+            self.excluded[ticket.mission].append(excluded)
+
+
+def parse_ticket(row: Mapping[str, Any]) -> tuple[Ticket, bool]:
+    """The ticket of one object of Stage-A, and whether Stage-A has completed it.
+
+    Where it has not, summaries may be blank or missing.  Raises: DatasetError with everything that is wrong.
+    """
+    row, faults = dict(row), list[str]()
+    group_id = text_field(row, "group_id", faults, NAME_BYTES)
+    mission = mission_name(text_field(row, "mission", faults, NAME_BYTES))
+    label = text_field(row, "label", faults, NAME_BYTES)
+    if label and label not in ("pass", "fail"):
+        faults.append(f"label is {quote(label)}, not 'pass' or 'fail'")
+    complete = row.get("stage_a_complete")
+    if "stage_a_complete" not in row:
+        faults.append("stage_a_complete is missing")
+    elif not isinstance(complete, bool):
+        faults.append("stage_a_complete is not true or false")
+    per_image = _summaries(row, faults, is_complete=complete is not False)
+    extra = {
+        name: text_field(row, name, faults, NAME_BYTES) if row.get(name) is not None else None
+        for name in ("label_source", "label_timestamp")
+    }
+    if faults:
+        raise DatasetError("; ".join(faults))
+    return Ticket(group_id, mission, cast(Verdict, label), per_image, **extra), bool(complete)
+
+
+def _summaries(row: dict[str, Any], faults: list[str], *, is_complete: bool) -> dict[str, str]:
+    found = row.get("per_image")
+    if not isinstance(found, dict):
+        faults.append("per_image is missing" if "per_image" not in row else "per_image is not an object")
+        return {}
+    if is_complete and not found:
+        faults.append("per_image is empty")
+    summaries: dict[str, str] = {}
+    numbers: dict[int, str] = {}
+    for key in found:
+        try:
+            number = image_number(key)
+        except ValueError:
+            faults.append(f"per_image.{shown_key(key)}: the key is not image_ and a number")
+            continue
+        if (other := numbers.setdefault(number, key)) != key:
+            faults.append(f"per_image.{key}: is the same image as {other}")
+        if is_complete or not _is_blank(found[key]):
+            summaries[key] = text_field(found, key, faults, PAGE_BYTES, "per_image.")
+    if sum(len(text.encode("utf-8", "replace")) for text in summaries.values()) > CONTEXT_BYTES:
+        faults.append(f"per_image is longer than {CONTEXT_BYTES:,} bytes")
+    return summaries
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Increasing numbers as text: 3-5, 8."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)

@@ -1,0 +1,155 @@
+"""From Stage-A's files to tickets: bad lines and duplicates are named at once, and every draw is the seed's alone."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guide_values import guide_values, stage_a_row, with_value, write_rows
+
+from orchestrator.guide.ingest import (
+    MissionTickets,
+    epoch_batches,
+    ingest,
+    read_tickets,
+    shuffle_lines,
+    shuffled,
+    ticket_counts,
+)
+from orchestrator.guide.settings import GuideSettings, guide_settings_from
+from orchestrator.settings import SettingsError
+
+
+def settings_of(folder: Path, rows: list[dict[str, Any] | str], **changes: Any) -> GuideSettings:
+    write_rows(folder / "tickets.jsonl", rows)
+    values = guide_values(folder)
+    for name, value in changes.items():
+        values = with_value(values, name.replace("__", "."), value)
+    return guide_settings_from(values)
+
+
+def refused(settings: GuideSettings) -> list[str]:
+    with pytest.raises(SettingsError) as error:
+        ingest(settings)
+    return [problem.replace(settings.stage_a_paths[0], "FILE") for problem in error.value.problems]
+
+
+def labelled(count: int, **changes: Any) -> list[dict[str, Any] | str]:
+    return [stage_a_row(f"t{n:02}", label="fail" if n % 4 == 0 else "pass", **changes) for n in range(count)]
+
+
+def test_every_field_of_a_ticket_is_kept_and_images_come_by_number(tmp_path: Path) -> None:
+    images = {"image_10": "ten", "image_2": "two", "image_1": "one"}
+    rows = [stage_a_row("b", per_image=images, label_source="audit", label_timestamp="2025-11-03T10:00:00Z"),
+            stage_a_row("a", label="fail")]  # fmt: skip
+    tickets, _ = read_tickets([str(write_rows(tmp_path / "a.jsonl", rows))], ["cabinet"])
+    a, b = tickets["cabinet"]
+    assert (a.group_id, a.label, a.label_source) == ("a", "fail", None)
+    assert (b.label_source, b.label_timestamp) == ("audit", "2025-11-03T10:00:00Z")
+    assert list(b.per_image.items()) == [("image_1", "one"), ("image_2", "two"), ("image_10", "ten")]
+
+
+def test_all_bad_lines_and_duplicates_are_named_at_once(tmp_path: Path) -> None:
+    rows = [
+        stage_a_row("t1"),
+        "{not json",
+        stage_a_row("t2", label=None, per_image={"img": "x", "image_1": "", "image_01": "y"}),
+        stage_a_row("t3", label="maybe", stage_a_complete="yes"),
+        stage_a_row("t1", label="fail"),
+        "",
+        '{"group_id": "t4", "group_id": "t5"}',
+        stage_a_row("t6", per_image={}),
+        stage_a_row("t7", mission="tower"),
+        stage_a_row("t8", mission="tower"),
+    ]
+    assert refused(settings_of(tmp_path, rows)) == [
+        "stage_a_paths: FILE: line 2: invalid JSON at column 2: Expecting property name enclosed in double quotes",
+        "stage_a_paths: FILE: line 3: label is missing; per_image.img: the key is not image_ and a number; "
+        "per_image.image_1 is empty; per_image.image_01: is the same image as image_1",
+        "stage_a_paths: FILE: line 4: label is 'maybe', not 'pass' or 'fail'; stage_a_complete is not true or false",
+        "stage_a_paths: FILE: line 5: group_id 't1' of 'cabinet' is already at FILE:1",
+        "stage_a_paths: FILE: line 7: invalid JSON: 'group_id' occurs twice",
+        "stage_a_paths: FILE: line 8: per_image is empty",
+        "stage_a_paths: 2 tickets of mission 'tower', which is not under missions (the first: FILE:9)",
+    ]
+
+
+def test_of_very_many_bad_lines_each_is_still_named(tmp_path: Path) -> None:
+    lines = refused(settings_of(tmp_path, ["1"] * 60 + [stage_a_row("a")] + ["1"]))
+    assert len(lines) == 51
+    assert lines[-1] == "stage_a_paths: FILE: 11 more malformed lines: 51-60, 62"
+
+
+def test_a_file_that_is_not_there_or_comes_twice_is_told_with_the_rest(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, [stage_a_row("a")])
+    twice = [settings.stage_a_paths[0]] * 2 + [str(tmp_path / "none.jsonl")]
+    with pytest.raises(SettingsError) as error:
+        read_tickets(twice, ["cabinet"])
+    assert [line.replace(str(tmp_path), "") for line in error.value.problems] == [
+        "stage_a_paths: /none.jsonl: cannot be read: No such file or directory",
+        "stage_a_paths: /tickets.jsonl: line 1: group_id 'a' of 'cabinet' is already at /tickets.jsonl:1",
+    ]
+
+
+def test_a_ticket_that_stage_a_has_not_completed_is_excluded_with_its_reason(tmp_path: Path) -> None:
+    gaps = [stage_a_row("x", stage_a_complete=False, per_image={"image_1": "", "image_2": "seen"}),
+            stage_a_row("y", stage_a_complete=False, per_image={})]  # fmt: skip
+    found = ingest(settings_of(tmp_path, [*labelled(8), *gaps]))["cabinet"]
+    assert [(one.group_id, one.reason, one.place[-1]) for one in found.excluded] == [
+        ("x", "stage_a_incomplete", "9"), ("y", "stage_a_incomplete", "0")
+    ]  # fmt: skip
+    assert ticket_counts(found) == {"training": 6, "holdout": 2, "excluded": 2, "pass": 6, "fail": 2}
+
+
+def test_held_out_tickets_are_a_share_of_each_label_whatever_the_order_of_the_lines(tmp_path: Path) -> None:
+    rows = labelled(48)
+    settings = settings_of(tmp_path, rows, holdout__fraction=0.3334)
+    found = ingest(settings)["cabinet"]
+    assert len(found.holdout) == 16
+    assert sum(ticket.label == "fail" for ticket in found.holdout) == 4
+    assert {t.group_id for t in found.holdout}.isdisjoint(t.group_id for t in found.training)
+    random.Random(1).shuffle(rows)
+    assert ingest(settings_of(tmp_path, rows, holdout__fraction=0.3334)) == {"cabinet": found}
+    others = ingest(settings_of(tmp_path, rows, holdout__fraction=0.3334, holdout__seed=6))["cabinet"]
+    assert others.holdout != found.holdout
+
+
+def test_without_a_fraction_nothing_is_held_out(tmp_path: Path) -> None:
+    found = ingest(settings_of(tmp_path, labelled(8), holdout__fraction=0))["cabinet"]
+    assert (len(found.training), found.holdout) == (8, ())
+
+
+def test_a_mission_with_too_few_tickets_is_refused_by_name_and_numbers(tmp_path: Path) -> None:
+    missions = {"cabinet": "f", "tower": "f", "roof": "f"}
+    rows = [*labelled(3), stage_a_row("r", mission="roof", stage_a_complete=False)]
+    settings = settings_of(tmp_path, rows, missions=missions, sampler__group_batch_size=4)
+    assert refused(settings) == [
+        "sampler.group_batch_size: 4 is more than the 2 training tickets of cabinet (1 of its 3 are held out)",
+        "missions.tower: the files of stage_a_paths have no ticket of it",
+        "missions.roof: the files of stage_a_paths have no ticket of it, only 1 that Stage-A has not completed",
+    ]
+    lost = settings_of(tmp_path, labelled(3), holdout__fraction=0.1)
+    assert refused(lost) == ["holdout.fraction: 0.1 of the 3 tickets of cabinet holds none out"]
+
+
+def test_an_epoch_is_a_shuffle_by_its_number_and_drops_the_last_tickets(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, labelled(9), holdout__fraction=0, sampler__group_batch_size=4)
+    tickets = ingest(settings)["cabinet"].training
+    expected = sorted(ticket.group_id for ticket in tickets)
+    random.Random(11 + 2).shuffle(expected)
+    second = epoch_batches(tickets, settings, 2)
+    assert [t.group_id for batch in second.batches for t in batch] == expected[:8]
+    assert [t.group_id for t in second.dropped] == expected[8:]
+    assert shuffled(reversed(tickets), 11, 1) != shuffled(tickets, 11, 2)
+
+
+def test_the_shuffle_on_disk_is_a_file_of_stage_a(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, labelled(5, label_source="audit"), holdout__fraction=0)
+    tickets: MissionTickets = ingest(settings)["cabinet"]
+    lines = list(shuffle_lines(epoch_batches(tickets.training, settings, 2)))
+    assert [(line["epoch"], line["batch"]) for line in lines] == [(2, 3), (2, 3), (2, 4), (2, 4), (2, None)]
+    again = write_rows(tmp_path / "again.jsonl", [json.dumps(line) for line in lines])
+    assert read_tickets([str(again)], ["cabinet"])[0]["cabinet"] == list(tickets.training)
