@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, default=5555, help="the port (default 5555; 0 for any free port)")
     parser.add_argument("--note", default="", metavar="TEXT",
-                        help="printed below the address, such as how to reach it from outside")  # fmt: skip
+                        help="printed in place of the address, where that is another one from outside")  # fmt: skip
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), metavar="DIR",
                         help="folder of the runs' output folders (default outputs); Retry writes there")  # fmt: skip
     parser.add_argument("--data", type=Path, default=Path("outputs/flower"), metavar="DIR",

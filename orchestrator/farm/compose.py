@@ -40,6 +40,15 @@ def compose_address(folder: Path) -> str | None:
     return redis_url_of(here)
 
 
+def unused_reason(folder: Path) -> str:
+    """Why `compose_address` finds no farm in a clone that was made ready for one; "" in any other folder."""
+    if not (folder / CONFIG).is_file() or not (folder / SECRETS).is_dir():
+        return ""
+    if not _is_private(folder / SECRETS):
+        return f"{SECRETS}/ is not used: it must be yours, no link, and closed to others (chmod 700 {SECRETS})"
+    return f"no farm of docker compose answers at {SOCKET}; `docker compose up --detach` starts it"
+
+
 def _is_private(folder: Path) -> bool:
     """Whether no other user can have put anything into the folder."""
     return is_own_folder(folder) and not stat.S_IMODE(folder.stat().st_mode) & OTHERS

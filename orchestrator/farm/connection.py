@@ -16,7 +16,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from orchestrator import signals
-from orchestrator.farm.compose import compose_address
+from orchestrator.farm.compose import compose_address, unused_reason
 from orchestrator.farm.embedded import FarmSpec, control
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import Settings, SettingsError, load_settings
@@ -25,7 +25,7 @@ from tasks.escape import escape_control
 from tasks.openai.provider import DEFAULT_BASE_URL, listed
 from tasks.queues import QUEUES
 from tasks.secret import secret
-from tasks.store.address import ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
+from tasks.store.address import DEFAULT, ENVIRONMENT_VARIABLE, queues_url, redacted, redis_url_of, store_url
 from tasks.store.client import connect
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store, open_store
@@ -169,12 +169,22 @@ def connected(
             client.ping()
         broker, store = connect(queues_url(redis_url), waiting), open_store(redis_url, waiting)
     except (ValueError, redis.RedisError) as error:
-        raise FarmUnavailable(f"no Redis or Valkey at {where}: {error}") from None
+        raise _no_server(redis_url, error) from None
     try:
         with make_sender(redis_url) as app:
             yield FarmConnection(app, broker, store, rules, check)
     except (redis.RedisError, OperationalError) as error:
         raise _lost(error, where) or error from None
+
+
+def _no_server(redis_url: str, error: Exception) -> FarmUnavailable:
+    said = f"no Redis or Valkey at {redacted(redis_url)}: {error}"
+    return _with_reason(said) if redis_url == DEFAULT else FarmUnavailable(said)
+
+
+def _with_reason(said: str) -> FarmUnavailable:
+    """Nobody has named an address, so the farm of docker compose in this folder may be meant."""
+    return FarmUnavailable("; ".join(filter(None, (said, unused_reason(Path.cwd())))))
 
 
 def _lost(error: Exception, where: str) -> FarmLost | None:
@@ -237,7 +247,10 @@ def named_address(config: Path | None) -> str:
     """
     if config is None and (address := found_address()):
         return address
-    return address_of(load_settings(config or DEFAULT_CONFIG))
+    try:
+        return address_of(load_settings(config or DEFAULT_CONFIG))
+    except FarmUnavailable as error:
+        raise error if config else _with_reason(str(error)) from None
 
 
 @contextmanager
@@ -254,4 +267,4 @@ def ping(address: str) -> None:
         with connect(store_url(address), NO_WAITING, PING_S) as client:
             client.ping()
     except (ValueError, redis.RedisError) as error:
-        raise FarmUnavailable(f"no Redis or Valkey at {redacted(address)}: {error}") from None
+        raise _no_server(address, error) from None

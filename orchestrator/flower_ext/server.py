@@ -39,7 +39,7 @@ HISTORY = "history"
 @dataclass(frozen=True)
 class ServerConfig:
     """The farm, the folder of all runs, the folder of Flower's history, the address to listen at, the passwords, and
-    what to print below the address."""
+    what to print in place of the address."""
 
     redis_url: str
     outputs: Path
@@ -72,7 +72,7 @@ def serve(config: ServerConfig, environment: dict[str, str]) -> None:
         signal.signal(number, lambda *_: IOLoop.current().add_callback_from_signal(app.io_loop.stop))
     app.io_loop.add_callback(monitor.refresh_periodically)
     fresh.start()
-    print("\n".join(filter(None, (f"http://{config.address}:{port}", config.note))), flush=True)
+    print(config.note or f"http://{config.address}:{port}", flush=True)
     try:
         app.start()
     finally:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from orchestrator.farm.compose import unused_reason
 from orchestrator.init.asking import WrongAnswer, ask, can_ask, confirm
 from orchestrator.settings import SettingsError
 from orchestrator.shell import command_line
@@ -22,6 +23,8 @@ def begin(missing: Path) -> Path | None:
     if not can_ask():
         raise SettingsError(_error_lines(missing))
     print(f"There is no {missing} here.  Three ways to begin:\n")
+    if reason := unused_reason(Path.cwd()):
+        print(f"  ({reason})\n")
     for line in _ways():
         print(f"  {line}")
     choice = ask("\n1, 2 or 3", _number(3), "1" if EMBEDDED.is_file() else "2")
@@ -50,6 +53,7 @@ def _error_lines(missing: Path) -> list[str]:
         f"  {default}   the embedded default: a small model on this machine, free",
         f"  {'orchestrator init':<{len(default)}}   four questions, then a complete {missing}",
         f"  {'make menuconfig':<{len(default)}}   every option; {CONFIGS}/ has complete files to copy to {missing}",
+        *filter(None, [unused_reason(Path.cwd())]),
     ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.commands import common
 from orchestrator.farm.compose import PASSWORD, SOCKET, compose_address
-from orchestrator.farm.connection import external_address, found_address, named_address, ping
+from orchestrator.farm.connection import FarmUnavailable, external_address, found_address, named_address, ping
 from orchestrator.farm.producer import make_sender
 from orchestrator.settings import SettingsError
 from tasks.private import LONGEST_SOCKET_PATH
@@ -106,6 +106,27 @@ def test_a_farm_that_is_down_is_none_also_where_it_left_its_socket(farm: subproc
     assert compose_address(clone) is None
     with pytest.raises(SettingsError, match=r"\.config: cannot be read"):
         common.settings_from_arguments(configured())
+
+
+def test_why_a_farm_is_not_used_is_named_where_one_may_be_meant(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit):
+            main(list(arguments))
+        return "".join(capsys.readouterr())
+
+    not_up = "no farm of docker compose answers at secrets/socket/valkey.sock; `docker compose up --detach` starts it"
+    monkeypatch.setattr("orchestrator.init.ways.can_ask", lambda: False)
+    assert not_up in said("evolve")
+    assert f"no farm is up in outputs/farm; {not_up}" in said("workers")
+    monkeypatch.setattr("orchestrator.farm.connection.DEFAULT", "redis://127.0.0.1:1/0")
+    with pytest.raises(FarmUnavailable, match=f"no Redis or Valkey at redis://127.0.0.1:1/0: .*; {not_up}"):
+        ping("redis://127.0.0.1:1/0")
+    (clone / "secrets").chmod(0o755)
+    assert "secrets/ is not used: it must be yours, no link, and closed to others (chmod 700 secrets)" in said("evolve")
+    shutil.rmtree(clone / "secrets")
+    assert "docker compose" not in said("workers")
 
 
 def test_a_folder_that_others_may_write_to_is_no_farm(farm: object, clone: Path) -> None:

@@ -126,6 +126,10 @@ def test_an_endpoint_answers_or_refuses_the_key(endpoint: str) -> None:
 def test_an_endpoint_beside_a_worker_elsewhere_is_not_asked_from_here(endpoint: str) -> None:
     elsewhere = report("openai", endpoint={"key": True, "base_url": endpoint})
     assert [f.check for f in check_endpoints([elsewhere], None)] == ["key of openai@there"]
+    in_containers = report("openai", endpoint={"key": True, "base_url": "http://no-such-service:8000/v1"})
+    assert [f.check for f in check_endpoints([in_containers], None)] == ["key of openai@there"]
+    misspelt = report("openai", endpoint={"key": True, "base_url": "https://api.example.invalid/v1"})
+    assert [f.ok for f in check_endpoints([misspelt], None)] == [True, False]
     here = {**elsewhere, "host": socket.gethostname()}
     twice = [f.check for f in check_endpoints([here, here], None)]
     assert twice == ["key of openai@there", "endpoint", "key of openai@there"]
