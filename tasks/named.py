@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +41,17 @@ def load_named(name: str, group: str) -> Any:
     for part in path.split("."):
         value = getattr(value, part)
     return value
+
+
+def source_identity(function: Callable[..., Any]) -> str:
+    """The SHA-256 of the file that defines the function; of its name where there is no such file."""
+    try:
+        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
+    except (TypeError, OSError):
+        source = (
+            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}".encode()
+        )
+    return hashlib.sha256(source).hexdigest()
 
 
 def _import_file(path: Path) -> ModuleType:

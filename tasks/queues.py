@@ -38,6 +38,12 @@ TASKS: Mapping[str, TaskEntry] = {
     "gpu.sample": TaskEntry("tasks.gpu.sample", _JOB),
     "gpu.identity": TaskEntry("tasks.gpu.identity", _JOB),
     "gpu.tokenizer": TaskEntry("tasks.gpu.sample", _JOB),
+    "gpu.rollout": TaskEntry("tasks.gpu.rollout", _JOB),
+    "gpu.prompt_lengths": TaskEntry("tasks.gpu.rollout", _JOB),
+    "gpu.critique": TaskEntry("tasks.gpu.critique", _JOB),
+    "gpu.propose": TaskEntry("tasks.gpu.critique", _JOB),
+    "openai.critique": TaskEntry("tasks.openai.critique", _JOB),
+    "openai.propose": TaskEntry("tasks.openai.critique", _JOB),
     "openai.compress": TaskEntry("tasks.openai.compress", _JOB),
     "openai.verdict": TaskEntry("tasks.openai.judge", _JOB),
     "openai.describe": TaskEntry("tasks.openai.describe", _JOB),
@@ -46,6 +52,9 @@ TASKS: Mapping[str, TaskEntry] = {
     "cpu.tokenize": TaskEntry("tasks.cpu.tokenize", _JOB),
     "cpu.frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
     "cpu.merge_frequencies": TaskEntry("tasks.cpu.frequencies", _JOB),
+    "cpu.signals": TaskEntry("tasks.cpu.guide", _JOB),
+    "cpu.gate": TaskEntry("tasks.cpu.guide", _JOB),
+    "cpu.verify": TaskEntry("tasks.cpu.guide", _JOB),
 }
 
 

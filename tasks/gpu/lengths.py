@@ -41,6 +41,12 @@ def context_length(target: Target, model: str) -> int | None:
     return int(lengths[0] * _rope_factor(config)) if lengths else None
 
 
+def known_context(target: Target, model: str) -> int | None:
+    """The context in tokens that a running server at a `url` reports, or else `context_length`."""
+    reported = host.current().identity(target).get("context_length") if target.url else None
+    return reported or context_length(target, model)
+
+
 def _rope_factor(config: Any) -> float:
     """By how much a model's positions are stretched beyond its `max_position_embeddings`, as SGLang counts it."""
     rope = getattr(config, "rope_scaling", None) or getattr(config, "rope_parameters", None) or {}
@@ -87,8 +93,7 @@ def check_lengths(job: Job) -> dict[str, Any]:
     model = worker.model_folder(target)
     examples = [e for which in job.arguments["sets"] for e in context.examples(job.run, which)]
     with TOKENIZER_LOCK:
-        reported = worker.identity(target).get("context_length") if target.url else None
-        total, tokenizer = reported or context_length(target, model), load_tokenizer(model)
+        total, tokenizer = known_context(target, model), load_tokenizer(model)
         if total is None:
             return {"limit": None, "lengths": {}, "contexts": {}}
 

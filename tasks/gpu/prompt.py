@@ -45,8 +45,16 @@ def render(tokenizer: Any, system: str, template: str, context: str, query: str)
     Raises: ValueError when the tokenizer has no chat template, or cannot read a control token as text; KeyError when
     the template lacks one of them.
     """
+    return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))
+
+
+def render_chat(tokenizer: Any, system: str, user: str) -> list[int]:
+    """The token ids of a system and a user message, up to where the answer begins; an empty system message is none.
+
+    Raises: ValueError as `render` does.
+    """
     messages = [{"role": "system", "content": system}] if system else []
-    messages.append({"role": "user", "content": fill(template, {"context": context, "query": query})})
+    messages.append({"role": "user", "content": user})
     _require_template(tokenizer)
     return prompt_encoder(tokenizer).encode(messages)
 

@@ -66,7 +66,10 @@ class GenerateRequest:
 
     Zero deltas are sent as deltas, so an individual without steering takes the same path as any other.  `processor`
     names another processor in their place, one that the server has loaded from a file.
-    Raises: ValueError when only one of deltas and clustering is given, or a processor with them.
+
+    The answer ends at the first of the texts `stop`, and is without it.  `regex` or `json_schema` (JSON) is what the
+    whole answer matches, unless it is cut: the server allows only tokens that lead there.
+    Raises: ValueError when only one of deltas and clustering is given, or a processor with them; for two grammars.
     """
 
     input_ids: tuple[int, ...]
@@ -79,17 +82,25 @@ class GenerateRequest:
     deltas: tuple[float, ...] | None = None
     clustering: str | None = None
     processor: str = ""
+    stop: tuple[str, ...] = ()
+    regex: str | None = None
+    json_schema: str | None = None
 
     def __post_init__(self) -> None:
         if (self.deltas is None) != (self.clustering is None):
             raise ValueError("deltas and clustering go together")
         if self.processor and self.deltas is not None:
             raise ValueError("a processor takes the place of deltas")
+        if self.regex is not None and self.json_schema is not None:
+            raise ValueError("an answer has one grammar: regex or json_schema")
 
 
 @dataclass(frozen=True)
 class Generated:
-    """An answer. `output_ids`, `completion_tokens` and `text` are without the stop token that may have ended it."""
+    """An answer. `output_ids`, `completion_tokens` and `text` are without the stop token that may have ended it.
+
+    `stop_text` is the stop text that ended it, "" for none: `text` is without it, and the tokens are with it.
+    """
 
     text: str
     output_ids: tuple[int, ...]
@@ -97,6 +108,7 @@ class Generated:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    stop_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +201,7 @@ class TargetClient:
             raise TargetDown(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
         if reply.status != OK:
             raise TargetRefused(f"{self.base_url}: HTTP {reply.status}: {_message(reply)}")
-        return to_generated(parse_generate_reply(self.base_url, reply.text), request.stop_token_ids)
+        return to_generated(parse_generate_reply(self.base_url, reply.text), request.stop_token_ids, request.stop)
 
 
 def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
@@ -202,6 +214,8 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
     }
     if request.temperature > 0:
         sampling["sampling_seed"] = request.seed
+    grammar = {"stop": list(request.stop) or None, "regex": request.regex, "json_schema": request.json_schema}
+    sampling |= {name: value for name, value in grammar.items() if value is not None}
     payload: dict[str, Any] = {"input_ids": list(request.input_ids), "sampling_params": sampling}
     if rid:
         payload["rid"] = rid
@@ -221,7 +235,7 @@ def parse_generate_reply(base_url: str, text: str) -> GenerateReply:
         raise TargetRefused(f"{base_url} does not answer as /generate does: {error}") from None
 
 
-def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generated:
+def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int], stop: Sequence[str] = ()) -> Generated:
     """Read one reply.
 
     The server counts and returns the stop token; `Generated` does neither.  SGLang reports `length` when the stop
@@ -235,6 +249,7 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generat
     ids = reply["output_ids"]
     ended = bool(ids) and (ids[-1] in stop_token_ids or (reason["type"] == "stop" and reason.get("matched") == ids[-1]))
     answer_ids = tuple(ids[:-1] if ended else ids)
+    matched = reason.get("matched")
     return Generated(
         text=reply["text"],
         output_ids=answer_ids,
@@ -242,6 +257,7 @@ def to_generated(reply: GenerateReply, stop_token_ids: Sequence[int]) -> Generat
         prompt_tokens=max(0, meta["prompt_tokens"]),
         completion_tokens=len(answer_ids),
         cached_tokens=max(0, meta["cached_tokens"]),
+        stop_text=matched if isinstance(matched, str) and reason["type"] == "stop" and matched in stop else "",
     )
 
 

@@ -14,14 +14,13 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from tasks.escape import first_line
 from tasks.judging.verdict import category_of
 from tasks.limits import REASONING_CHARACTERS
 from tasks.models import Verdict
-from tasks.named import load_named
+from tasks.named import load_named, source_identity
 
 GROUP = "whetstone.judges"
 
@@ -83,18 +82,7 @@ def load_function(name: str) -> UserFunction:
         raise UserFunctionError(f"the judge {name!r} must take (question, gold, answer): {error}") from error
     except ValueError:  # written in C: its first call will show
         pass
-    return UserFunction(name, function, _identity(function))
-
-
-def _identity(function: Callable[..., Any]) -> str:
-    """The SHA-256 of the file that defines the function; of its name where there is no such file."""
-    try:
-        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
-    except (TypeError, OSError):
-        source = (
-            f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', repr(type(function)))}".encode()
-        )
-    return hashlib.sha256(source).hexdigest()
+    return UserFunction(name, function, source_identity(function))
 
 
 def _shown(value: Any) -> str:

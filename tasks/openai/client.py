@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
 
 import tenacity
 from pydantic import FailFast, Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
 from tasks.escape import escape_control
 from tasks.http.address import http_url
@@ -47,6 +47,37 @@ class Reply:
     provider: str
 
 
+@dataclass(frozen=True)
+class Written:
+    """A reply as it came, whether it can be used or not.  `text` is that of a refusal where the model refused.
+
+    `finish` is the endpoint's reason, "stop" where it gives none, or "refusal".
+    """
+
+    text: str
+    finish: str
+    usage: Usage
+    provider: str
+
+
+class CallOptions(TypedDict):
+    """What a call asks for.
+
+    All attempts of the call carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated call
+    from a new one.  `temperature`, `top_p` and `seed` are not sent when they are None, because reasoning models refuse
+    them.
+    """
+
+    model: str
+    schema_name: str
+    schema: Schema
+    temperature: float | None
+    top_p: float | None
+    max_completion_tokens: int
+    seed: int | None
+    call_id: str
+
+
 class OpenAIClient:
     """Calls an endpoint. Safe to share between threads; the key is read for each call."""
 
@@ -55,41 +86,15 @@ class OpenAIClient:
         self._limiter = limiter
         self._budget = budget
 
-    def ask(
-        self,
-        system: str,
-        user: str,
-        *,
-        model: str,
-        schema_name: str,
-        schema: Schema,
-        temperature: float | None,
-        top_p: float | None,
-        max_completion_tokens: int,
-        seed: int | None,
-        call_id: str,
-    ) -> Reply:
-        """One answer in the form of `schema`.
+    def ask(self, system: str, user: str, **options: Unpack[CallOptions]) -> Reply:
+        """One answer in the form of its schema.  Raises: the classes of `tasks.openai.errors`."""
+        completion = self._completion(*_request(system, user, options))
+        return read_completion(completion, options["schema"], options["model"])
 
-        All attempts of the call carry `call_id` as `Idempotency-Key`, so that endpoints and logs can tell a repeated
-        call from a new one.  `temperature`, `top_p` and `seed` are not sent when they are None, because
-        reasoning models refuse them.  Raises: the classes of `tasks.openai.errors`.
-        """
-        sampling = {"temperature": temperature, "top_p": top_p, "seed": seed}
-        request = {
-            "model": model,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": schema_name, "strict": True, "schema": schema},
-            },
-            "max_completion_tokens": max_completion_tokens,
-            **{name: value for name, value in sampling.items() if value is not None},
-            "extra_headers": {"Idempotency-Key": call_id},
-        }
-        prompt = estimate_tokens(system) + estimate_tokens(user)
-        completion = self._completion(request, Usage(prompt=prompt, completion=max_completion_tokens))
-        return read_completion(completion, schema, model)
+    def write(self, system: str, user: str, **options: Unpack[CallOptions]) -> Written:
+        """One answer, as it came.  Raises: the classes of `tasks.openai.errors` when there is none."""
+        completion = self._completion(*_request(system, user, options))
+        return read_written(completion, options["model"])
 
     def _completion(self, request: dict[str, Any], most: Usage) -> Completion:
         # Imported here: the SDK takes half a second to import, and not every process calls.
@@ -134,6 +139,22 @@ class OpenAIClient:
             raise errors.MissingKeyError(f"what {name} holds is no key: it has other than printable ASCII characters")
         limits = ReplyLimits(self._endpoint.timeout_s, reply_bytes(tokens))
         return key, _sdk(key, url_of(self._endpoint), limits)
+
+
+def _request(system: str, user: str, options: CallOptions) -> tuple[dict[str, Any], Usage]:
+    """The body of a call with what the SDK is told beside it, and the most that one attempt uses."""
+    sampling = {"temperature": options["temperature"], "top_p": options["top_p"], "seed": options["seed"]}
+    form = {"name": options["schema_name"], "strict": True, "schema": options["schema"]}
+    most = options["max_completion_tokens"]
+    request = {
+        "model": options["model"],
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+        "response_format": {"type": "json_schema", "json_schema": form},
+        "max_completion_tokens": most,
+        **{name: value for name, value in sampling.items() if value is not None},
+        "extra_headers": {"Idempotency-Key": options["call_id"]},
+    }
+    return request, Usage(prompt=estimate_tokens(system) + estimate_tokens(user), completion=most)
 
 
 @lru_cache(maxsize=8)
@@ -227,6 +248,19 @@ def read_completion(completion: Completion, schema: Schema, model: str) -> Reply
         raise errors.SchemaMismatchError(f"the reply does not fit its schema: {reason}", text)
     fingerprint = completion.get("system_fingerprint") or ""
     return Reply(data, text, usage_of(completion), fingerprint, provider_of(fingerprint, model))
+
+
+def read_written(completion: Completion, model: str) -> Written:
+    """The reply of a completion as it came; `model` is the one that was requested."""
+    choice = completion["choices"][0]
+    message, reason = choice["message"], choice.get("finish_reason")
+    refusal = message.get("refusal")
+    return Written(
+        text=refusal or message.get("content") or "",
+        finish="refusal" if refusal else reason if isinstance(reason, str) and reason else "stop",
+        usage=usage_of(completion),
+        provider=provider_of(completion.get("system_fingerprint") or "", model),
+    )
 
 
 def _parse(text: str) -> Any:

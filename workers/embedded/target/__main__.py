@@ -24,6 +24,7 @@ from workers.embedded.target.app import Service, build_target_app
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine
+from workers.embedded.target.grammar import Grammars
 from workers.embedded.target.processor_file import load_processor
 from workers.embedded.target.protocol import Limits
 from workers.sglang.engines.embedded import KEY_VARIABLE
@@ -50,13 +51,15 @@ def main(arguments: list[str]) -> int:
         rows = decoder.calibrate(options.rows)
         if rows != options.rows:
             log.warning("this machine's kernels mix rows: answering one request at a time")
-        engine = Engine(decoder, rows, prompts, processor)
         tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True, trust_remote_code=False)
+        engine = Engine(decoder, rows, prompts, processor, lambda ids: str(tokenizer.decode(list(ids))))
+        grammars = Grammars(tokenizer, decoder.vocabulary, decoder.eos)
         name = str(dtype).removeprefix("torch.")
         weights = weights_fingerprint(options.model)
         service = Service(
-            engine, prompts, limits, tokenizer, options.model, weights, name, rows, options.api_key, requests_log
-        )
+            engine, grammars, prompts, limits, tokenizer, options.model, weights, name, rows, options.api_key,
+            requests_log,
+        )  # fmt: skip
         return _serve(service, options)
 
 

@@ -7,6 +7,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,12 +19,15 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from workers.embedded.http_guard import parse_body_json
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.engine import Engine, EngineStopped, PendingRequest
+from workers.embedded.target.grammar import CompiledGrammar, GrammarRefused, Grammars
 from workers.embedded.target.protocol import (
     BadRequest,
     Finished,
     GenerateBody,
     GenerationRequest,
     Limits,
+    SamplingParams,
+    check_grammar,
     make_reply,
     make_request,
     parse_body,
@@ -41,6 +45,7 @@ class Service:
     """
 
     engine: Engine
+    grammars: Grammars
     prompts: PrefixCache
     limits: Limits
     tokenizer: Any
@@ -92,6 +97,7 @@ def _add_information(app: FastAPI, service: Service) -> None:
             "torch": torch.__version__,
             "model_path": str(service.model),
             "dtype": service.dtype,
+            "grammar_backend": f"llguidance {metadata.version('llguidance')}",
             "max_running_requests": service.rows,
             "context_length": service.limits.context,
             "num_running_reqs": running,
@@ -122,15 +128,22 @@ def _add_generation(app: FastAPI, service: Service) -> None:
     async def generate(http: HttpRequest) -> Response:
         try:
             body = parse_body(await http.body())
-            pending = [service.engine.submit(request) for request in _read_requests(service, body)]
-        except BadRequest as error:
+            grammar = await _compile_grammar(service, body.sampling_params)
+            pending = [service.engine.submit(request) for request in _read_requests(service, body, grammar)]
+        except (BadRequest, GrammarRefused) as error:
             return _error(400, str(error))
         except EngineStopped as error:
             return _error(503, str(error))
         return await _answer(service, http, pending, body.is_list)
 
 
-def _read_requests(service: Service, body: GenerateBody) -> list[GenerationRequest]:
+async def _compile_grammar(service: Service, sampling: SamplingParams) -> CompiledGrammar | None:
+    """In a thread, so that other requests go on meanwhile.  Raises: BadRequest, GrammarRefused."""
+    check_grammar(sampling)
+    return await asyncio.to_thread(service.grammars.compile, *sampling.grammar) if sampling.grammar else None
+
+
+def _read_requests(service: Service, body: GenerateBody, grammar: CompiledGrammar | None) -> list[GenerationRequest]:
     """All requests of a body. Raises: BadRequest."""
     if (body.text is None) == (body.input_ids is None):
         raise BadRequest("give either text or input_ids")
@@ -143,7 +156,7 @@ def _read_requests(service: Service, body: GenerateBody) -> list[GenerationReque
     rids = body.rid if isinstance(body.rid, list) else [body.rid] * len(prompts)
     if not prompts or len(rids) != len(prompts):
         raise BadRequest(f"{len(prompts)} prompts and {len(rids)} request ids")
-    return [make_request(body, ids, rid, service.limits) for ids, rid in zip(prompts, rids, strict=True)]
+    return [make_request(body, ids, rid, service.limits, grammar) for ids, rid in zip(prompts, rids, strict=True)]
 
 
 async def _answer(service: Service, http: HttpRequest, pending: list[PendingRequest], is_list: bool) -> Response:
@@ -162,11 +175,13 @@ async def _answer(service: Service, http: HttpRequest, pending: list[PendingRequ
         results = answers.result()
     except EngineStopped as error:
         return _error(503, str(error))
+    except GrammarRefused as error:
+        return _error(400, str(error))
     seconds = time.perf_counter() - start
     replies = []
     for one, finished in zip(pending, results, strict=True):
         _log_answer(service.requests_log, one.request, finished)
-        text = service.tokenizer.decode(finished.text_ids, skip_special_tokens=True)
+        text = finished.text(lambda ids: str(service.tokenizer.decode(ids, skip_special_tokens=True)))
         replies.append(make_reply(one.request, finished, text, seconds))
     return JSONResponse(replies if is_list else replies[0])
 

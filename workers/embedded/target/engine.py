@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -12,9 +12,11 @@ import torch
 
 from workers.embedded.target.cache import PrefixCache
 from workers.embedded.target.decoder import Decoder
+from workers.embedded.target.grammar import Constraint, GrammarRefused
 from workers.embedded.target.processor_file import ProcessorFile
 from workers.embedded.target.protocol import Finished, GenerationRequest
 from workers.embedded.target.sampling import BiasCache, Sampler
+from workers.embedded.target.stopping import StopTexts
 
 
 class EngineStopped(RuntimeError):
@@ -37,6 +39,8 @@ class RunningRequest:
     pending: PendingRequest
     sampler: Sampler
     steer: Callable[[torch.Tensor], torch.Tensor] | None
+    constraint: Constraint | None
+    stop_texts: StopTexts
     cached_tokens: int
     produced: list[int]
 
@@ -52,12 +56,20 @@ class Engine:
     That thread should be the process's main one.  The OpenMP of gcc lets only so many threads spin as there are
     cores, and counts the main thread's first.  In any other thread each parallel loop begins by waking a sleeping
     thread, and a step takes twice as long.
+
+    `decode` gives the text of token ids, for requests that end at a text.
     """
 
     def __init__(
-        self, decoder: Decoder, rows: int, prompts: PrefixCache, processor: ProcessorFile | None = None
+        self,
+        decoder: Decoder,
+        rows: int,
+        prompts: PrefixCache,
+        processor: ProcessorFile | None = None,
+        decode: Callable[[Sequence[int]], str] = lambda ids: "",
     ) -> None:
         self._decoder = decoder
+        self._decode = decode
         self._processor = processor
         self._prompts = prompts
         self._biases = BiasCache(decoder.vocabulary)
@@ -139,7 +151,15 @@ class Engine:
         if prompt is None:
             prompt = self._decoder.prefill(request.input_ids)
             self._prompts.put(request.input_ids, prompt)
-        running = RunningRequest(pending, Sampler(request.sampling, request.stop_ids), self._steer(request), cached, [])
+        running = RunningRequest(
+            pending=pending,
+            sampler=Sampler(request.sampling, request.stop_ids),
+            steer=self._steer(request),
+            constraint=request.grammar.start() if request.grammar else None,
+            stop_texts=StopTexts(request.sampling.stop_texts, self._decode),
+            cached_tokens=cached,
+            produced=[],
+        )
         self._cache.admit(row, prompt.kv, request.sampling.max_new_tokens)
         with self._changed:
             self._waiting.popleft()
@@ -171,19 +191,34 @@ class Engine:
 
     def _extend(self, row: int, running: RunningRequest, logits: torch.Tensor) -> None:
         """Choose the row's next token from its plain logits [vocabulary], and end the row when it was the last."""
-        steered = logits if running.steer is None else running.steer(logits)
-        token = running.sampler.choose(steered, len(running.produced))
-        running.produced.append(token)
-        request = running.pending.request
-        produced = tuple(running.produced)
+        try:
+            token, is_complete = self._choose(running, logits)
+        except GrammarRefused as error:
+            self._release(row)
+            running.pending.done.set_exception(error)
+            return
+        request, produced = running.pending.request, tuple(running.produced)
         # A stop token is reported as "stop", also where the answer has reached its length limit with it.
-        if token in request.stop_ids:
+        if token in request.stop_ids or is_complete:
             self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=token))
         elif len(produced) >= request.sampling.max_new_tokens:
             self._finish(row, running, Finished(produced, running.cached_tokens, "length"))
+        elif (text := running.stop_texts.find(produced)) is not None:
+            self._finish(row, running, Finished(produced, running.cached_tokens, "stop", matched=text))
+
+    def _choose(self, running: RunningRequest, logits: torch.Tensor) -> tuple[int, bool]:
+        """The row's next token, and whether its grammar is complete with it.  Raises: GrammarRefused."""
+        steered = logits if running.steer is None else running.steer(logits)
+        allowed = steered if running.constraint is None else running.constraint.mask(steered)
+        token = running.sampler.choose(allowed, len(running.produced))
+        running.produced.append(token)
+        return token, running.constraint is not None and running.constraint.accept(token)
 
     def _finish(self, row: int, running: RunningRequest, finished: Finished) -> None:
+        self._release(row)
+        running.pending.done.set_result(finished)
+
+    def _release(self, row: int) -> None:
         with self._changed:
             self._running[row] = None
         self._cache.release(row)
-        running.pending.done.set_result(finished)

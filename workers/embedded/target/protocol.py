@@ -1,24 +1,30 @@
 """The body of a /generate request, checked, and the form of its reply.  No torch, no HTTP.
 
 Only known keys are accepted, as in SGLang, which answers an unknown sampling key with HTTP 400; keys that SGLang knows
-and this server does not are refused as well.  A reply's `output_ids` contain the stop token that ended the answer, and
-`completion_tokens` counts it, as in SGLang; `text` is without it.
+and this server does not are refused as well.  A reply's `output_ids` contain the stop token or the tokens of the stop
+text that ended the answer, and `completion_tokens` counts them, as in SGLang; `text` is without them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workers.steering.request import CLASS, MODULE, Steering, check_params, parse_reference
 
+if TYPE_CHECKING:
+    from workers.embedded.target.grammar import CompiledGrammar, GrammarKind
+
 FILE_CLASS = "DeltaProcessor"  # of a generated processor file, whose module has the file's name
 TokenId = Annotated[int, Field(ge=0)]
+MOST_STOPS, LONGEST_STOP = 16, 256  # texts that end an answer, and characters of one
+StopText = Annotated[str, Field(min_length=1, max_length=LONGEST_STOP)]  # each text has an empty one in it
 
 
 class BadRequest(ValueError):
@@ -37,8 +43,22 @@ class SamplingParams(BaseModel):
     top_k: int = Field(default=-1, ge=-1)
     sampling_seed: int | None = Field(default=None, ge=0, lt=2**63)
     stop_token_ids: list[TokenId] | None = None
+    stop: StopText | Annotated[list[StopText], Field(max_length=MOST_STOPS)] | None = None
+    regex: str | None = None
+    json_schema: str | None = None
     ignore_eos: bool = False
     custom_params: dict[str, Any] | None = None
+
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def grammar(self) -> tuple[GrammarKind, str] | None:
+        """What the answer is to match; `make_request` refuses two of them."""
+        if self.regex is not None:
+            return "regex", self.regex
+        return None if self.json_schema is None else ("json_schema", self.json_schema)
 
 
 class GenerateBody(BaseModel):
@@ -64,6 +84,7 @@ class GenerationRequest:
     """One checked request. `stop_ids` are the tokens that end its answer.
 
     It is steered by its own `steering`, by the server's processor file, whose hash `processor` then is, or not at all.
+    `grammar` is that of its sampling parameters, compiled.
     """
 
     rid: str
@@ -72,6 +93,7 @@ class GenerationRequest:
     stop_ids: frozenset[int]
     steering: Steering | None
     processor: str = ""
+    grammar: CompiledGrammar | None = None
 
     @property
     def digest(self) -> str:
@@ -97,16 +119,25 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finished:
-    """The result of a request. `matched` is the stop token, the last of `output_ids`, if one ended the answer."""
+    """The result of a request.
+
+    `matched` is the stop token, the last of `output_ids`, or the stop text, if one ended the answer.
+    """
 
     output_ids: tuple[int, ...]
     cached_tokens: int
     reason: Literal["stop", "length", "abort"]
-    matched: int | None = None
+    matched: int | str | None = None
 
     @property
     def text_ids(self) -> tuple[int, ...]:
-        return self.output_ids if self.matched is None else self.output_ids[:-1]
+        """The answer's tokens, without the stop token."""
+        return self.output_ids[:-1] if isinstance(self.matched, int) else self.output_ids
+
+    def text(self, decode: Callable[[Sequence[int]], str]) -> str:
+        """The answer, without what ended it."""
+        whole = decode(self.text_ids)
+        return whole.partition(self.matched)[0] if isinstance(self.matched, str) else whole
 
 
 def parse_body(raw: bytes) -> GenerateBody:
@@ -118,8 +149,18 @@ def parse_body(raw: bytes) -> GenerateBody:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Limits) -> GenerationRequest:
-    """One request of a body, its text already as ids. Raises: BadRequest."""
+def check_grammar(sampling: SamplingParams) -> None:
+    """Before a grammar is compiled.  Raises: BadRequest."""
+    if sampling.regex is not None and sampling.json_schema is not None:
+        raise BadRequest("only one of regex and json_schema can be set")
+    if sampling.grammar is not None and sampling.min_new_tokens:
+        raise BadRequest("min_new_tokens does not go with a grammar, which says itself where an answer may end")
+
+
+def make_request(
+    body: GenerateBody, ids: list[int], rid: str | None, limits: Limits, grammar: CompiledGrammar | None = None
+) -> GenerationRequest:
+    """One request of a body, its text already as ids and its grammar compiled. Raises: BadRequest."""
     sampling = body.sampling_params
     if not ids:
         raise BadRequest("the prompt is empty: give text or input_ids")
@@ -138,8 +179,8 @@ def make_request(body: GenerateBody, ids: list[int], rid: str | None, limits: Li
     in_vocabulary = frozenset(stop for stop in stops if stop < limits.vocabulary)
     rid = rid or uuid.uuid4().hex
     if limits.processor and _names_file(body.custom_logit_processor, limits.module):
-        return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, None, limits.processor)
-    return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, _steering(body, limits))
+        return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, None, limits.processor, grammar)
+    return GenerationRequest(rid, tuple(ids), sampling, in_vocabulary, _steering(body, limits), "", grammar)
 
 
 def _names_file(processor: str | None, module: str) -> bool:

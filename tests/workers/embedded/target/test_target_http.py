@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -79,6 +80,68 @@ def test_a_list_of_prompts_gives_a_list_of_the_same_answers(http: httpx.Client) 
     assert [one["output_ids"] for one in several] == [one["output_ids"] for one in single]
 
 
+def test_a_stop_text_ends_the_answer_as_in_sglang(http: httpx.Client) -> None:
+    """The text is without it, its tokens are there and count, and the reply names it."""
+    sampling = {"temperature": 0, "max_new_tokens": 24}
+    whole = http.post("/generate", json={"text": "1 2 3 4 5 6", "sampling_params": sampling}).json()
+    assert " 9 " in whole["text"]
+    for stop in (" 9", ["nowhere", " 9"]):
+        ended = http.post(
+            "/generate", json={"text": "1 2 3 4 5 6", "sampling_params": {**sampling, "stop": stop}}
+        ).json()
+        assert ended["text"] == whole["text"].partition(" 9")[0]
+        assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": " 9"}
+        count = ended["meta_info"]["completion_tokens"]
+        assert ended["output_ids"] == whole["output_ids"][:count] and count < 24
+    # As there, an answer that reaches its length with the stop text has ended by its length.
+    cut = http.post(
+        "/generate",
+        json={"text": "1 2 3 4 5 6", "sampling_params": {**sampling, "stop": " 9", "max_new_tokens": count}},
+    ).json()
+    assert cut["meta_info"]["finish_reason"]["type"] == "length" and cut["text"].endswith(" 9")
+
+
+def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) -> None:
+    """Given requests with a regex, a schema and neither, all in flight at once, then each answers as if alone."""
+    regex = r"Verdict: (pass|fail)\nReason: [a-z ]{3,6}\nConfidence: 0\.[0-9][0-9]"
+    schema = {
+        "type": "object",
+        "properties": {"ok": {"type": "boolean"}},
+        "required": ["ok"],
+        "additionalProperties": False,
+    }
+    drawn = {"temperature": 1.0, "max_new_tokens": 40, "sampling_seed": 5}
+    bodies = [
+        {"text": "Judge.", "sampling_params": drawn | constrained}
+        for constrained in ({"regex": regex}, {"json_schema": json.dumps(schema)}, {"max_new_tokens": 9})
+    ]
+    alone = [http.post("/generate", json=body).json() for body in bodies]
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(lambda body: http.post("/generate", json=body).json(), bodies * 2))
+    assert [one["output_ids"] for one in together] == [one["output_ids"] for one in alone * 2]
+    assert re.fullmatch(regex, alone[0]["text"]) and set(json.loads(alone[1]["text"])) == {"ok"}
+    assert [one["meta_info"]["finish_reason"] for one in alone[:2]] == [{"type": "stop", "matched": 2}] * 2
+    # An answer that is cut by its length is the beginning of one that matches.
+    cut = http.post("/generate", json={**bodies[0], "sampling_params": {**drawn, "regex": regex, "max_new_tokens": 3}})
+    assert cut.json()["meta_info"]["finish_reason"]["type"] == "length" and "Verdict:".startswith(
+        cut.json()["text"][:8]
+    )
+
+
+def test_steering_chooses_among_what_a_grammar_allows(http: httpx.Client) -> None:
+    only_three = http.post("/generate", json=_steered([0, 0, 0, 500, 0, 0], regex="[a-z]{4}", max_new_tokens=8)).json()
+    plain = http.post("/generate", json=_steered([0.0] * CLUSTERS, regex="[a-z]{4}", max_new_tokens=8)).json()
+    assert re.fullmatch("[a-z]{4}", only_three["text"]) and re.fullmatch("[a-z]{4}", plain["text"])
+    assert only_three["text"] != plain["text"]
+    assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three["output_ids"][:1])
+
+
+def test_a_grammar_ends_the_answer_where_it_is_complete_also_without_stop_tokens(http: httpx.Client) -> None:
+    sampling = {"temperature": 0, "max_new_tokens": 30, "ignore_eos": True, "regex": "(yes|no)"}
+    reply = http.post("/generate", json={"text": "Is it?", "sampling_params": sampling}).json()
+    assert reply["text"] in ("yes", "no") and reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": 2}
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -87,6 +150,13 @@ def test_a_list_of_prompts_gives_a_list_of_the_same_answers(http: httpx.Client) 
         ({"text": "a", "sampling_params": {"temperature": -1}}, "temperature"),
         ({"text": "a", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
         ({"text": "a", "sampling_params": {"top_k": 0}}, "top_k"),
+        ({"text": "a", "sampling_params": {"stop": ""}}, "stop"),
+        ({"text": "a", "sampling_params": {"stop": ["x"] * 17}}, "stop"),
+        ({"text": "a", "sampling_params": {"regex": "("}}, "unclosed group"),
+        ({"text": "a", "sampling_params": {"json_schema": '{"type": "nonsense"}'}}, "nonsense"),
+        ({"text": "a", "sampling_params": {"json_schema": {"type": "object"}}}, "json_schema"),
+        ({"text": "a", "sampling_params": {"regex": "a", "json_schema": "{}"}}, "only one of"),
+        ({"text": "a", "sampling_params": {"regex": "a", "min_new_tokens": 3}}, "min_new_tokens"),
         ({"text": "a", "stream": True}, "stream"),
         ({"text": "a", "input_ids": [1]}, "either"),
         ({}, "either"),

@@ -1,0 +1,100 @@
+"""Candidates of one ticket in one decode cell, and the lengths of prompts before anything is asked."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from celery import shared_task
+
+from tasks.gpu import host
+from tasks.gpu.ask import ask_target
+from tasks.gpu.lengths import known_context
+from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render_chat, stop_ids
+from tasks.gpu.target import Generated, GenerateRequest
+from tasks.guide.context import GuideContext, guide_context
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
+from tasks.models import Target
+
+
+def chat_request(
+    target: Target,
+    messages: Sequence[str],
+    sampling: Mapping[str, Any],
+    regex: str | None = None,
+    json_schema: str | None = None,
+) -> GenerateRequest:
+    """System and user message through the model's chat template, with the end of the turn as its stop.
+
+    `sampling` has temperature, top_p, max_new_tokens, seed and, where there are some, the texts `stop`.
+    """
+    system, user = messages
+    with TOKENIZER_LOCK:
+        tokenizer = load_tokenizer(host.current().model_folder(target))
+        prompt, stops = render_chat(tokenizer, system, user), stop_ids(tokenizer)
+    return GenerateRequest(
+        input_ids=tuple(prompt),
+        max_new_tokens=sampling["max_new_tokens"],
+        temperature=sampling["temperature"],
+        top_p=sampling["top_p"],
+        seed=sampling["seed"],
+        stop_token_ids=stops,
+        rid=uuid.uuid4().hex,
+        stop=tuple(sampling.get("stop", ())),
+        regex=regex,
+        json_schema=json_schema,
+    )
+
+
+def ask_for_guide(context: GuideContext, requests: Sequence[GenerateRequest]) -> list[Generated]:
+    """All answers, in the order of the requests.  Raises: what `ask_target` raises."""
+    answers: dict[int, Generated] = {}
+    asked = dict(enumerate(requests))
+    ask_target(context.target, asked, answers.__setitem__, context.target_retries, identity=context.server)
+    return [answers[index] for index in asked]
+
+
+def finish_of(answer: Generated) -> str:
+    """ "stop" at the end of the turn, "stop_string" at a text of `stop`, "length" where the answer was cut."""
+    return "stop_string" if answer.stop_text else answer.finish
+
+
+def roll_out(job: Job) -> dict[str, Any]:
+    """One answer for each seed, all in flight at once.
+
+    The job's arguments: `messages`, system and user; `cell`, a `DecodeCell`; `seeds`; `regex` or null.
+    """
+    arguments, context = job.arguments, guide_context(job)
+    requests = [
+        chat_request(context.target, arguments["messages"], arguments["cell"] | {"seed": seed}, arguments["regex"])
+        for seed in arguments["seeds"]
+    ]
+    answers = ask_for_guide(context, requests)
+    return {
+        "answers": [{"text": a.text, "tokens": a.completion_tokens, "finish": finish_of(a)} for a in answers],
+        "prompt_tokens": len(requests[0].input_ids) if requests else 0,
+    }
+
+
+def prompt_lengths(job: Job) -> dict[str, Any]:
+    """{"tokens": [of each prompt], "context": of the target in tokens, None where nobody says it}."""
+    target = guide_context(job).target
+    worker = host.current()
+    worker.start_early(target)  # the first job of a run: the server loads its model meanwhile
+    model = worker.model_folder(target)
+    with TOKENIZER_LOCK:
+        tokenizer = load_tokenizer(model)
+        tokens = [len(render_chat(tokenizer, system, user)) for system, user in job.arguments["prompts"]]
+        return {"tokens": tokens, "context": known_context(target, model)}
+
+
+@shared_task(name="gpu.rollout", base=JobTask)
+def rollout_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), roll_out, lambda result: {"target": sum(a["tokens"] for a in result["answers"])})
+
+
+@shared_task(name="gpu.prompt_lengths", base=JobTask)
+def prompt_lengths_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), prompt_lengths)

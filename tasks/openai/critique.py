@@ -1,0 +1,61 @@
+"""Critiques and proposals by an endpoint.  A reply is kept as it came: whoever asked decides whether it can be used.
+
+An unusable reply is not asked for again, and nothing of it is mended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from celery import shared_task
+
+from tasks.guide.context import guide_context
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
+from tasks.openai.calls import Caller, client_for
+from tasks.openai.provider import cost_usd
+
+
+def ask_endpoint(job: Job, schema_name: str) -> dict[str, Any]:
+    """One reply of the endpoint.  The job's arguments are those of `tasks.gpu.critique.ask_itself`.
+
+    Raises: tasks.openai.errors.CallError when there is no reply; ValueError without an endpoint.
+    """
+    context, arguments = guide_context(job), job.arguments
+    if context.endpoint is None:
+        raise ValueError("the run has no endpoint")
+    sampled = context.endpoint_sends_sampling
+    system, user = arguments["messages"]
+    written = client_for(Caller(job.run, context.endpoint), job.store).write(
+        system,
+        user,
+        model=context.endpoint_model,
+        schema_name=schema_name,
+        schema=arguments["schema"],
+        temperature=arguments["temperature"] if sampled else None,
+        top_p=arguments["top_p"] if sampled else None,
+        max_completion_tokens=arguments["max_new_tokens"],
+        seed=arguments["seed"] if sampled else None,
+        call_id=job.call_id,
+    )
+    job.store.add_providers(job.run, "reflector", [written.provider])
+    used = dataclasses.asdict(written.usage)
+    counted = {name: used[name] for name in ("prompt", "cached", "completion")}
+    return {
+        "text": written.text,
+        "finish": written.finish,
+        "by": written.provider,
+        "tokens": written.usage.completion,
+        "usage": {**counted, "cost_usd": cost_usd(written.usage, context.endpoint)},
+    }
+
+
+@shared_task(name="openai.critique", base=JobTask)
+def critique_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: ask_endpoint(job, "critique"))
+
+
+@shared_task(name="openai.propose", base=JobTask)
+def propose_by_endpoint(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), lambda job: ask_endpoint(job, "proposal"))

@@ -1,0 +1,28 @@
+"""A job of a guided run, as a worker has it: its arguments and the run's context have been through the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.guide.context import GUIDE, GuideContext
+from tasks.guide.jobs import KeyedJob
+from tasks.job import Job, JobSpec
+from tasks.models import Endpoint, Sampling, Target
+from tasks.store.store import Store
+
+RUN = "a-guided-run"
+TARGET = Target(
+    "embedded", "embedded", "resident", "", "", "", "cpu", "auto", 1, 60, 8, "", "{context}{query}",
+    Sampling(8, 0.0, 1.0, 5),
+)  # fmt: skip
+ENDPOINT = Endpoint("", "KEY_OF_THIS_TEST", 10, 2, 0, 0, 2.0, 1.0, 10.0, 0)
+
+
+def guided(**changes: Any) -> GuideContext:
+    return GuideContext(**{"target": TARGET, "target_retries": 0, "server": {"version": "1"}} | changes)
+
+
+def job_in(store: Store, context: GuideContext, keyed: KeyedJob) -> Job:
+    key, spec = keyed
+    store.put_metadata(RUN, GUIDE, context.to_json())
+    return Job(store, RUN, key, JobSpec.from_json(spec.to_json()).arguments)

@@ -1,0 +1,125 @@
+"""Candidates of a ticket: what is asked of the target, and what is kept of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+from guided_job import TARGET, guided, job_in
+from scripted_server import reply_of, server
+
+from tasks.gpu import host
+from tasks.gpu.critique import ask_itself
+from tasks.gpu.rollout import prompt_lengths, roll_out
+from tasks.gpu.target import TargetRefused
+from tasks.guide.decoding import DecodeCell
+from tasks.guide.jobs import ask_job, lengths_job, rollout_job
+from tasks.models import Target
+from tasks.store.store import Store
+from workers.embedded.models import embedded_model
+
+ASKED = ("Judge tickets.", "<|im_end|> is text here.")
+SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+CELL = DecodeCell(0.8, 0.95, 64, stop=("\n\n",))
+Script = Callable[[int, dict[str, Any]], tuple[int, Any]]
+Served = Callable[[Script], AbstractContextManager[list[dict[str, Any]]]]
+
+
+class Host:
+    """The host of a running server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
+        assert identity == {"version": "1"}
+        return self.url
+
+    def start_early(self, target: Target) -> None:
+        """It runs."""
+
+    def identity(self, target: Target) -> Mapping[str, Any]:
+        return {"version": "1", "context_length": 512}
+
+    def model_folder(self, target: Target) -> str:
+        return str(embedded_model())
+
+    def api_key(self, target: Target) -> str | None:
+        return None
+
+
+@pytest.fixture
+def serving() -> Iterator[Served]:
+    @contextmanager
+    def serve(script: Script) -> Iterator[list[dict[str, Any]]]:
+        with server(script) as (url, seen):
+            host.install(Host(url))  # type: ignore[arg-type]
+            yield seen
+
+    yield serve
+    host.install(None)
+
+
+def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store, serving: Served) -> None:
+    def answer(n: int, body: dict[str, Any]) -> tuple[int, Any]:
+        seed = body["sampling_params"]["sampling_seed"]
+        reason = {"type": "stop", "matched": "\n\n"} if seed == 4 else {"type": "length", "length": 2}
+        return 200, reply_of([5, 6], reason) | {"text": f"seed {seed}"}
+
+    with serving(answer) as seen:
+        result = roll_out(job_in(store, guided(), rollout_job(guided(), ASKED, CELL, (3, 4), "(a|b)", "t-1")))
+    assert result["answers"] == [
+        {"text": "seed 3", "tokens": 2, "finish": "length"},
+        {"text": "seed 4", "tokens": 2, "finish": "stop_string"},
+    ]
+    assert result["prompt_tokens"] == len(seen[0]["input_ids"])
+    sampling = seen[0]["sampling_params"]
+    assert (sampling["regex"], sampling["stop"], sampling["top_p"]) == ("(a|b)", ["\n\n"], 0.95)
+    assert "json_schema" not in sampling and sampling["stop_token_ids"] == [2]
+    # The control token that the ticket writes is text: only the template ends turns, of system and user.
+    assert seen[0]["input_ids"].count(2) == 2
+
+
+def test_without_a_grammar_or_stop_texts_none_is_sent(store: Store, serving: Served) -> None:
+    with serving(lambda *_: (200, reply_of([5, 2], {"type": "stop", "matched": 2}))) as seen:
+        keyed = rollout_job(guided(), ASKED, DecodeCell(0.0, 1.0, 8), (1,), None, "t-1")
+        result = roll_out(job_in(store, guided(), keyed))
+    assert result["answers"] == [{"text": "x", "tokens": 1, "finish": "stop"}]
+    assert set(seen[0]["sampling_params"]) == {"max_new_tokens", "temperature", "top_p", "stop_token_ids"}
+
+
+def test_a_server_that_refuses_the_grammar_fails_the_job(store: Store, serving: Served) -> None:
+    keyed = rollout_job(guided(), ASKED, CELL, (1,), "(", "t-1")
+    with (
+        serving(lambda *_: (400, {"error": {"message": "unclosed group"}})),
+        pytest.raises(TargetRefused, match="group"),
+    ):
+        roll_out(job_in(store, guided(), keyed))
+
+
+def test_prompts_are_counted_before_anything_is_asked(store: Store, serving: Served) -> None:
+    running = guided(target=TARGET.__class__(**{**TARGET.__dict__, "url": "http://127.0.0.1:9"}))
+    prompts = [ASKED, ("Judge tickets.", "word " * 600)]
+    with serving(lambda *_: (500, {})) as seen:
+        reported = prompt_lengths(job_in(store, running, lengths_job(running, prompts, "lengths")))
+        configured = prompt_lengths(job_in(store, guided(), lengths_job(guided(), prompts, "lengths")))
+    assert seen == []
+    assert (reported["context"], configured["context"]) == (512, 8192)
+    assert reported["tokens"] == configured["tokens"] and 600 < reported["tokens"][1] < 640
+
+
+def test_the_target_criticises_itself_under_the_schema(store: Store, serving: Served) -> None:
+    keyed = ask_job(guided(), "target", "critique", ASKED, SCHEMA, label="critique-t-1-0",
+                    temperature=0.2, top_p=0.9, max_new_tokens=64, seed=3)  # fmt: skip
+    with serving(lambda *_: (200, reply_of([5, 6], {"type": "length", "length": 2}) | {"text": '{"ok": tr'})) as seen:
+        result = ask_itself(job_in(store, guided(), keyed))
+    assert (result["text"], result["finish"], result["by"], result["tokens"]) == ('{"ok": tr', "length", "embedded", 2)
+    assert result["usage"] == {"prompt": 2, "cached": 0, "completion": 2, "cost_usd": 0.0}
+    assert seen[0]["sampling_params"]["json_schema"].startswith('{"type": "object"')
