@@ -74,7 +74,7 @@ lint: $(STAMP)   ## check style and format
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)  ## check types
-	$(BIN)/mypy --strict orchestrator tasks workers
+	$(BIN)/mypy --strict orchestrator tasks workers examples
 
 check: lint types test ## check style, format and types, and run the tests
 

@@ -82,12 +82,15 @@ class Callback(Protocol):
 
     def on_start(self, run: RunInfo) -> None:
         """The farm is up and the run's own; nothing is measured yet."""
+        return None  # to a type checker, an empty method of a protocol is one that each class must have
 
     def on_generation(self, run: RunInfo, generation: GenerationInfo) -> None:
         """A generation of an evolution is recorded, and the next has not begun."""
+        return None
 
     def on_end(self, run: RunInfo, end: RunEnd) -> None:
         """The session has ended, and its farm is released.  All files are in `run.folder`, which is still locked."""
+        return None
 
 
 class CallbackError(Exception):
@@ -125,9 +128,9 @@ class Callbacks:
         try:
             getattr(callback, method)(*arguments)
         except (Exception, SystemExit) as error:  # SystemExit: the run does not end because a callback says so
-            name = f"{type(callback).__name__}.{method}"
-            log.exception("the callback %s failed", name)
-            self._notify(f"the callback {name} failed: {type(error).__name__}: {first_line(error)}; the run goes on")
+            name = f"the callback {type(callback).__name__}.{method}"
+            log.exception("%s failed", name)
+            self._notify(f"{name} failed: {type(error).__name__}: {first_line(error)}; the run is not affected")
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -148,6 +151,15 @@ def _load(name: str) -> Callback:
         made: Callback = load_named(name, GROUP)()
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes
         raise CallbackError(f"the callback {name!a} cannot be loaded: {first_line(error)}") from error
-    if missing := [m for m in ("on_start", "on_generation", "on_end") if not callable(getattr(made, m, None))]:
-        raise CallbackError(f"the callback {name!a} has no {missing[0]}; inherit from orchestrator.callbacks.Callback")
+    if problem := callback_problem(made):
+        raise CallbackError(f"the callback {name!a} {problem}")
     return made
+
+
+def callback_problem(given: object) -> str:
+    """Why an object is no callback; "" where it is one."""
+    if isinstance(given, type):
+        return f"is a class; give an object: {given.__name__}()"
+    if missing := [m for m in ("on_start", "on_generation", "on_end") if not callable(getattr(given, m, None))]:
+        return f"has no {missing[0]}; inherit from orchestrator.callbacks.Callback"
+    return ""

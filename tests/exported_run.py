@@ -14,10 +14,15 @@ from orchestrator.export.steering import read_steering
 from orchestrator.export.targets import TARGETS, Source
 from orchestrator.report.statistics import Comparison, JudgedAnswer
 from orchestrator.results import RunResults
+from tasks.dataset import load_examples
 from tasks.envelope import sealed_text
 from tasks.gpu.processor import render_processor
 from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.prompt import load_tokenizer, render
+from workers.embedded.models import embedded_model
 
+SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"
+SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 VOCABULARY = 49152
 HASH = "5485e325ff4026217d30e6516416a3f9"
 DELTAS = {"0": 1.5, "1": -0.75, "2": 0.0, "3": -2.75, "4": 0.5}
@@ -72,3 +77,11 @@ def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
 def rendered(target: str, run: Path, node: str = "") -> str:
     """The text of a run's file for an engine."""
     return TARGETS[target].render(Source(read_steering(run, node), RunResults.open(run)))
+
+
+def asked_prompts(count: int) -> list[list[int]]:
+    """Questions to the embedded model as token ids, without their pages: the answers cost more than the prompts."""
+    tokenizer = load_tokenizer(str(embedded_model()))
+    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:count]
+    assert len(asked) == count
+    return [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]

@@ -36,14 +36,13 @@ class InputError(Exception):
 def judge_settings(judge: str | JudgeFunction, folder: Path) -> dict[str, str]:
     """The settings that name this judge; a function that no worker can import is written into `folder`.
 
-    Raises: InputError.
+    Raises: InputError, OutputError.
     """
     if isinstance(judge, str):
         return {"JUDGE": judge}
     module, name = getattr(judge, "__module__", None), getattr(judge, "__qualname__", "<")
     if module not in (None, "__main__") and "<" not in name:
-        path = inspect.getsourcefile(judge) if "." not in module else None  # a package's module may import its siblings
-        return {"JUDGE": f"{path or module}:{name}"}
+        return {"JUDGE": f"{_own_file(judge, module) or module}:{name}"}
     try:
         text = judge_module(judge)
     except JudgeSourceError as error:
@@ -51,10 +50,18 @@ def judge_settings(judge: str | JudgeFunction, folder: Path) -> dict[str, str]:
     return {"JUDGE": f"{_keep(text, folder, 'judge', '.py')}:{judge.__name__}"}
 
 
+def _own_file(judge: JudgeFunction, module: str) -> str | None:
+    """The file of the judge's module, if a worker can import it alone: a package's module may import its siblings."""
+    try:
+        return None if "." in module else inspect.getsourcefile(judge)
+    except TypeError:  # written in C
+        return None
+
+
 def data_settings(data: Questions, folder: Path) -> dict[str, str]:
     """The settings that name these questions; rows are written into `folder`.
 
-    Rows that name no split are all for training; other settings may divide them.  Raises: InputError.
+    Rows that name no split are all for training; other settings may divide them.  Raises: InputError, OutputError.
     """
     if isinstance(data, str | PathLike):
         return {"DATA_PATH": str(Path(data))}
@@ -86,6 +93,8 @@ def _rows(data: Any) -> Iterator[Mapping[str, Any]]:
         data = data.to_dicts()
     elif hasattr(data, "iterrows"):  # pandas
         data = data.to_dict("records")
+    if isinstance(data, str) or not isinstance(data, Iterable):
+        raise InputError(f"data: {data!r:.80} has no rows; each is a mapping of columns to values")
     for number, row in enumerate(data, start=1):
         if not isinstance(row, Mapping):
             raise InputError(f"data: row {number} is a {type(row).__name__}, not a mapping of columns to values")
@@ -109,12 +118,16 @@ def _value(value: Any) -> Any:
 
 
 def _keep(text: str, folder: Path, stem: str, suffix: str) -> str:
-    """Write a text under its hash, unless it is there; returns the path."""
+    """Write a text under its hash, unless it is there; returns the path.  Raises: OutputError."""
     # Imported here: this module is light.
+    from orchestrator.output import OutputError
     from tasks.files import write_atomic
 
     path = folder / f"{stem}_{hashlib.sha256(text.encode()).hexdigest()[:16]}{suffix}"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text)
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
     return str(path)

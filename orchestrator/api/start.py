@@ -70,6 +70,7 @@ def evolve(
 
     beside = Path(output or "outputs/run").parent / FOLDER
     with _as_guest(quiet, sys.stdout) as stream:
+        _check_callbacks(callbacks)
         with _settings_errors():
             chosen = {} if data is None else data_settings(data, beside)
             chosen |= {} if judge is None else judge_settings(judge, beside)
@@ -136,6 +137,9 @@ def collect(
         raise SettingsError(["fresh: a collection that is resumed is not begun anew"])
     beside = Path(output or "outputs/run").parent / FOLDER
     with _as_guest(quiet, sys.stderr) as stream:
+        _check_callbacks(callbacks)
+        if isinstance(data, Mapping):
+            raise SettingsError(["data: a mapping; a collection takes rows, and data.split_ratios divides them"])
         values = read_mapping(Path(config))
         if output is not None:
             _put(values, "output_dir", str(Path(output)))
@@ -175,6 +179,18 @@ def _settings_errors() -> Iterator[None]:
         yield
     except InputError as error:
         raise SettingsError([str(error)]) from None
+
+
+def _check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raises: SettingsError for what cannot be called later."""
+    from orchestrator.callbacks import callback_problem
+    from orchestrator.settings import SettingsError
+
+    if not isinstance(callbacks, Sequence):
+        raise SettingsError([f"callbacks: a {type(callbacks).__name__} is no list; give [...]"])
+    problems = [f"callbacks: {one!r:.80} {problem}" for one in callbacks if (problem := callback_problem(one))]
+    if problems:
+        raise SettingsError(problems)
 
 
 def _typed(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.api.inputs import InputError, data_settings, judge_settings
+from orchestrator.output import OutputError
 from orchestrator.settings.load import load_settings
 from tasks.judging.grader import EXACT_NUMBER
 from tasks.judging.rule import find_match
@@ -63,6 +64,8 @@ def test_parts_are_splits_that_a_run_uses(tmp_path: Path) -> None:
         ([{"question": "q", "answer": float("inf")}], "data: row 1: Out of range float values"),
         ({"train": ROWS}, "data: it has no 'training'"),
         ({"training": ROWS, "dev": ROWS}, "data: it has 'dev'; a mapping has rows for 'training', and perhaps"),
+        (3, "data: 3 has no rows; each is a mapping of columns to values"),
+        ({"training": "questions.csv"}, "data: 'questions.csv' has no rows"),
     ],
 )
 def test_what_is_no_rows_is_refused(data: Any, fault: str, tmp_path: Path) -> None:
@@ -98,3 +101,11 @@ def test_a_judge_is_named_where_a_worker_can_import_it_and_written_down_where_no
     assert "return gold == answer" in Path(path).read_text()
     with pytest.raises(InputError, match="judge: a lambda has no name"):
         judge_settings(lambda question, gold, answer: True, tmp_path)
+    # one that is written in C has no file, and the first call shows what it returns
+    assert judge_settings(max, tmp_path) == {"JUDGE": "builtins:max"}
+
+
+def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"file/from_python/questions_\w+\.jsonl cannot be written: Not a directory$"):
+        data_settings(ROWS, tmp_path / "file" / "from_python")

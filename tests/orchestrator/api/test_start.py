@@ -96,6 +96,9 @@ def test_a_run_in_a_thread_prints_as_the_command_does(
         ({"judge": lambda question, gold, answer: True}, "judge: a lambda has no name"),
         ({"data": [1]}, "data: row 1 is a int, not a mapping"),
         ({"data": "nowhere.csv"}, "CONFIG_DATA_PATH: 'nowhere.csv' does not exist"),
+        ({"callbacks": [Recording]}, "Recording'> is a class; give an object: Recording()"),
+        ({"callbacks": [print]}, "callbacks: <built-in function print> has no on_start; inherit from"),
+        ({"callbacks": Recording()}, "callbacks: a Recording is no list; give [...]"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_starts(given: dict[str, Any], problem: str, tmp_path: Path) -> None:
@@ -113,6 +116,8 @@ def test_wrong_settings_of_a_collection_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"train leaves none|leaves none to learn from"):
         orchestrator.collect(config, {"data.split_ratios.train": 0.1, "data.split_ratios.val": 0.7,
                                       "data.split_ratios.test": 0.2}, output=tmp_path / "run", data=ROWS)  # fmt: skip
+    with pytest.raises(SettingsError, match="data: a mapping; a collection takes rows"):
+        orchestrator.collect(config, output=tmp_path / "run", data={"training": ROWS})
     with pytest.raises(SettingsError, match="seed is no section"):
         orchestrator.collect(config, {"seed.x": 1})
 
@@ -128,4 +133,8 @@ def test_the_import_is_light_and_names_are_found() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "True", "collect True"]
     with pytest.raises(AttributeError, match="no attribute 'evolv'"):
-        _ = orchestrator.evolv
+        _ = orchestrator.evolv  # type: ignore[attr-defined]
+
+
+def test_the_packages_whose_types_a_user_meets_say_that_they_are_typed() -> None:
+    assert all((ROOT / package / "py.typed").is_file() for package in ("orchestrator", "tasks"))

