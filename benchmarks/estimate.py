@@ -1,9 +1,9 @@
 """The estimate of `orchestrator init` against the run that it describes, on the embedded engine.
 
-For each budget `init` measures the model and writes a .config, and `evolve` runs it with an embedded farm and an empty
-store.  The run's clock time, with the start and the end of its farm, is compared with the expected time; how many
-answers its target generated, and how many calls its judge took, with the expected counts.  The rules judge, so that
-the calls are counted and cost nothing.  Wanted: time within a factor of 1.5.
+For each budget `init` measures the model and writes a .config, and at once `evolve` runs it with an embedded farm and
+an empty store.  The run's clock time, with the start and the end of its farm, is compared with the expected time; so
+are the seconds of each part, which the run's log has, how many answers its target generated, and how many calls its
+judge took.  The rules judge, so that the calls are counted and cost nothing.  Wanted: time within a factor of 1.5.
 `python benchmarks/estimate.py [--budgets "20 evaluations" "20 min"] [--rows 100]`
 """
 
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,15 @@ from orchestrator.settings import load_settings
 from orchestrator.settings.brevity import prompts_of
 
 WANTED = 1.5
+PARTS = {
+    "system prompts": r"prompts\d+_",
+    "reference": "reference",
+    "vectors without search": "lines",
+    "search": r"g\d+_\w+",
+    "choice": "finalists",
+    "test": "test",
+}
+"""By which plans they begin; that for the clusters has the name of the reference, once more."""
 ROOT = Path(__file__).parents[1]
 ORCHESTRATOR = [sys.executable, "-m", "orchestrator"]
 QUESTIONS = ROOT / "configs" / "data" / "sample_questions.jsonl"
@@ -42,9 +53,11 @@ def compared(budget: str, rows: int, folder: Path) -> dict[str, Any]:
     given = ["--model", "embedded", "--data", str(questions), "--judge", "rules", "--budget", budget, "--yes", "--json"]
     expected = json.loads(orchestrate("init", *given, "--config", str(config), "--output", str(output)))
     own = [f"FARM_DIR={folder / 'farm'}", f"CLUSTERS_DIR={folder / 'clusters'}"]
-    started = time.monotonic()
+    started = time.time()
     orchestrate("evolve", "--config", str(config), "--plain", *(part for one in own for part in ("--set", one)))
-    took = time.monotonic() - started
+    ended = time.time()
+    took = ended - started
+    spent = seconds_of_parts((output / "run.log").read_text(), started, ended)
     log = (folder / "farm" / "logs" / "target_requests.jsonl").read_text().splitlines()
     return {
         "budget": budget,
@@ -59,8 +72,23 @@ def compared(budget: str, rows: int, folder: Path) -> dict[str, Any]:
         "expected_calls": expected_calls(config),
         "calls": json.loads(orchestrate("status", str(output), "--json"))["calls"],
         "rates": expected["rates"],
-        "parts": expected["parts"],
+        "parts": [{**part, "took_s": spent[part["name"]]} for part in expected["parts"]],
     }
+
+
+def seconds_of_parts(log: str, started: float, ended: float) -> dict[str, float]:
+    """By name of the part, from the lines in which the run's log begins a plan."""
+    plans = re.findall(r"^(\S+ \S+),(\d+) \w+ \S+ (\w+): \d+ of \d+ candidates", log, re.MULTILINE)
+    begun, seen, last = [("start", started)], set[str](), ""
+    for when, thousandths, plan in plans:
+        part = next((name for name, pattern in PARTS.items() if re.fullmatch(pattern, plan)), "")
+        part = "clusters" if part == last == "reference" else part
+        last = part or last
+        if part and part not in seen:
+            seen.add(part)
+            begun.append((part, datetime.fromisoformat(when).timestamp() + int(thousandths) / 1000))
+    ends = [*begun[1:], ("", ended)]
+    return defaultdict(float, {name: until - since for (name, since), (_, until) in zip(begun, ends, strict=True)})
 
 
 def first_rows(count: int) -> list[str]:
@@ -101,6 +129,9 @@ def main() -> None:
     write("estimate", {"runs": found})
     head = ("budget", "questions", "generations", "expected s", "at most s", "took s", "ratio", "answers", "calls")
     print(table(head, [row(one) for one in found]))
+    for one in found:
+        rows = [(p["name"], str(p["answers"]), f"{p['seconds']:.0f}", f"{p['took_s']:.0f}") for p in one["parts"]]
+        print(f"\n{one['budget']}\n" + table(("part", "answers", "expected s", "took s"), rows))
     worst = max(max(one["ratio"], 1 / one["ratio"]) for one in found)
     print(f"\nwithin a factor of {worst:.2f}; wanted: {WANTED}")
 

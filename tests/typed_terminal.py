@@ -18,7 +18,8 @@ class TypedTerminal:
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
+            ["setsid", "--ctty", *command],  # it controls the program, so that Ctrl+C is a signal
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
             env={**os.environ, "TERM": "dumb", "INPUTRC": "/dev/null", **environment},
         )  # fmt: skip
         os.close(theirs)

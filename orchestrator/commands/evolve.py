@@ -51,14 +51,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.init.asking import NoAnswer
+    from orchestrator.init.asking import NoAnswer, WrongAnswer
     from orchestrator.init.ways import begin
 
     def work() -> int:
         if not arguments.fork and common.is_without_settings(arguments.config):
             try:
                 chosen = begin(arguments.config)
-            except NoAnswer as error:
+            except (NoAnswer, WrongAnswer) as error:
                 return exit_status.fail(exit_status.WRONG, str(error))
             if chosen is None:
                 return exit_status.DONE

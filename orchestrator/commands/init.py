@@ -74,14 +74,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def initialise(arguments: argparse.Namespace) -> int:
-    """Raises: WrongAnswer, NoAnswer, SettingsError, OSError."""
-    from orchestrator.init.asking import can_ask
+    """Raises: WrongAnswer, NoAnswer, SettingsError, OutputNotWritable."""
+    from orchestrator.init.asking import can_ask, confirm
+    from orchestrator.output import writing
     from orchestrator.settings import write_config
 
     raise_on_signals()  # what measures the target is stopped
     is_asking = can_ask() and not arguments.json
     if not is_asking:
         _check_complete(arguments)
+    _check_places(arguments, is_asking=is_asking)
     answers = _first_answers(arguments, is_asking=is_asking)
     planner = _planner(arguments, answers)
     budget, fitted = _budget(arguments, planner, is_asking=is_asking)
@@ -89,9 +91,10 @@ def initialise(arguments: argparse.Namespace) -> int:
     about = list(_lines(budget, fitted, planner))
     if is_asking:
         print("\n".join(about))
-        if not _is_wanted(arguments):
+        if not arguments.yes and not confirm(f"write this to {arguments.config}?", default=True):
             return exit_status.fail(exit_status.WRONG, "nothing was written")
-    write_config(settings, arguments.config)
+    with writing(arguments.config):
+        write_config(settings, arguments.config)
     done = [f"written: {arguments.config}", f"start it: {command_line('evolve', '--config', arguments.config)}"]
     values = _as_json(arguments.config, budget, fitted, planner)
     common.print_found(arguments, values, done if is_asking else [*about, *done])
@@ -105,8 +108,26 @@ def _check_complete(arguments: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in ("model", "data", "judge", "budget", "yes") if not getattr(arguments, name)]
     if missing:
         raise WrongAnswer(f"there is no terminal to ask at: give {', '.join(missing)}")
-    if arguments.config.exists() and not arguments.replace:
+
+
+def _check_places(arguments: argparse.Namespace, *, is_asking: bool) -> None:
+    """Refuse what cannot be written, and ask whether a file may be replaced, before anything else is answered.
+
+    Raises: WrongAnswer, NoAnswer, OutputNotWritable.
+    """
+    from orchestrator.init.asking import WrongAnswer, confirm
+    from orchestrator.init.config import check_output, check_writable
+
+    check_writable(arguments.config)
+    if arguments.output is not None:
+        check_output(arguments.output)
+    if not arguments.config.exists() or arguments.replace:
+        return
+    if not is_asking:
         raise WrongAnswer(f"{arguments.config} exists; give --replace, or write another file with --config")
+    if not confirm(f"{arguments.config} exists; replace it at the end?", default=False):
+        raise WrongAnswer("nothing was written; --config names another file")
+    arguments.replace = True
 
 
 def _first_answers(arguments: argparse.Namespace, *, is_asking: bool) -> Answers:
@@ -175,17 +196,6 @@ def _most_dollars(budget: RunBudget, fitted: FittedRun) -> float | None:
     if dollars is None:
         return None
     return math.ceil(100 * min(dollars, budget.amount if budget.unit == "dollars" else dollars)) / 100
-
-
-def _is_wanted(arguments: argparse.Namespace) -> bool:
-    """Whether the file is to be written: a person is asked, once more where another file would be replaced."""
-    from orchestrator.init.asking import confirm
-
-    if not arguments.yes and not confirm(f"write this to {arguments.config}?", default=True):
-        return False
-    if not arguments.config.exists() or arguments.replace:
-        return True
-    return confirm(f"{arguments.config} exists; replace it?", default=False)
 
 
 def _lines(budget: RunBudget, fitted: FittedRun, planner: Planner) -> Iterator[str]:

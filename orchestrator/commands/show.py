@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import shutil
 
 from orchestrator import exit_status
 from orchestrator.commands import common
@@ -40,5 +41,5 @@ def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.results import RunResults
 
     one = shown_individual(RunResults.open(arguments.run), arguments.node)
-    common.print_found(arguments, dataclasses.asdict(one), individual_lines(one))
+    common.print_found(arguments, dataclasses.asdict(one), individual_lines(one, shutil.get_terminal_size().columns))
     return exit_status.DONE

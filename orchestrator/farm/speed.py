@@ -27,7 +27,7 @@ class NotMeasured(Exception):
 
 
 def measure_speed(target: Target, system_prompts: Sequence[str], questions: Sequence[Example]) -> Speed:
-    """Start the target's server, or use the running one of its address, and ask it everything twice.
+    """Start the target's server, or use the running one of its address, and ask it some questions.
 
     What it is doing appears on standard error.  Raises: NotMeasured.
     """
@@ -58,7 +58,8 @@ def measure_speed(target: Target, system_prompts: Sequence[str], questions: Sequ
     except InvalidData as error:
         raise NotMeasured(f"the reply cannot be read: {error}") from None
     # What a worker does before its server starts, such as its imports, is in the run's start as well.
-    return dataclasses.replace(found, start_s=time.monotonic() - started - found.first_s - found.second_s)
+    answers_s = found.first_s + found.second_s + found.full_s
+    return dataclasses.replace(found, start_s=time.monotonic() - started - answers_s)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -10,6 +10,9 @@ from tasks.escape import escape_control
 
 T = TypeVar("T")
 
+SHOWN = 10
+"""Lines of what is wrong with an answer: a file may have a fault in each row."""
+
 
 class WrongAnswer(ValueError):
     """An answer that cannot be used; the message says why, in one line or a few."""
@@ -27,7 +30,7 @@ def can_ask() -> bool:
 def ask(question: str, check: Callable[[str], T], default: str = "") -> T:
     """The checked answer.  An empty one is the default, which stands in brackets behind the question.
 
-    Raises: NoAnswer.
+    Raises: NoAnswer; KeyboardInterrupt, on a line of its own.
     """
     prompt = f"{question} [{default}]: " if default else f"{question}: "
     while True:
@@ -36,10 +39,15 @@ def ask(question: str, check: Callable[[str], T], default: str = "") -> T:
         except EOFError:
             print()
             raise NoAnswer("the input has ended; nothing was written and nothing was started") from None
+        except KeyboardInterrupt:
+            print()
+            raise
         try:
             return check(given)
         except WrongAnswer as error:
-            print(f"  {escape_control(str(error), keep_lines=True)}")
+            lines = escape_control(str(error), keep_lines=True).splitlines()
+            more = [f"  ... and {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
+            print("\n".join([f"  {lines[0]}", *lines[1:SHOWN], *more]))
 
 
 def confirm(question: str, *, default: bool) -> bool:

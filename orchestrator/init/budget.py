@@ -16,6 +16,7 @@ _UNITS: dict[str, tuple[Unit, float]] = {
     **dict.fromkeys(("$", "usd", "dollar", "dollars"), ("dollars", 1.0)),
     **dict.fromkeys(("evaluation", "evaluations", "eval", "evals"), ("evaluations", 1.0)),
     **dict.fromkeys(("h", "hour", "hours"), ("hours", 1.0)),
+    **dict.fromkeys(("d", "day", "days"), ("hours", 24.0)),
     **dict.fromkeys(("m", "min", "minute", "minutes"), ("hours", 1 / 60)),
 }
 
@@ -30,9 +31,10 @@ class RunBudget:
     def __str__(self) -> str:
         if self.unit == "dollars":
             return f"${self.amount:g}"
-        if self.unit == "hours" and self.amount < 1:
-            return f"{self.amount * 60:g} minutes"
-        return f"{self.amount:g} {self.unit}"
+        is_short = self.unit == "hours" and self.amount < 1
+        amount = f"{self.amount * (60 if is_short else 1):g}"
+        unit = "minutes" if is_short else self.unit
+        return f"{amount} {unit.removesuffix('s') if amount == '1' else unit}"
 
 
 def read_budget(text: str, judge: JudgeChoice) -> RunBudget:

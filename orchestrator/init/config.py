@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.init.asking import WrongAnswer
 from orchestrator.init.fitting import POPULATION
+from orchestrator.output import writing
 from orchestrator.settings import Settings, load_settings
 
 BASE: Mapping[str, str] = {
@@ -30,6 +32,24 @@ def settings_of(options: Mapping[str, str], generations: int, budget_usd: float,
     chosen = {**BASE, **options, "NGEN": str(generations), "BUDGET_USD": f"{budget_usd:g}", "OUTPUT_DIR": str(folder)}
     with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
         return load_settings(Path(nothing.name), chosen)
+
+
+def check_writable(file: Path) -> None:
+    """Refuse a file that could not be written.  Nothing is made.  Raises: WrongAnswer, OutputNotWritable."""
+    if file.is_dir():
+        raise WrongAnswer(f"{file} is a folder: name a file with --config")
+    there = next(parent for parent in file.absolute().parents if parent.exists())
+    with writing(file), tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a folder that a run could not take.  Raises: WrongAnswer, OutputNotWritable."""
+    if folder.exists() and not folder.is_dir():
+        raise WrongAnswer(f"{folder} is no folder: name another one with --output")
+    if (folder / "run.json").exists():
+        raise WrongAnswer(f"{folder} holds a run: name another folder with --output")
+    check_writable(folder / "run.json")
 
 
 def free_folder() -> Path:

@@ -55,7 +55,9 @@ def read_judge(
     module, _, function = text.rpartition(":")
     if function.isidentifier() and module and all(part.isidentifier() for part in module.split(".")):
         return _function(text, free)
-    if near := difflib.get_close_matches(text.lower(), (RULES, EXACT_NUMBER, THREE_STAGES), n=1, cutoff=0.75):
+    named = (RULES, EXACT_NUMBER, THREE_STAGES)
+    begun = [name for name in named if text and name.startswith(text.lower())]
+    if near := begun or difflib.get_close_matches(text.lower(), named, n=1, cutoff=0.75):
         raise WrongAnswer(f"there is no judge {text}; did you mean {near[0]}?")
     if not _MODEL.fullmatch(text):
         raise WrongAnswer("name a judge: rules, exact_number, module:function, or a model such as gpt-4o")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -42,9 +43,11 @@ def read_model(text: str) -> ModelChoice:
     if text == EMBEDDED:
         return ModelChoice(_on_cpu(EMBEDDED), "SmolLM2-135M-Instruct, on this CPU")
     name, at, url = text.rpartition("@")
-    model = name if at else text
+    model = os.path.expanduser(name if at else text)
     if not model:
         raise WrongAnswer("name a model: embedded, a folder, or an id such as Qwen/Qwen2.5-1.5B-Instruct")
+    if model == EMBEDDED:
+        raise WrongAnswer("embedded has no address: behind @ stands that of an SGLang server, before it its model")
     about, size = _folder(Path(model)) if Path(model).is_dir() else _hub(model)
     if at:
         try:
@@ -99,7 +102,9 @@ def _has_chat_template(path: Path) -> bool:
 def _hub(model: str) -> tuple[str, None]:
     """Whether Hugging Face, or the cache of this machine, has the model."""
     if not _HUB_ID.fullmatch(model):
-        raise WrongAnswer(f"{model} is neither a folder nor an id of the form OWNER/NAME")
+        near = difflib.get_close_matches(model.lower(), (EMBEDDED,), cutoff=0.75)
+        meant = f"; did you mean {EMBEDDED}?" if near else ""
+        raise WrongAnswer(f"{model} is neither a folder nor an id of the form OWNER/NAME{meant}")
     if _is_cached(model):
         return f"{model}, in this machine's cache", None
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):

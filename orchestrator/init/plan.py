@@ -13,7 +13,7 @@ from orchestrator.farm.speed import NotMeasured, measure_speed
 from orchestrator.init.asking import WrongAnswer
 from orchestrator.init.budget import RunBudget
 from orchestrator.init.config import settings_of
-from orchestrator.init.fitting import MOST_GENERATIONS, BudgetTooSmall, FittedRun, fit
+from orchestrator.init.fitting import MOST_GENERATIONS, POPULATION, BudgetTooSmall, FittedRun, fit
 from orchestrator.init.judge import JudgeChoice
 from orchestrator.init.model import ModelChoice
 from orchestrator.init.questions import QuestionsChoice
@@ -23,7 +23,7 @@ from orchestrator.runs.search import make_search
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import prompts_of
 from orchestrator.settings.run import endpoint_of, make_run
-from tasks.plan import EXAMPLE_SETS, ExampleSet
+from tasks.plan import ExampleSet
 
 ASKED_PROMPTS, ASKED_QUESTIONS = 8, 4
 """With how many system prompts and questions a target is measured."""
@@ -80,12 +80,10 @@ class Planner:
         try:
             return fit(budget, self.answers.questions.sizes(), attempt, on_cpu=self.answers.model.is_on_cpu)
         except BudgetTooSmall as error:
+            if budget.unit == "evaluations":
+                raise WrongAnswer(f"{budget}: the smallest search has {POPULATION}") from None
             least = error.smallest.most
             money = "" if not least.dollars else f" and {format_money(least.dollars)}"
             raise WrongAnswer(
                 f"{budget} is too little: the smallest run takes up to {format_duration(least.seconds)}{money}"
             ) from None
-
-
-def size_text(fitted: FittedRun) -> str:
-    return ", ".join(f"{fitted.sizes[which]} for {which}" for which in EXAMPLE_SETS)

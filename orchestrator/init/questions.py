@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,7 @@ def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
     """Raises: WrongAnswer."""
     if not text:
         raise WrongAnswer("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder (docs/data.md)")
+    text = os.path.expanduser(text)
     if Path(text).exists():
         return Path(text), {}
     try:
@@ -103,6 +105,8 @@ def _columns(path: Path, file_format: Format, named: Mapping[str, str]) -> Colum
     present: dict[str, None] = {}
     for row in itertools.islice(read_table(path, file_format, ()), LOOKED_AT):
         present |= dict.fromkeys(name for name in row.values if name)
+    if not present:
+        raise WrongAnswer(f"{path} has no rows")
     found: dict[str, str] = {}
     lower = {name.lower(): name for name in present}
     for which, usual in NAMES.items():

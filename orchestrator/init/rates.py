@@ -29,16 +29,19 @@ SHORT = 0.7
 
 @dataclass(frozen=True)
 class Assumed:
-    """A target that nobody has measured; `share_of_cap`: the mean answer, of the longest that is allowed."""
+    """A target that nobody has measured; step_s: of a token of a single answer; share_of_cap: the mean answer, of the
+    longest that is allowed.
+    """
 
     tokens_a_second: float
+    step_s: float
     prompt_s: float
     start_s: float
     share_of_cap: float
 
 
-ON_GPU = Assumed(5_000.0, 0.002, 120.0, 0.25)
-ON_CPU = Assumed(400.0, 0.1, 20.0, 0.5)
+ON_GPU = Assumed(5_000.0, 0.01, 0.002, 120.0, 0.25)
+ON_CPU = Assumed(400.0, 0.05, 0.1, 20.0, 0.5)
 REPLY_TOKENS, REFLECTION_TOKENS = 150.0, 600.0
 """Of a verdict; of a reflection or a merge."""
 OPEN_NUMBERS = 0.2
@@ -52,25 +55,36 @@ DESCRIPTION_TOKENS = 60  # of a cluster
 class Speed:
     """Measured answers: the tokens of each, [system prompt][question], the plain prompt first.
 
-    start_s: until the server was ready; first_s and second_s: of all answers, with prompts new to the server and known.
+    start_s: until the server was ready; first_s and second_s: of all answers, with prompts new to the server and known;
+    full_s: of `copies` of each at once.
     """
 
     start_s: float
     first_s: float
     second_s: float
+    full_s: float
+    copies: int
     tokens: tuple[tuple[int, ...], ...]
 
 
 def measured_rates(speed: Speed, settings: Settings) -> Rates:
+    """The rate of a full server, and apart from it the longest answers of a plan, which end in a server that empties.
+
+    All answers of the second time are in flight at once, so the longest of them takes all of that time.
+    """
     counts = [count for answers in speed.tokens for count in answers]
+    mean, longest = sum(counts) / len(counts), max(1, *counts)
+    step_s = speed.second_s / longest
+    ending_s = step_s * (longest - mean)
+    token_s = max((speed.full_s - ending_s) / max(1, speed.copies * sum(counts)), step_s / settings.target_concurrency)
     return Rates(
         start_s=FARM_START_S + speed.start_s,
         prompt_s=max(0.0, speed.first_s - speed.second_s) / len(counts),
-        token_s=speed.second_s / max(1, sum(counts)),
-        tokens=_lengths(sum(speed.tokens[0]) / len(speed.tokens[0]), sum(counts) / len(counts)),
-        overhead_s=OVERHEAD_S,
+        token_s=token_s,
+        tokens=_lengths(sum(speed.tokens[0]) / len(speed.tokens[0]), mean),
+        overhead_s=OVERHEAD_S + ending_s,
         clustering_s=CLUSTER_S[settings.clusters_by],
-        source=f"measured on this machine: {len(counts)} answers, twice, in {speed.first_s + speed.second_s:.0f} s",
+        source=f"measured on this machine: {1 / token_s:,.0f} tokens a second, answers of {mean:.0f} tokens",
     )
 
 
@@ -82,7 +96,7 @@ def assumed_rates(settings: Settings) -> Rates:
         prompt_s=assumed.prompt_s,
         token_s=1 / assumed.tokens_a_second,
         tokens=_lengths(tokens, SHORT * tokens),
-        overhead_s=OVERHEAD_S,
+        overhead_s=OVERHEAD_S + assumed.step_s * (settings.target_max_new_tokens - tokens),
         clustering_s=CLUSTER_S[settings.clusters_by],
         source=f"assumed, not measured: {assumed.tokens_a_second:,.0f} tokens a second, answers of {tokens:.0f} tokens",
     )

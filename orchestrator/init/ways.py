@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ EMBEDDED = CONFIGS / "cma.config"
 def begin(missing: Path) -> Path | None:
     """The settings to run with, in place of those that are missing; None where nothing is to be started now.
 
-    Raises: SettingsError where nobody can be asked; NoAnswer.
+    Raises: SettingsError where nobody can be asked; NoAnswer; what `initialise` of `orchestrator init` raises.
     """
     if not can_ask():
         raise SettingsError(_error_lines(missing))
@@ -27,11 +28,8 @@ def begin(missing: Path) -> Path | None:
         print(f"  ({reason})\n")
     for line in _ways():
         print(f"  {line}")
-    choice = ask("\n1, 2 or 3", _number(3), "1" if EMBEDDED.is_file() else "2")
+    choice = ask("\n1, 2 or 3", _way, "1" if EMBEDDED.is_file() else "2")
     if choice == 1:
-        if not EMBEDDED.is_file():
-            print(f"{EMBEDDED} is not here: change to a checkout of Whetstone, or answer the four questions")
-            return None
         return EMBEDDED
     if choice == 2:
         return _answered(missing)
@@ -60,8 +58,8 @@ def _error_lines(missing: Path) -> list[str]:
 def _answered(target: Path) -> Path | None:
     from orchestrator.commands import init
 
-    if init.run(init.make_parser().parse_args(["--config", str(target)])):
-        return None
+    if init.initialise(init.make_parser().parse_args(["--config", str(target)])):
+        return None  # nobody wanted it written
     return target if confirm("start the run now?", default=True) else None
 
 
@@ -72,7 +70,7 @@ def _edited(target: Path) -> Path | None:
     files = sorted(CONFIGS.glob("*.config"))
     if files:
         for number, file in enumerate(files, start=1):
-            print(f"  {number}  {file}: {_first_line(file)}")
+            print(f"  {number}  {file}: {_about(file)}")
         shutil.copyfile(files[ask("which one", _number(len(files)), "1") - 1], target)
     settings_tool(["menuconfig", "--config", str(target)])
     if not target.exists():
@@ -80,9 +78,18 @@ def _edited(target: Path) -> Path | None:
     return target if confirm(f"{target} is written; start the run now?", default=False) else None
 
 
-def _first_line(file: Path) -> str:
-    first = file.read_text("utf-8").splitlines()[0]
-    return first.removeprefix("# ").strip() if first.startswith("# ") else ""
+def _about(file: Path) -> str:
+    """The first sentence of the comment at its beginning."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), file.read_text("utf-8").splitlines())
+    sentence, dot, _ = " ".join(line.removeprefix("#").strip() for line in comment).partition(". ")
+    return sentence + dot.strip()
+
+
+def _way(text: str) -> int:
+    choice = _number(3)(text)
+    if choice == 1 and not EMBEDDED.is_file():
+        raise WrongAnswer(f"{EMBEDDED} is not here: change to a checkout of Whetstone, or choose 2")
+    return choice
 
 
 def _number(most: int) -> Callable[[str], int]:

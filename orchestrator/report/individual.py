@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.report.formatting import format_score
-from orchestrator.report.layout import format_table
+from orchestrator.report.layout import wrap
 from orchestrator.results import RunResults
 from tasks.escape import escape_control
 
 STAGES: Mapping[str, str] = {"pop": "in the population", "pre": "a child", "mut": "a child after its mutation"}
 MOST_EXAMPLES = 6
+LEAST_COLUMNS = 20  # for descriptions
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ def shown_individual(results: RunResults, name: str) -> ShownIndividual:
     )
 
 
-def individual_lines(one: ShownIndividual) -> Iterator[str]:
-    """The individual as text for a terminal."""
+def individual_lines(one: ShownIndividual, width: int) -> Iterator[str]:
+    """The individual as text for a terminal of so many columns."""
     mutated = "" if one.target is None else f", which changed cluster {one.target}"
     yield f"{one.name}: {STAGES[one.stage]} of generation {one.generation}{mutated}"
     facts = [
@@ -98,11 +99,23 @@ def individual_lines(one: ShownIndividual) -> Iterator[str]:
     yield from (f"  {what:<10} {escape_control(text)}" for what, text in facts)
     yield ""
     yield "Deltas, added to the logits of each cluster's tokens"
-    rows = [
-        (c.id, f"{c.delta:+.3f}", c.description, " ".join(map(repr, c.examples[:MOST_EXAMPLES]))) for c in one.clusters
-    ]
-    yield from (f"  {line}" for line in format_table(rows)) if rows else ["  not known: individuals.jsonl is missing"]
+    for cluster in one.clusters:
+        yield from _cluster_lines(cluster, width)
+    if not one.clusters:
+        yield "  not known: individuals.jsonl is missing"
     if one.scratchpad:
         yield ""
         yield "Scratchpad"
         yield from (f"  {line}" for line in escape_control(one.scratchpad, keep_lines=True).splitlines())
+
+
+def _cluster_lines(cluster: ClusterDelta, width: int) -> Iterator[str]:
+    """Beside the delta what the cluster holds, below it some of its tokens, where the description names none."""
+    head = f"  {escape_control(cluster.id):<4}{cluster.delta:+.3f}  "
+    tokens = " ".join(map(repr, cluster.examples[:MOST_EXAMPLES]))
+    texts = [cluster.description, "" if '"' in cluster.description else tokens]
+    beside = wrap(
+        escape_control("\n".join(filter(None, texts)), keep_lines=True), max(width - len(head), LEAST_COLUMNS)
+    )
+    for number, line in enumerate(beside):
+        yield f"{' ' * len(head) if number else head}{line}".rstrip()

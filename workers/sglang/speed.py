@@ -1,8 +1,8 @@
 """python -m workers.sglang.speed < REQUEST: how fast the target answers on this machine, and how long its answers are.
 
-It starts the target's server as a worker does, or uses the one at the target's address, and asks all prompts twice:
-the first time the server reads them, the second time it has them.  The reply on standard output is a `SpeedReply` as
-JSON; what it is doing goes to standard error.
+It starts the target's server as a worker does, or uses the one at the target's address, and asks all prompts three
+times: first the server reads them, then it has them, and at last it gets `COPIES` of each at once, which fill it as a
+run does.  The reply on standard output is a `SpeedReply` as JSON; what it is doing goes to standard error.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from workers.embedded.models import ModelUnavailable
 from workers.sglang.host import LocalTargetHost
 
 PROGRESS_S = 10.0
+COPIES = 4
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,19 @@ class SpeedRequest:
 
 @dataclass(frozen=True)
 class SpeedReply:
-    """`tokens`: of each answer, [system prompt][question]; `first_s`, `second_s`: of all requests, each time."""
+    """tokens: of each answer, [system prompt][question]; first_s, second_s and full_s: of all requests, each time;
+    copies: of each request, the last time.
+    """
 
     start_s: float
     first_s: float
     second_s: float
+    full_s: float
+    copies: int
     tokens: tuple[tuple[int, ...], ...]
 
 
-def ask_twice(asked: SpeedRequest, folder: Path) -> SpeedReply:
+def ask_speed(asked: SpeedRequest, folder: Path) -> SpeedReply:
     """Raises: TargetUnavailable, TargetDown, TargetRefused, ModelUnavailable, SecretError, OSError, ValueError."""
     _report("starting the model's server")
     started = time.monotonic()
@@ -63,11 +68,12 @@ def ask_twice(asked: SpeedRequest, folder: Path) -> SpeedReply:
         rows = tuple((str(i), context, question) for i, (context, question) in enumerate(asked.questions))
         model, template = host.model_folder(asked.target), asked.target.prompt_template
         batches = [prompt_batch(model, system, template, rows) for system in asked.system_prompts]
-        progress = _Progress(2 * len(batches) * len(rows))
-        _report(f"asking {len(batches) * len(rows)} questions twice")
+        progress = _Progress((2 + COPIES) * len(batches) * len(rows))
+        _report(f"asking {progress.total} questions")
         tokens, first_s = _ask(client, asked.target, batches, progress)
         _, second_s = _ask(client, asked.target, batches, progress)
-        return SpeedReply(start_s, first_s, second_s, tokens)
+        _, full_s = _ask(client, asked.target, batches * COPIES, progress)
+        return SpeedReply(start_s, first_s, second_s, full_s, COPIES, tokens)
     finally:
         host.close()
 
@@ -114,7 +120,7 @@ def main() -> int:
     asked: SpeedRequest = parse_json(SpeedRequest, sys.stdin.read())
     try:
         with tempfile.TemporaryDirectory() as folder:
-            found = ask_twice(asked, Path(folder))
+            found = ask_speed(asked, Path(folder))
     except KeyboardInterrupt:
         return 130
     except (TargetUnavailable, TargetDown, TargetRefused, ModelUnavailable, SecretError, OSError, ValueError) as error:

@@ -71,7 +71,7 @@ def test_four_answers_are_checked_one_by_one_and_make_a_complete_file(
     terminal.answer("4  budget [1 hour]: ", "$5")
     terminal.answer("nothing costs money with this judge", "10 seconds")
     terminal.answer('name an amount: "$5", "60 evaluations"', "1 minute")
-    terminal.answer("1 minutes is too little: the smallest run takes up to", "20 min")
+    terminal.answer("1 minute is too little: the smallest run takes up to", "20 min")
     # Then it says what the run takes, and writes it when it may
     said = terminal.wait_for("write this to .config? (y/n) [y]: ")
     assert "24 questions to train on, 40 to choose on, 40 to test on" in said and "cost   free" in said
@@ -88,9 +88,12 @@ def test_four_answers_are_checked_one_by_one_and_make_a_complete_file(
 def test_a_file_that_exists_is_replaced_only_after_asking(typed: Callable[..., TypedTerminal], place: Path) -> None:
     (place / ".config").write_text("mine")
     terminal = typed("init", *GIVEN, "--budget", "60 evaluations")
-    terminal.answer(".config exists; replace it? (y/n) [n]: ", "")
+    terminal.answer(".config exists; replace it at the end? (y/n) [n]: ", "")  # before any other question
     status, said = terminal.read_to_the_end()
     assert (status, (place / ".config").read_text()) == (1, "mine") and "nothing was written" in said
+    terminal = typed("init", *GIVEN, "--budget", "60 evaluations")
+    terminal.answer(".config exists; replace it at the end? (y/n) [n]: ", "y")
+    assert terminal.read_to_the_end()[0] == 0 and load_settings(place / ".config").ngen == 6
     status, _, said = piped("init", *GIVEN, "--budget", "60 evaluations")
     assert (status, said.splitlines()[-1]) == (
         1, "orchestrator: .config exists; give --replace, or write another file with --config"
@@ -105,13 +108,37 @@ def test_a_file_that_exists_is_replaced_only_after_asking(typed: Callable[..., T
     )
 
 
-def test_an_input_that_ends_writes_nothing(typed: Callable[..., TypedTerminal], place: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "status", "reason"),
+    [
+        ("\x04", 1, "\norchestrator: the input has ended; nothing was written"),
+        ("\x03", 130, "\norchestrator: interrupted"),
+    ],
+)
+def test_an_input_that_ends_and_ctrl_c_write_nothing(
+    typed: Callable[..., TypedTerminal], place: Path, key: str, status: int, reason: str
+) -> None:
     terminal = typed("init", "--no-measure")
-    terminal.wait_for("1  model")
-    terminal.press("\x04")
-    status, said = terminal.read_to_the_end()
-    assert (status, "the input has ended; nothing was written" in said) == (1, True)
+    terminal.wait_for("1  model [embedded]: ")
+    terminal.press(key)
+    found, said = terminal.read_to_the_end()
+    assert (found, reason in said) == (status, True), said
     assert not (place / ".config").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_first_question(place: Path) -> None:
+    (place / "file").write_text("")
+    (place / "done").mkdir()
+    (place / "done" / "run.json").write_text("{}")
+    for words, reason in (
+        (("--config", "configs"), "configs is a folder: name a file with --config"),
+        (("--config", "file/x.config"), "file/x.config cannot be written: Not a directory"),
+        (("--output", "file"), "file is no folder: name another one with --output"),
+        (("--output", "done"), "done holds a run: name another folder with --output"),
+    ):
+        status, printed, said = piped("init", *GIVEN, "--budget", "60 evaluations", *words)
+        assert (status, printed, said) == (1, "", f"orchestrator: {reason}\n")
+    assert sorted(path.name for path in place.iterdir()) == ["configs", "done", "file"]
 
 
 def test_without_a_terminal_what_is_missing_is_named(place: Path) -> None:
@@ -142,3 +169,14 @@ def test_evolve_without_a_config_asks_how_to_begin(typed: Callable[..., TypedTer
     terminal.answer(".config is written; start the run now? (y/n) [n]: ", "")
     assert terminal.read_to_the_end()[0] == 0
     assert (place / ".config").read_text() == (ROOT / "configs" / "embedded.config").read_text()
+
+
+def test_a_way_that_leads_nowhere_is_said_and_has_its_status(typed: Callable[..., TypedTerminal], place: Path) -> None:
+    (place / "configs").unlink()
+    terminal = typed("evolve")
+    terminal.answer("1, 2 or 3 [2]: ", "1")
+    terminal.answer("configs/cma.config is not here: change to a checkout of Whetstone, or choose 2", "")
+    terminal.wait_for("1  model [embedded]: ")
+    terminal.press("\x04")
+    status, said = terminal.read_to_the_end()
+    assert (status, "the input has ended" in said) == (1, True), said

@@ -12,7 +12,7 @@ from orchestrator.farm import speed
 from orchestrator.farm.speed import NotMeasured, measure_speed
 from tasks.models import Example
 
-REPLY = {"start_s": 9.0, "first_s": 0.5, "second_s": 0.25, "tokens": [[7, 9]]}
+REPLY = {"start_s": 9.0, "first_s": 0.5, "second_s": 0.25, "full_s": 0.5, "copies": 4, "tokens": [[7, 9]]}
 QUESTIONS = [Example("1", "a page", "which?", "one")]
 
 
@@ -29,8 +29,8 @@ def test_what_is_asked_is_passed_on_and_all_but_the_answers_is_the_start(monkeyp
         "assert asked['questions'] == [['a page', 'which?']] and asked['target']['model'] == 'some/model'\n"
         f"print('''{json.dumps(REPLY)}''')",
     )
-    assert (found.tokens, found.first_s) == (((7, 9),), 0.5)
-    assert -0.75 < found.start_s < 8  # of this process, which began no server
+    assert (found.tokens, found.first_s, found.copies) == (((7, 9),), 0.5, 4)
+    assert -1.25 < found.start_s < 8  # of this process, which began no server
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,8 @@ class TestModel:
         for text, reason in (
             ("", "name a model"),
             ("gpt", "neither a folder nor an id"),
+            ("embeded", "did you mean embedded"),
+            ("embedded@http://127.0.0.1:30000", "embedded has no address"),
             (str(tmp_path / "empty"), "no config.json"),
             (str(self.make_model(tmp_path / "base", template="")), "no chat template"),
             (str(self.make_model(tmp_path / "hollow", weights=0)), "no weights"),
@@ -154,9 +156,11 @@ class TestQuestions:
         assert found.examples["test"][0].question == "t0" and found.examples["validation"][0].question == "q34"
 
     def test_what_cannot_be_read_is_refused(self, tmp_path: Path) -> None:
+        (empty := tmp_path / "empty.csv").write_text("")
         short = self.write(tmp_path / "short.csv", 19, question="q{}", answer="{}")
         for text, reason in (
             ("", "name a file"),
+            (str(empty), "has no rows"),
             (str(tmp_path / "nothing.csv"), "does not exist"),
             (str(ROOT / "Kconfig"), "format of a file without a suffix is not known"),
             (str(short), "has 19 questions; at least 20"),
@@ -198,6 +202,7 @@ class TestJudge:
         for text, reason, external in (
             ("exact_number", "right answers without a number: w1", False),
             ("rulez", "did you mean rules", False),
+            ("exact", "did you mean exact_number", False),
             ("", "name a judge", False),
             ("rules", "only an embedded farm has rules", True),
         ):
@@ -211,11 +216,17 @@ class TestBudget:
         [
             ("$5", RunBudget(5, "dollars")), ("2.5 usd", RunBudget(2.5, "dollars")),
             ("60 evaluations", RunBudget(60, "evaluations")),
+            ("1 day", RunBudget(24, "hours")),
             ("2h", RunBudget(2, "hours")), ("1.5 hours", RunBudget(1.5, "hours")), ("30 min", RunBudget(0.5, "hours")),
         ],
     )  # fmt: skip
     def test_an_amount_has_a_unit(self, text: str, budget: RunBudget) -> None:
         assert read_budget(text, PAID) == budget
+
+    def test_one_of_a_thing_is_written_so(self) -> None:
+        texts = ("60 evaluations", "1 h", "1 min", "30 min", "$1")
+        written = ["60 evaluations", "1 hour", "1 minute", "30 minutes", "$1"]
+        assert [str(read_budget(text, PAID)) for text in texts] == written
 
     @pytest.mark.parametrize("text", ["", "5", "$", "five dollars", "-1 h", "$5 hours", "0 min", "1e9 h", "nan h"])
     def test_anything_else_is_refused(self, text: str) -> None:

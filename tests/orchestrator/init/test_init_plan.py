@@ -91,14 +91,26 @@ def test_a_plan_stays_within_the_time_and_says_when_nothing_does(answers: Answer
     assert plan.estimate.most.seconds <= 1800 < 2.5 * plan.estimate.most.seconds
     with pytest.raises(WrongAnswer, match="the smallest run takes up to"):
         planner.plan(RunBudget(0.01, "hours"))
+    with pytest.raises(WrongAnswer, match="5 evaluations: the smallest search has 10"):
+        planner.plan(RunBudget(5, "evaluations"))
 
 
 def test_rates_follow_from_what_was_measured(settings: Settings) -> None:
-    found = measured_rates(Speed(20.0, 9.0, 6.0, ((50, 70), (20, 10))), settings)
-    assert found.token_s == pytest.approx(6 / 150) and found.prompt_s == pytest.approx(3 / 4)
+    found = measured_rates(Speed(20.0, 10.0, 7.0, 12.0, 4, ((50, 70), (20, 10))), settings)
+    # A token of the longest answer takes 0.1 s, so at the end of a plan the longest one is alone for 32.5 tokens
+    assert found.overhead_s == pytest.approx(1 + 3.25) and found.prompt_s == pytest.approx(3 / 4)
+    # And 600 tokens took the rest of the 12 s
+    assert found.token_s == pytest.approx((12 - 3.25) / 600)
     assert (found.tokens["plain"], found.tokens["prompts"], found.tokens["searched"]) == (60, 37.5, 33.75)
-    assert "measured on this machine: 4 answers" in found.source
+    assert "measured on this machine: 69 tokens a second" in found.source
     assert isinstance(assumed_rates(settings), Rates) and "assumed" in assumed_rates(settings).source
+
+
+def test_a_measurement_that_was_disturbed_gives_a_rate_that_a_server_can_have(settings: Settings) -> None:
+    """Fewer than one token a step for each answer in flight, and no division by answers without a token."""
+    fast = measured_rates(Speed(20.0, 9.0, 6.4, 0.1, 4, ((50, 64),)), settings)
+    assert fast.token_s == pytest.approx(0.1 / settings.target_concurrency)
+    assert measured_rates(Speed(20.0, 9.0, 6.0, 6.0, 4, ((0,),)), settings).tokens["plain"] == 0
 
 
 def test_rules_cost_nothing_and_a_model_reads_question_gold_and_answer(answers: Answers, settings: Settings) -> None:

@@ -13,7 +13,7 @@ import pytest
 from server_target import server_target
 
 from workers.sglang import host, speed
-from workers.sglang.speed import SpeedRequest, ask_twice
+from workers.sglang.speed import COPIES, SpeedRequest, ask_speed
 
 QUESTIONS = (("A page.", "Which one?"), ("", "What is it?"), ("Another.", "How many?"))
 
@@ -25,11 +25,12 @@ def test_each_question_is_asked_with_each_prompt_and_the_server_is_stopped(
         server_target(ready_timeout_s=240), model=str(small_model), engine="embedded", concurrency=8
     )
     before = _servers()  # another test's may be up
-    found = ask_twice(SpeedRequest(target, ("", "Be brief."), QUESTIONS), tmp_path)
+    found = ask_speed(SpeedRequest(target, ("", "Be brief."), QUESTIONS), tmp_path)
     assert [len(answers) for answers in found.tokens] == [3, 3]
     assert all(0 <= count <= 8 for answers in found.tokens for count in answers) and any(map(any, found.tokens))
-    assert min(found.start_s, found.first_s, found.second_s) > 0
-    assert capsys.readouterr().err.splitlines() == ["starting the model's server", "asking 6 questions twice"]
+    assert min(found.start_s, found.first_s, found.second_s, found.full_s) > 0
+    asked = f"asking {(2 + COPIES) * 6} questions"
+    assert capsys.readouterr().err.splitlines() == ["starting the model's server", asked]
     assert _servers() == before
 
 
