@@ -49,7 +49,7 @@ def _show(arguments: argparse.Namespace) -> int:
     with reach(named_address(arguments.config)) as farm:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
         set_aside = SetAside(farm.broker).count()
-    listed = lines(found) if found else ["no worker is available; start one with `python -m workers QUEUE`"]
+    listed = lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):
         listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
     if set_aside:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from orchestrator.farm.connection import FarmConnection
 from orchestrator.farm.producer import count_messages, refused_messages
+from orchestrator.farm.workers import start_hint
 from tasks.failure import Failure
 from tasks.openai.errors import BudgetSpent
 from tasks.store.keys import CANCELLED
@@ -219,5 +220,5 @@ def unavailable_line(queue: str, waiting: int, reports: list[dict[str, Any]]) ->
     if not waiting or any(report.get("state", "ready") == "ready" for report in workers):
         return ""
     reasons = sorted({f"{report['worker']}: {report.get('why')}" for report in workers})
-    why = "; ".join(reasons) or f"start one with `python -m workers {queue}`"
+    why = "; ".join(reasons) or start_hint(queue)
     return f"no worker is available for queue {queue}: {why}"

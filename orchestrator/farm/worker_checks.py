@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.farm.checks import Finding, check_clock, check_disk, check_endpoints, failed_check, passed_check
 from orchestrator.farm.embedded import is_healthy
+from orchestrator.farm.workers import start_hint
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
 from tasks.queues import QUEUES
@@ -32,9 +33,7 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
         return failed_check(check, f"{said}: {why}", "see its reason")
     if here:
         return failed_check(check, said, "see its log; it takes no messages now")
-    return failed_check(
-        check, said, f"start one: WHETSTONE_REDIS_URL=... python -m workers {queue}  (or `orchestrator farm up`)"
-    )
+    return failed_check(check, said, start_hint(queue))
 
 
 def check_progress(reports: Sequence[Report]) -> Iterator[Finding]:

@@ -13,6 +13,11 @@ from tasks.store.registry import WorkerRegistry, worker_report
 ANSWER_S = 2.0  # the longest wait for the answers of all
 
 
+def start_hint(queue: str) -> str:
+    """How to get a worker of a queue that has none, in words."""
+    return f"start one with `python -m workers {queue}`; in containers, `docker compose ps --all` shows what ended"
+
+
 class NoSuchWorker(Exception):
     """A name that is neither a queue nor a worker; says so in one line, with the known names."""
 
