@@ -15,7 +15,8 @@ ANSWER_S = 2.0  # the longest wait for the answers of all
 
 def start_hint(queue: str) -> str:
     """How to get a worker of a queue that has none, in words."""
-    return f"start one with `python -m workers {queue}`; in containers, `docker compose ps --all` shows what ended"
+    in_containers = "in containers see `docker compose ps --all`, and COMPOSE_PROFILES in .env"
+    return f"start one with `python -m workers {queue}`; {in_containers}"
 
 
 class NoSuchWorker(Exception):
