@@ -20,6 +20,7 @@ from tasks.context import content_hash
 from tasks.guide.batch import BatchInput, GateInput, VerifyInput
 from tasks.guide.context import GuideContext
 from tasks.guide.decoding import DecodeCell
+from tasks.guide.replies import without_bounds
 from tasks.job import JobSpec
 from tasks.openai.provider import EMBEDDED
 from tasks.openai.schema import Schema
@@ -74,14 +75,17 @@ def ask_job(
     temperature: float,
     top_p: float,
     max_new_tokens: int,
-    seed: int,
+    seed: int | None,
     label: str,
 ) -> KeyedJob:
     """A critique or a proposal.  The reply comes as it was written: whoever asked reads it.
 
+    An endpoint gets the schema without bounds, and no seed where that is None.
+
     Raises: ValueError for an endpoint that the context does not have.
     """
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens, "seed": seed}
+    schema = schema if backend == "target" else without_bounds(schema)
     arguments = {"messages": list(messages), "schema": schema, **sampling}
     drawn = sampling | {"seed": None} if temperature == 0 and backend == "target" else sampling
     key = _key(context, asked_for, _identity(context, backend), messages, schema, drawn)

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from guided_job import ENDPOINT, guided, job_in
 
 from tasks import context
+from tasks.guide.candidates import Signals, read_candidate
 from tasks.guide.context import GuideContext
+from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
 from tasks.guide.jobs import ask_job
+from tasks.guide.replies import Rejected
+from tasks.guide.templates import CriticTemplate
+from tasks.guide.ticket import Ticket
 from tasks.job import Job
 from tasks.openai.client import read_written
 from tasks.openai.critique import ask_endpoint
-from tasks.openai.errors import NoRuleError
+from tasks.openai.errors import NoRuleError, UnavailableError
 from tasks.openai.provider import RULES
 from tasks.store.store import Store
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"ok": {"type": "boolean"}},
-    "required": ["ok"],
-    "additionalProperties": False,
-}
+TEMPLATE = CriticTemplate.read(Path(__file__).parents[3] / "configs" / "guide" / "critic.txt")
+MESSAGES = critic_messages(
+    TEMPLATE, "Whether wires are right.", {"G0": "Look at the wire."},
+    Ticket("t", "wiring", "fail", {"image_1": "The wire is black."}),
+    read_candidate(0, 0, 0, 1, "Verdict: pass\nReason: the wire is tied\nConfidence: 0.9", 9, "stop"),
+    Signals(label_match=False), summary_max_chars=200, critique_max_chars=400,
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -36,22 +43,51 @@ def at_the_store(valkey_url: str, service: Any, monkeypatch: pytest.MonkeyPatch)
     context.store.cache_clear()
 
 
-def job(store: Store, service: Any, user: str, **changes: Any) -> Job:
+def job(store: Store, service: Any, **changes: Any) -> Job:
     endpoint = dataclasses.replace(ENDPOINT, base_url=service.url)
     asked: GuideContext = guided(endpoint=endpoint, endpoint_model="rules")
-    options: dict[str, Any] = {
-        "temperature": 0.2,
-        "top_p": 0.9,
-        "max_new_tokens": 200,
-        "seed": 3,
-        "label": "c",
-    } | changes
-    return job_in(store, asked, ask_job(asked, "endpoint", "critique", ("Judge.", user), SCHEMA, **options))
+    options: dict[str, Any] = {"temperature": 0.2, "top_p": 0.9, "max_new_tokens": 400, "seed": 3, "label": "c"}
+    keyed = ask_job(asked, "endpoint", "critique", MESSAGES, critic_schema(200, 400), **options | changes)
+    return job_in(store, asked, keyed)
+
+
+def test_a_critique_comes_with_who_wrote_it_and_what_it_cost(store: Store, service: Any) -> None:
+    found = ask_endpoint(job(store, service), "critique")
+    assert isinstance(parse_critique(found["text"], found["finish"], 200, 400), Critique)
+    assert (found["by"], found["finish"]) == (RULES, "stop")
+    used = found["usage"]
+    assert found["tokens"] == used["completion"] > 0 and used["prompt"] > 100
+    assert used["cost_usd"] == pytest.approx((used["prompt"] * 2.0 + used["completion"] * 10.0) / 1e6)
+    assert store.providers("a-guided-run", "reflector") == [RULES]
+
+
+def test_a_reply_that_was_cut_is_kept_and_not_asked_for_again(store: Store, service: Any) -> None:
+    asked = job(store, service, max_new_tokens=20)
+    found = ask_endpoint(asked, "critique")
+    assert found["finish"] == "length" and found["text"].startswith('{"summary"')
+    read = parse_critique(found["text"], found["finish"], 200, 400)
+    assert read == Rejected("it was cut at max_new_tokens")
+    assert len(service.calls(asked.call_id)) == 1
+
+
+@pytest.mark.parametrize("fault", ["invalid_json", "refusal"])
+def test_a_reply_that_cannot_be_used_is_kept_as_it_came(store: Store, service: Any, fault: str) -> None:
+    service.fail(f"critique:{fault}:1")
+    asked = job(store, service, temperature=0.3 if fault == "refusal" else 0.4)
+    found = ask_endpoint(asked, "critique")
+    assert isinstance(parse_critique(found["text"], found["finish"], 200, 400), Rejected)
+    assert len(service.calls(asked.call_id)) == 1
+
+
+def test_a_call_that_fails_in_every_try_fails_the_job(store: Store, service: Any) -> None:
+    service.fail("critique:500:2")
+    with pytest.raises(UnavailableError):
+        ask_endpoint(job(store, service, seed=9), "critique")
 
 
 def test_an_endpoint_that_has_no_rule_for_the_form_fails_the_job(store: Store, service: Any) -> None:
     with pytest.raises(NoRuleError, match="nobody_asks_this"):
-        ask_endpoint(job(store, service, "nothing"), "nobody_asks_this")
+        ask_endpoint(job(store, service), "nobody_asks_this")
 
 
 @pytest.mark.parametrize(
@@ -65,10 +101,7 @@ def test_an_endpoint_that_has_no_rule_for_the_form_fails_the_job(store: Store, s
     ],
 )
 def test_a_reply_is_read_as_it_came(choice: dict[str, Any], text: str, finish: str) -> None:
-    completion: Any = {
-        "choices": [choice],
-        "system_fingerprint": "whetstone-rules-2",
-        "usage": {"completion_tokens": 3},
-    }
+    usage = {"completion_tokens": 3}
+    completion: Any = {"choices": [choice], "system_fingerprint": "whetstone-rules-2", "usage": usage}
     written = read_written(completion, "m")
     assert (written.text, written.finish, written.provider, written.usage.completion) == (text, finish, RULES, 3)
