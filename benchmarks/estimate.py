@@ -1,10 +1,10 @@
 """The estimate of `orchestrator init` against the run that it describes, on the embedded engine.
 
-For each budget `init` measures the model and writes a .config, and at once `evolve` runs it with an embedded farm and
+For each run `init` measures the model and writes a .config, and at once `evolve` runs it with an embedded farm and
 an empty store.  The run's clock time, with the start and the end of its farm, is compared with the expected time; so
 are the seconds of each part, which the run's log has, how many answers its target generated, and how many calls its
 judge took.  The rules judge, so that the calls are counted and cost nothing.  Wanted: time within a factor of 1.5.
-`python benchmarks/estimate.py [--budgets "20 evaluations" "20 min"] [--rows 100]`
+`python benchmarks/estimate.py [--run "20 evaluations" 12] [--run "20 evaluations" 100] ...`
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from orchestrator.settings import load_settings
 from orchestrator.settings.brevity import prompts_of
 
 WANTED = 1.5
+RUNS = (("20 evaluations", "12"), ("60 evaluations", "12"), ("20 evaluations", "100"))
 PARTS = {
     "system prompts": r"prompts\d+_",
     "reference": "reference",
@@ -119,12 +120,13 @@ def expected_calls(config: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budgets", nargs="+", default=["20 evaluations", "20 min"], metavar="AMOUNT")
-    parser.add_argument("--rows", type=int, default=100, metavar="N", help="questions of each split (100)")
+    parser.add_argument(
+        "--run", nargs=2, action="append", metavar=("BUDGET", "N"), help="a run with so many questions of each split"
+    )
     given, found = parser.parse_args(), []
-    for budget in given.budgets:
+    for budget, rows in given.run or RUNS:
         with tempfile.TemporaryDirectory() as folder:
-            found.append(compared(budget, given.rows, Path(folder)))
+            found.append(compared(budget, int(rows), Path(folder)))
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     write("estimate", {"runs": found})
     head = ("budget", "questions", "generations", "expected s", "at most s", "took s", "ratio", "answers", "calls")

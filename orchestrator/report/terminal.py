@@ -25,6 +25,7 @@ from tasks.escape import escape_control
 from tasks.plan import Phase, StageName, stages_of
 
 NARROW = 76  # columns below which the stages have no room
+SMALL = 46  # columns below which the mutated cluster has none either
 WIDE = 110  # columns from which the stages have room for their names
 RULE = "│ "  # before the second phase
 FAILURES = 2  # named below the table
@@ -135,18 +136,18 @@ def _candidates(snapshot: Snapshot, width: int, room: int) -> RenderableType:
     """One row for each candidate: a mark for each finished stage, the current stage, and the fitness."""
     shown, hidden = _choose(snapshot.candidates, room)
     is_mutating = any(candidate.target is not None for candidate in snapshot.candidates)
-    columns = _columns(snapshot, width, is_mutating)
+    columns, has_cluster = _columns(snapshot, width, is_mutating), is_mutating and width >= SMALL
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", expand=False)
     table.add_column("individual", no_wrap=True, min_width=16)
     for _, stage in columns:
         name = stage if width >= WIDE else stage[0]
         table.add_column(RULE + name if stage == "reflect" else name, no_wrap=True)
     table.add_column("now", no_wrap=True, min_width=9)
-    if is_mutating:
+    if has_cluster:
         table.add_column("cluster", no_wrap=True, justify="right")
     table.add_column("fitness", no_wrap=True, justify="right", min_width=7)
     for candidate in shown:
-        table.add_row(*_row(candidate, columns, is_mutating))
+        table.add_row(*_row(candidate, columns, has_cluster))
     return Group(table, Text(hidden, style="dim")) if hidden else table
 
 
@@ -159,7 +160,7 @@ def _columns(snapshot: Snapshot, width: int, is_mutating: bool) -> list[tuple[Ph
     return list(stages_of(merges=True, mutates=is_mutating))
 
 
-def _row(candidate: CandidateView, columns: list[tuple[Phase, StageName]], is_mutating: bool) -> list[Text]:
+def _row(candidate: CandidateView, columns: list[tuple[Phase, StageName]], has_cluster: bool) -> list[Text]:
     path, done = steps(candidate), steps_done(candidate)
     cells = [Text(escape_control(candidate.node))]
     for column in columns:
@@ -167,7 +168,7 @@ def _row(candidate: CandidateView, columns: list[tuple[Phase, StageName]], is_mu
         cells.append(Text.assemble((bar, "dim"), _mark(candidate, path.index(column) if column in path else -1, done)))
     style = {"failed": "bold red", "done": "green", "waiting": "dim"}.get(candidate.stage, "cyan")
     cells.append(Text(candidate.stage, style=style))
-    if is_mutating:
+    if has_cluster:
         cells.append(Text(candidate.target or ""))
     return [*cells, Text(format_score(candidate.fitness), style="" if candidate.fitness is not None else "dim")]
 

@@ -60,6 +60,9 @@ def test_a_small_terminal_still_says_where_each_child_is() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("g2_")}
     assert rows["g2_child0_pre"] == ["done", "0.6100"]
     assert rows["g2_child2_mut"] == ["answer", "11", "0.6000"]
+    lines = drawn(SNAPSHOT, 40, 14)  # the fitness matters more than the cluster
+    assert all(len(line) <= 40 for line in lines)
+    assert ["g2_child2_mut", "answer", "0.6000"] in [line.split() for line in lines]
 
 
 def test_heading_and_foot_say_how_far_how_good_and_how_busy() -> None:
