@@ -32,7 +32,7 @@ from orchestrator.settings import load_settings
 from orchestrator.settings.brevity import prompts_of
 
 WANTED = 1.5
-RUNS = (("20 evaluations", "12"), ("60 evaluations", "12"), ("20 evaluations", "100"))
+RUNS = (("60 evaluations", "12"), ("20 evaluations", "100"))
 PARTS = {
     "system prompts": r"prompts\d+_",
     "reference": "reference",

@@ -171,7 +171,7 @@ def parts_of(
         Part("vectors without search", sum(vectors), sum(vectors) * training, plans=lines, length=searched),
         _search_part(settings, works, generations, training, held_out if has_validation else 0),
         Part("choice", chosen, chosen * held_out, plans=2, length=searched),
-        Part("test", tested if test else 0, tested * test, tested * test, plans=2),
+        Part("test", tested if test else 0, tested * test, tested * test),
     )
 
 

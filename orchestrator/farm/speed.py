@@ -57,7 +57,7 @@ def measure_speed(target: Target, system_prompts: Sequence[str], questions: Sequ
         found: Speed = parse_json(Speed, reply)
     except InvalidData as error:
         raise NotMeasured(f"the reply cannot be read: {error}") from None
-    # What a worker does before its server starts, such as its imports, is in the run's start as well.
+    # The rest of a farm starts meanwhile.  What a worker does first, such as its imports, is in a run's start as well.
     answers_s = found.first_s + found.second_s + found.full_s
     return dataclasses.replace(found, start_s=time.monotonic() - started - answers_s)
 

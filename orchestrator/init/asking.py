@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from tasks.escape import escape_control
@@ -32,6 +33,7 @@ def ask(question: str, check: Callable[[str], T], default: str = "") -> T:
 
     Raises: NoAnswer; KeyboardInterrupt, on a line of its own.
     """
+    _edit_lines()
     prompt = f"{question} [{default}]: " if default else f"{question}: "
     while True:
         try:
@@ -48,6 +50,15 @@ def ask(question: str, check: Callable[[str], T], default: str = "") -> T:
             lines = escape_control(str(error), keep_lines=True).splitlines()
             more = [f"  ... and {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
             print("\n".join([f"  {lines[0]}", *lines[1:SHOWN], *more]))
+
+
+def _edit_lines() -> None:
+    """From now on the arrow keys work in what is typed, and Tab completes names of files."""
+    with suppress(ImportError):  # not every Python has it
+        import readline
+
+        readline.parse_and_bind("tab: complete")
+        readline.set_completer_delims(" =\t\n")
 
 
 def confirm(question: str, *, default: bool) -> bool:

@@ -18,7 +18,6 @@ from tasks.models import Example
 from tasks.openai.fitting import SYSTEM_TOKENS, VERDICT_TOKENS, largest_prompt
 from tasks.openai.provider import estimate_tokens
 
-FARM_START_S = 10.0
 OVERHEAD_S = 1.0
 """Of a plan: what is sent, judged and scored while the target waits."""
 CLUSTER_S = {"waste": 8.0, "meaning": 60.0}
@@ -78,7 +77,7 @@ def measured_rates(speed: Speed, settings: Settings) -> Rates:
     ending_s = step_s * (longest - mean)
     token_s = max((speed.full_s - ending_s) / max(1, speed.copies * sum(counts)), step_s / settings.target_concurrency)
     return Rates(
-        start_s=FARM_START_S + speed.start_s,
+        start_s=speed.start_s,
         prompt_s=max(0.0, speed.first_s - speed.second_s) / len(counts),
         token_s=token_s,
         tokens=_lengths(sum(speed.tokens[0]) / len(speed.tokens[0]), mean),
@@ -92,7 +91,7 @@ def assumed_rates(settings: Settings) -> Rates:
     assumed = ON_GPU if settings.target_engine == "sglang" else ON_CPU
     tokens = assumed.share_of_cap * settings.target_max_new_tokens
     return Rates(
-        start_s=FARM_START_S + assumed.start_s,
+        start_s=assumed.start_s,
         prompt_s=assumed.prompt_s,
         token_s=1 / assumed.tokens_a_second,
         tokens=_lengths(tokens, SHORT * tokens),
