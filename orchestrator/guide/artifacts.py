@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from orchestrator.line_file import json_line, load_lines
 from orchestrator.output import read_json, write_output
 
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
-
-Kind = Literal["rollout", "trajectories", "selections", "reflection", "review", "stats", "guidance"]
+Kind = Literal["shuffled_data", "rollout", "trajectories", "selections", "reflection", "review", "stats", "guidance"]
 Line = Mapping[str, Any]
 
 TIME_FIELDS = frozenset({"created_at", "updated_at"})
 """The fields in which two equal runs differ; the names of snapshots are times as well."""
+SUBSET = "http://json-schema.org/draft-07/schema#"  # of JSON Schema that the schemas keep to, and the compiler knows
 DATED: frozenset[Kind] = frozenset({"rollout", "trajectories", "reflection", "review"})  # lines with `created_at`
 GROWING: tuple[Kind, ...] = ("selections", "reflection", "review")
 STATS = "stats.json"
@@ -42,20 +40,22 @@ def artifact_schema(kind: Kind) -> dict[str, Any]:
 
 
 @cache
-def _validator(kind: Kind) -> Validator:
-    import jsonschema
+def _check_of(kind: Kind) -> Callable[[Line], Any]:
+    """The schema compiled to Python: a batch has thousands of lines."""
+    import fastjsonschema
 
-    made: Validator = jsonschema.Draft202012Validator(artifact_schema(kind))
-    return made
+    check: Callable[[Line], Any] = fastjsonschema.compile({**artifact_schema(kind), "$schema": SUBSET})
+    return check
 
 
 def check_artifact(kind: Kind, value: Line) -> None:
     """Raises: ArtifactError for the first place that does not fit."""
-    import jsonschema
+    import fastjsonschema
 
-    error = jsonschema.exceptions.best_match(_validator(kind).iter_errors(value))
-    if error is not None:
-        raise ArtifactError(f"{kind}: {error.json_path}: {error.message[:300]}")
+    try:
+        _check_of(kind)(value)
+    except fastjsonschema.JsonSchemaValueException as error:
+        raise ArtifactError(f"{kind}: {error.message[:300]}") from None
 
 
 def without_times(value: Any) -> Any:
@@ -94,17 +94,28 @@ class MissionFolder:
         return self._growing[kind].lines
 
     def write_stats(self, stats: Line) -> None:
+        """Write `stats.json`, unless it holds these counts, or those of more batches: an earlier start was further."""
         made, path = {**stats, "updated_at": self._now()}, self.path / STATS
         check_artifact("stats", made)
-        if not path.exists() or without_times(read_json(path, dict[str, Any])) != without_times(made):
-            write_output(path, json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        before = read_json(path, dict[str, Any]) if path.exists() else None
+        if before and (without_times(before) == without_times(made) or _is_further(before, made)):
+            return
+        write_output(path, json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def _made(self, kind: Kind, lines: Iterable[Line]) -> list[dict[str, Any]]:
+        """The lines as a reader will find them."""
         dated = {"created_at": self._now()} if kind in DATED else {}
-        made = [{**line, **dated} for line in lines]
+        made: list[dict[str, Any]] = [json.loads(json_line({**line, **dated})) for line in lines]
         for line in made:
             check_artifact(kind, line)
         return made
+
+
+def _is_further(before: Line, made: Line) -> bool:
+    def place(stats: Line) -> tuple[bool, int]:
+        return bool(stats.get("is_finished")), int(stats.get("batches", {}).get("done", 0))
+
+    return place(before) > place(made)
 
 
 class _GrowingFile:

@@ -60,7 +60,10 @@ def _progress(family: MetricBuilder, store: Store, run: str, status: PublishedSt
     family.gauge("run_failed_tasks", about, labels, len(store.failures(run)))
     about = "Seconds since 1970 when the run's driver last published its status."
     family.gauge("run_updated_timestamp_seconds", about, labels, status.get("updated", 0.0))
-    about = "Figures of the run's kind. evolve: fitness of the population (best, mean) and of all so far (best_ever)."
+    about = (
+        "Figures of the run's kind. evolve: fitness of the population (best, mean) and of all so far (best_ever). "
+        "guide: edits (proposals, applied), wrong tickets, and shares (acceptance_rate, precision_paired and others)."
+    )
     for name, value in status.get("figures", {}).items():
         if value is not None:
             family.gauge("run_figure", about, {**labels, "figure": name}, value)

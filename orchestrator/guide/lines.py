@@ -1,0 +1,161 @@
+"""The lines of a mission's artifacts, as plain values; times are added where they are written (artifacts.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.rollouts import RolledOut, Rollout
+from tasks.guide.batch import BatchFindings, TicketCandidates, TicketFindings
+from tasks.guide.candidates import NO_VALID_CANDIDATE, GuideCandidate
+
+ALL_WRONG, MANUAL_REVIEW, MALFORMED = "all_wrong", "manual_review", "malformed_candidates"
+
+Line = dict[str, Any]
+Extras = Mapping[tuple[str, int], Mapping[str, Any]]
+"""Further fields of a candidate's line, by group id and index of the candidate."""
+
+
+def rollout_lines(rolled: RolledOut) -> Iterator[Line]:
+    """One for each candidate, as the model wrote it."""
+    for found, prompt_tokens in zip(rolled.tickets, rolled.prompt_tokens, strict=True):
+        for candidate in found.candidates:
+            yield {
+                **_place(rolled.rollout, found),
+                "purpose": rolled.rollout.purpose,
+                **_guidance(rolled.rollout),
+                "candidate_index": candidate.index,
+                "decode": _decode(rolled.rollout, candidate),
+                "response_text": candidate.text,
+                "tokens": candidate.tokens,
+                "prompt_tokens": prompt_tokens,
+                "finish": candidate.finish,
+                "format_ok": candidate.format_ok,
+                "warnings": list(candidate.warnings),
+            }
+
+
+def trajectory_lines(rolled: RolledOut, findings: BatchFindings, extras: Sequence[Extras]) -> Iterator[Line]:
+    """One for each candidate, with what was found of it."""
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        for candidate, signals in zip(found.candidates, group.signals, strict=True):
+            place = (found.ticket.group_id, candidate.index)
+            more = {name: value for extra in extras for name, value in extra.get(place, {}).items()}
+            warnings = [*candidate.warnings, *more.pop("warnings", ())]
+            yield {
+                **_place(rolled.rollout, found),
+                "candidate_index": candidate.index,
+                "decode": _decode(rolled.rollout, candidate),
+                "response_text": candidate.text,
+                **_guidance(rolled.rollout),
+                "format_ok": candidate.format_ok,
+                "verdict": candidate.verdict,
+                "reason": candidate.reason,
+                "confidence": candidate.confidence,
+                "signals": dataclasses.asdict(signals),
+                "warnings": warnings,
+                **more,
+            }
+
+
+def selection_lines(
+    rolled: RolledOut, findings: BatchFindings, reflection_change: str | None, held_out: frozenset[str] = frozenset()
+) -> Iterator[Line]:
+    """One for each ticket, with both selections.
+
+    `reflection_change` is the reflection of the batch where it changed the guidance.  Outside of the epochs no ticket
+    is eligible for a reflection.
+    """
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        ticket, first, free = found.ticket, group.label_first, group.label_free
+        chosen = None if first.candidate is None else found.candidates[first.candidate]
+        ineligible = findings.screening.left_out.get(ticket.group_id)
+        if rolled.rollout.epoch is None:
+            ineligible = "no reflection follows"
+        yield {
+            **_place(rolled.rollout, found),
+            "holdout": ticket.group_id in held_out,
+            "label": ticket.label,
+            "label_source": ticket.label_source,
+            "label_timestamp": ticket.label_timestamp,
+            "verdict": first.verdict,
+            "reason": chosen.reason if chosen else None,
+            "confidence": chosen.confidence if chosen else None,
+            "label_match": first.label_match,
+            "selected_candidate": first.candidate,
+            "label_free": {
+                "verdict": free.verdict,
+                "selected_candidate": free.candidate,
+                "label_match": free.label_match,
+            },
+            **_guidance(rolled.rollout),
+            "reflection_change": reflection_change,
+            "eligible": ineligible is None,
+            **({"ineligible_reason": ineligible} if ineligible else {}),
+            "warnings": _warnings(found),
+        }
+
+
+def review_lines(rolled: RolledOut, findings: BatchFindings, reflection_id: str | None) -> Iterator[Line]:
+    """One for each ticket that a person may want to look at."""
+    for found, group in zip(rolled.tickets, findings.groups, strict=True):
+        reasons = _review_reasons(found, group, found.ticket.group_id in findings.screening.manual_review)
+        if reasons:
+            yield {
+                **_place(rolled.rollout, found),
+                "label": found.ticket.label,
+                "reasons": reasons,
+                **_guidance(rolled.rollout),
+                "reflection_id": reflection_id,
+            }
+
+
+def excluded_lines(tickets: MissionTickets) -> Iterator[Line]:
+    """For review: the tickets that take part in nothing."""
+    for ticket in tickets.excluded:
+        yield {
+            "group_id": ticket.group_id,
+            "mission": ticket.mission,
+            "epoch": None,
+            "step": None,
+            "label": None,
+            "reasons": [ticket.reason],
+            "guidance_step": None,
+            "guidance_hash": None,
+            "reflection_id": None,
+        }
+
+
+def _review_reasons(found: TicketCandidates, group: TicketFindings, by_hand: bool) -> list[str]:
+    if all(candidate.verdict is None for candidate in found.candidates):
+        reasons = [NO_VALID_CANDIDATE]
+    else:
+        reasons = [ALL_WRONG] if group.outcome.kind == "all_wrong" else []
+    return [*reasons, MANUAL_REVIEW] if by_hand else reasons
+
+
+def _warnings(found: TicketCandidates) -> list[str]:
+    malformed = [candidate for candidate in found.candidates if candidate.verdict is None]
+    if len(malformed) == len(found.candidates):
+        return [NO_VALID_CANDIDATE]
+    return [MALFORMED] if malformed else []
+
+
+def _place(rollout: Rollout, found: TicketCandidates) -> Line:
+    return {
+        "group_id": found.ticket.group_id,
+        "mission": rollout.setup.mission,
+        "epoch": rollout.epoch,
+        "step": rollout.step,
+    }
+
+
+def _guidance(rollout: Rollout) -> Line:
+    return {"guidance_step": rollout.guidance_step, "guidance_hash": rollout.guidance_hash}
+
+
+def _decode(rollout: Rollout, candidate: GuideCandidate) -> Line:
+    cell = rollout.setup.settings.cells[candidate.cell]
+    return {**dataclasses.asdict(cell), "seed": candidate.seed, "stop": list(cell.stop)}

@@ -1,0 +1,160 @@
+"""What becomes of one batch's proposal: budgets, validity of its operations, uncertainty, the preview, the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.guide.previewing import Edit, Previewed, exceeding, preview
+from orchestrator.guide.reflecting import Proposed
+from orchestrator.guide.settings import settings_hash
+from orchestrator.guide.steps import MissionSetup, Steps
+from orchestrator.guide.tally import APPLIED, gate_kind
+from tasks.context import content_hash
+from tasks.guide.eligibility import Screening
+from tasks.guide.experiences import Guidance, guidance_hash
+from tasks.guide.operations import Applied, apply_operations
+from tasks.guide.ticket import Ticket
+
+
+@dataclass(frozen=True)
+class Reflection:
+    """One line of reflection.jsonl in the making.  `gate` is one of `GateOutcome`, or "too_long"."""
+
+    setup: MissionSetup
+    epoch: int
+    step: int
+    before: Guidance
+    screening: Screening
+    shown: tuple[str, ...]  # the tickets of the prompt, in its order
+    proposed: Proposed | None = None
+    applied: Applied | None = None
+    previewed: Previewed | None = None
+    gate: str = ""
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return reflection_id(self.setup, self.epoch, self.step)
+
+    @property
+    def is_applied(self) -> bool:
+        return self.gate in APPLIED
+
+    @property
+    def operations(self) -> int:
+        """How many were applied."""
+        return len(self.applied.accepted) if self.is_applied and self.applied else 0
+
+    def ended(self, gate: str, reason: str, **more: Any) -> Reflection:
+        return replace(self, gate=gate, reason=reason, **more)
+
+    def line(self, after: Guidance) -> dict[str, Any]:
+        """`after` is the guidance that holds from here on."""
+        proposed, applied = self.proposed, self.applied
+        rejected = proposed.rejected if proposed else None
+        ineligible = self.screening.ineligible_reason
+        return {
+            "reflection_id": self.id,
+            "mission": self.setup.mission,
+            "epoch": self.epoch,
+            "step": self.step,
+            "backend": self.setup.settings.reflection.backend,
+            "by": proposed.by if proposed else None,
+            "proposal": proposed.value() if proposed else None,
+            "eligible": self.screening.eligible,
+            **({"ineligible_reason": ineligible} if ineligible else {}),
+            "applied": self.is_applied,
+            "gate": self.gate,
+            "gate_reason": self.reason,
+            "figures": self._figures(),
+            "guidance_step_before": self.before.step,
+            "guidance_step_after": after.step,
+            "guidance_hash_before": guidance_hash(self.before.experiences),
+            "guidance_hash_after": guidance_hash(after.experiences),
+            "accepted_operations": [asdict(one) for one in applied.accepted] if applied else [],
+            "rejected_operations": [{"index": i, "reason": why} for i, why in applied.rejected] if applied else [],
+            "experiences_proposed": dict(applied.experiences) if applied and applied.accepted else None,
+            "bundle": list(self.screening.bundle),
+            "shown": list(self.shown),
+            "manual_review": list(self.screening.manual_review),
+            "warnings": list(self.warnings),
+            **({"rejected": {"reason": rejected.reason, "reply": proposed.text}} if proposed and rejected else {}),
+        }
+
+    def _figures(self) -> dict[str, Any] | None:
+        if self.previewed is None:
+            return None
+        decision = self.previewed.decision
+        return {
+            "uplift": decision.uplift,
+            "probability": decision.probability,
+            "false_pass_before": decision.false_pass_before,
+            "false_pass_after": decision.false_pass_after,
+            "tickets": len(self.setup.tickets.holdout),
+        }
+
+
+def reflection_id(setup: MissionSetup, epoch: int, step: int) -> str:
+    """Names the reflection after a batch: equal in runs of equal settings."""
+    return content_hash(settings_hash(setup.settings), setup.mission, epoch, step)[:16]
+
+
+def decide_on(
+    reflection: Reflection, proposed: Proposed, tickets: Sequence[Ticket], cap_left: int, longest: Sequence[Ticket]
+) -> Steps[Reflection]:
+    """What becomes of a proposal.
+
+    tickets: those of its prompt, in their order.  cap_left: operations that the epoch may still apply.  longest: the
+    tickets with the longest prompts; with the edit they must fit as well as the held-out ones.
+    """
+    setup, settings = reflection.setup, reflection.setup.settings
+    reflection = _checked(replace(reflection, proposed=proposed), proposed, tickets, cap_left)
+    if reflection.gate or reflection.applied is None:
+        return reflection
+    experiences = reflection.applied.experiences
+    fault = yield from exceeding(setup, experiences, [*setup.tickets.holdout, *longest], reflection.step)
+    if fault:
+        return reflection.ended("too_long", fault)
+    if (kind := gate_kind(settings)) != "preview":
+        return reflection.ended(kind, "applied without a preview")
+    edit = Edit(reflection.before.experiences, experiences, reflection.before.step)
+    previewed = yield from preview(setup, edit, reflection.epoch, reflection.step)
+    reason = _reason(previewed, setup)
+    return reflection.ended(previewed.decision.reason, reason, previewed=previewed)
+
+
+def _checked(reflection: Reflection, proposed: Proposed, tickets: Sequence[Ticket], cap_left: int) -> Reflection:
+    """The reflection with what its proposal would make of the experiences, or with why it makes nothing."""
+    proposal, settings, before = proposed.proposal, reflection.setup.settings, reflection.before
+    if proposal is None:
+        return reflection.ended("rejected", proposed.rejected.reason if proposed.rejected else "")
+    if proposal.action == "noop":
+        return reflection.ended("noop", "the reflector proposes no edit")
+    applied = apply_operations(
+        before.experiences,
+        before.metadata.highest,
+        proposal.operations,
+        max_operations=settings.reflection.max_operations,
+        cap_left=cap_left,
+        group_ids=[ticket.group_id for ticket in tickets],
+        ticket_texts=[text for ticket in tickets for text in ticket.per_image.values()],
+    )
+    if not applied.accepted:
+        reasons = "; ".join(dict.fromkeys(reason for _, reason in applied.rejected))
+        return reflection.ended("invalid", reasons or "it has no operation", applied=applied)
+    if proposal.uncertainty_note and not settings.reflection.allow_uncertain:
+        return reflection.ended("uncertain", proposal.uncertainty_note, applied=applied)
+    return replace(reflection, applied=applied)
+
+
+def _reason(previewed: Previewed, setup: MissionSetup) -> str:
+    decision, settings = previewed.decision, setup.settings
+    rise = decision.false_pass_after - decision.false_pass_before
+    return (
+        f"uplift {decision.uplift:+.4f} (at least {settings.reflection.apply_if_delta:g}), "
+        f"probability {decision.probability:.3f} (at least {settings.holdout.min_probability:g}), "
+        f"false passes {rise:+.4f} (at most {settings.holdout.max_false_pass_rise:+g})"
+    )

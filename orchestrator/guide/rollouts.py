@@ -1,0 +1,175 @@
+"""Rollouts: one guidance on some tickets, what is asked of the target for it, and how the answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from orchestrator.dispatch.scheduler import Request
+from orchestrator.guide.steps import MissionSetup, Results, Steps, StepStopped, as_request
+from tasks.guide.batch import TicketCandidates
+from tasks.guide.candidates import GuideCandidate, read_candidate
+from tasks.guide.decoding import DecodeCell, preview_seed, rollout_seed, samples_of
+from tasks.guide.experiences import guidance_hash
+from tasks.guide.gate import TicketScores
+from tasks.guide.jobs import Messages, lengths_job, rollout_job
+from tasks.guide.prompting import MissingExperience, rollout_messages
+from tasks.guide.ticket import Ticket
+from tasks.guide.verdict_lines import REASON_CHARACTERS, three_lines_regex
+
+Purpose = Literal["learning", "paired", "before", "after", "final"]
+"""Of a batch; of the same batch under the guidance before an edit; of held-out tickets before and after one; of all."""
+
+PROMPTS_A_JOB = 256
+FORM_TOKENS, SHORTEST_REASON = 24, 8
+"""Tokens of an answer beside its reason, and the characters that a reason may have at least."""
+
+
+@dataclass(frozen=True)
+class RolledOut:
+    """The candidates of some tickets under one guidance, with the length of each ticket's prompt in tokens.
+
+    `tokens` has those that were generated, by the key of the job.
+    """
+
+    rollout: Rollout
+    tickets: tuple[TicketCandidates, ...]
+    prompt_tokens: tuple[int, ...]
+    tokens: Mapping[str, int]
+
+    def scores(self) -> tuple[TicketScores, ...]:
+        return tuple(
+            TicketScores(t.ticket.group_id, t.ticket.label, tuple(c.verdict for c in t.candidates))
+            for t in self.tickets
+        )
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """`epoch` and `step` are those of a batch, None outside of the epochs; `guidance_step` is that of `experiences`."""
+
+    setup: MissionSetup
+    purpose: Purpose
+    experiences: Mapping[str, str]
+    guidance_step: int
+    tickets: Sequence[Ticket]
+    epoch: int | None = None
+    step: int | None = None
+
+    @cached_property
+    def guidance_hash(self) -> str:
+        return guidance_hash(self.experiences)
+
+    @cached_property
+    def prompts(self) -> list[Messages]:
+        """One for each ticket.  Raises: StepStopped for one without each experience."""
+        return [prompt_of(self.setup, ticket, self.experiences) for ticket in self.tickets]
+
+    @cached_property
+    def _requests(self) -> list[list[Request]]:
+        return [
+            [
+                as_request(
+                    rollout_job(self.setup.context, prompt, cell, self._seeds(ticket, index), self._form(cell), label)
+                )
+                for index, cell in enumerate(self.setup.settings.cells)
+                for label in [self.setup.label(self.purpose, self.step or "all", ticket.group_id, index)]
+            ]
+            for ticket, prompt in zip(self.tickets, self.prompts, strict=True)
+        ]
+
+    @property
+    def requests(self) -> list[Request]:
+        return [request for row in self._requests for request in row]
+
+    def read(self, results: Results) -> RolledOut:
+        rows = [[results[request.key] for request in row] for row in self._requests]
+        tickets = tuple(
+            TicketCandidates(ticket, tuple(self._candidates(ticket, row)))
+            for ticket, row in zip(self.tickets, rows, strict=True)
+        )
+        tokens = {r.key: sum(answer["tokens"] for answer in results[r.key]["answers"]) for r in self.requests}
+        return RolledOut(self, tickets, tuple(row[0]["prompt_tokens"] for row in rows), tokens)
+
+    def _form(self, cell: DecodeCell) -> str | None:
+        """What the server makes the answers match: the three lines, with a reason that English does not run out of."""
+        if self.setup.settings.sampler.constrain != "three_line":
+            return None
+        return three_lines_regex(min(REASON_CHARACTERS, max(SHORTEST_REASON, cell.max_new_tokens - FORM_TOKENS)))
+
+    def _seeds(self, ticket: Ticket, index: int) -> list[int]:
+        """Of the samples of one cell."""
+        settings, cell = self.setup.settings, self.setup.settings.cells[index]
+        run_seed = settings.runner.shuffle_seed
+        if self.epoch is None:
+            first = preview_seed(cell, run_seed, ticket.group_id, index)
+        else:
+            first = rollout_seed(cell, run_seed, self.epoch, ticket.group_id, index)
+        return [first + sample for sample in range(samples_of(cell, settings.sampler.samples_per_decode))]
+
+    def _candidates(self, ticket: Ticket, row: Sequence[Mapping[str, Any]]) -> Iterator[GuideCandidate]:
+        index = 0
+        for cell, result in enumerate(row):
+            for sample, (seed, answer) in enumerate(zip(self._seeds(ticket, cell), result["answers"], strict=True)):
+                yield read_candidate(index, cell, sample, seed, answer["text"], answer["tokens"], answer["finish"])
+                index += 1
+
+
+def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:
+    """Raises: StepStopped when it lacks an experience."""
+    try:
+        return rollout_messages(setup.mission, setup.focus, experiences, ticket)
+    except MissingExperience as error:
+        raise StepStopped(f"mission {setup.mission}: the prompt of {ticket.group_id}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The tokens of prompts, and the most that a prompt may have; None where nobody knows the model's context."""
+
+    tokens: Sequence[int]
+    most: int | None
+
+    def too_long(self) -> list[int]:
+        """The places of those that do not fit."""
+        return [] if self.most is None else [i for i, tokens in enumerate(self.tokens) if tokens > self.most]
+
+
+def measure_lengths(setup: MissionSetup, prompts: Sequence[Messages], reply_tokens: int, label: str) -> Steps[Lengths]:
+    """Count the tokens of prompts to the target, before it is asked for replies of at most `reply_tokens`."""
+    requests = [
+        as_request(lengths_job(setup.context, prompts[at : at + PROMPTS_A_JOB], setup.label("lengths", label, at)))
+        for at in range(0, len(prompts), PROMPTS_A_JOB)
+    ]
+    results = yield requests
+    found = [results[request.key] for request in requests]
+    context = next((one["context"] for one in found), None)
+    tokens = [count for one in found for count in one["tokens"]]
+    return Lengths(tokens, None if context is None else context - reply_tokens)
+
+
+def require_fit(rollout: Rollout) -> Steps[Lengths]:
+    """Measure the prompts of a rollout.  Raises: StepStopped when one exceeds the token budget."""
+    longest = longest_reply(rollout.setup)
+    label = f"{rollout.purpose}{rollout.step or ''}"
+    lengths = yield from measure_lengths(rollout.setup, rollout.prompts, longest, label)
+    if places := lengths.too_long():
+        named = ", ".join(f"{rollout.tickets[i].group_id} ({lengths.tokens[i]})" for i in places[:5])
+        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        raise StepStopped(
+            f"mission {rollout.setup.mission}: the prompts of {len(places)} tickets have more than {lengths.most} "
+            f"tokens, which is the model's context less max_new_tokens ({longest}): {named}{more}"
+        )
+    return lengths
+
+
+def longest_reply(setup: MissionSetup) -> int:
+    """The most tokens that a cell of the grid may write."""
+    return max(cell.max_new_tokens for cell in setup.settings.cells)
+
+
+def is_greedy(setup: MissionSetup, candidate: GuideCandidate) -> bool:
+    cell: DecodeCell = setup.settings.cells[candidate.cell]
+    return cell.is_greedy

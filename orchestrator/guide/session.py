@@ -1,0 +1,223 @@
+"""One session of a guided run, from checked settings and tickets to the last artifact of every mission."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.callbacks import Callbacks, RunInfo
+from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
+from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.farm.connection import FarmConnection, FarmUnavailable
+from orchestrator.guide.artifacts import MissionFolder
+from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
+from orchestrator.guide.closing import closing_lines
+from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.journal import JOURNAL, Journal
+from orchestrator.guide.layout import keep_context, read_context, write_ingest
+from orchestrator.guide.mission import Mission
+from orchestrator.guide.pipeline import MissionPipeline, MissionRun
+from orchestrator.guide.progress import UNIT, progress_of, published, write_progress
+from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.repository import GuidanceRepository
+from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.steps import JOB_LIMIT_S, MissionSetup
+from orchestrator.guide.tally import Tally
+from orchestrator.output import OutputFolder
+from orchestrator.runs.ownership import own_run
+from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.status import StatusPublisher, clear_parked_state
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten
+from orchestrator.settings.value_checks import EMBEDDED
+from tasks import logs, tracing
+from tasks.code_version import code_version
+from tasks.context import content_hash
+from tasks.guide.context import GUIDE, GuideContext
+from tasks.guide.verifier import VerifierError, load_verifier
+from tasks.job import JobSpec
+from tasks.openai.provider import is_priced
+from tasks.store.keys import LIMIT
+from tasks.store.results import KEPT_S
+from tasks.store.retention import DAY_S
+
+log = logging.getLogger(__name__)
+KIND_NAME = "guide"
+NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
+PUBLISH_EVERY_S = 1.0
+CPU_JOBS = 8  # in flight
+
+
+@dataclass(frozen=True)
+class GuideOutcome:
+    """A run that is done: the lines of its closing report."""
+
+    lines: Sequence[str]
+
+
+@dataclass
+class Guider:
+    """One session of a run.  What `run` raises is how the session ended."""
+
+    settings: GuideSettings
+    options: GuideOptions
+    ingested: Ingested
+    output: OutputFolder
+    callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
+    only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
+
+    def run(self) -> GuideOutcome:
+        """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, StepStopped, ArtifactError."""
+        log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
+        run_id = self.output.run_id(KIND_NAME, log.warning)
+        logs.set_fields({"run": run_id})
+        with (
+            open_guide_farm(self.settings, self.options) as reached,
+            own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
+            tracing.trace(run_id, KIND_NAME),
+        ):
+            logs.set_fields({"run": run_id})
+            session = _Session(self, farm, run_id)
+            session.begin()
+            self.callbacks.start(session.info())
+            with session.publisher.publish_final_state():
+                lines = session.work()
+                farm.store.release_shared(run_id)
+                return GuideOutcome(lines)
+
+
+@dataclass
+class _Session:
+    """The parts of a session, once its farm is up."""
+
+    guider: Guider
+    farm: FarmConnection
+    run_id: str
+    missions: Sequence[Mission] = ()
+    _reported: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.settings, self.options = self.guider.settings, self.guider.options
+        self.output = self.guider.output
+        endpoint = guide_endpoint(self.settings, self.options)
+        self.is_priced = endpoint is None or is_priced(endpoint)
+        self.context = GuideContext(
+            target=guide_target(self.settings, self.options),
+            endpoint=endpoint,
+            endpoint_model=self.settings.endpoint.model if self.settings.endpoint else "",
+        )
+        about = {"kind": KIND_NAME, "unit": UNIT}
+        budget = self.options.budget_usd
+        self.publisher = StatusPublisher(self.run_id, self.farm.store, self.output, about, budget, self.is_priced)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        limits = WaitLimits(JOB_LIMIT_S + NO_PROGRESS_S, self.options.retry_wait_s)
+        dispatcher = Dispatcher(self.farm, self.run_id, limits, log.warning, self.guider.only)
+        gpu, calls = self.options.rollout_jobs, self.options.endpoint_jobs
+        in_flight = {
+            **dict.fromkeys(("gpu.rollout", "gpu.prompt_lengths", "gpu.critique", "gpu.propose"), gpu),
+            **dict.fromkeys(("openai.critique", "openai.propose"), calls),
+            **dict.fromkeys(("cpu.signals", "cpu.gate", "cpu.verify"), CPU_JOBS),
+        }
+        return Scheduler(dispatcher, in_flight)
+
+    def begin(self) -> None:
+        """Put the run into the store.  Raises: FarmUnavailable."""
+        store, endpoint = self.farm.store, self.settings.endpoint
+        if self.settings.needs_endpoint and endpoint and endpoint.api_base == EMBEDDED and not self.farm.rules:
+            raise FarmUnavailable('the farm has no embedded endpoint, and endpoint.api_base is "embedded"')
+        store.retention.apply_rule(self.run_id, KEPT_S / DAY_S)
+        store.set_requirements(self.run_id, code_version(), self.context.target.model)
+        store.put_metadata(self.run_id, GUIDE, self.context.to_json())
+        store.put_metadata(self.run_id, LIMIT, str(JOB_LIMIT_S))
+        self.publisher.restore([])
+        keep_versions(self.output)
+        clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
+
+    def info(self) -> RunInfo:
+        """The run, as callbacks are told of it."""
+        settings = {**flatten(dataclasses.asdict(self.settings)), **flatten({"farm": dataclasses.asdict(self.options)})}
+        batches = sum(Tally(self.settings, tickets).total for tickets in self.guider.ingested.values())
+        return RunInfo(self.run_id, KIND_NAME, self.output.path, settings, batches)
+
+    def work(self) -> list[str]:
+        """All missions to their ends; returns the closing report."""
+        self._identify_server()
+        templates = Templates.read(self.settings)
+        prepared = [self._prepare(name, templates) for name in self.guider.ingested]
+        self.missions = [mission for mission, _ in prepared]
+        runs = [MissionRun(one.setup.mission, one.steps(), journal) for one, journal in prepared]
+        self.report()
+        MissionPipeline(self.scheduler, runs, self._watch).run()
+        self.report(is_finished=True)
+        return closing_lines(self.settings, [mission.tally for mission in self.missions], self.output.path)
+
+    def _identify_server(self) -> None:
+        """Learn which server answers, because all keys cover it.  Raises: Parked, SettingsError for another one."""
+        # With the attempt in its key: at each start the server may be another one.
+        key = "server:" + content_hash(self.run_id, self.scheduler.attempt)
+        arguments = {"target": dataclasses.asdict(self.context.target)}
+        self.scheduler.submit(Request(key, JobSpec("gpu.identity", "server", arguments, JOB_LIMIT_S)))
+        [(_, result)] = self.scheduler.results()
+        self.context = dataclasses.replace(self.context, server=result["server"])
+        known = read_context(self.output)
+        if known is not None and known.server != self.context.server:
+            raise SettingsError([f"model.model_name_or_path: {_other_server(known.server, self.context.server)}"])
+        keep_context(self.output, self.context)
+        self.farm.store.put_metadata(self.run_id, GUIDE, self.context.to_json())
+
+    def _prepare(self, name: str, templates: Templates) -> tuple[Mission, Journal]:
+        """A mission that begins, with all that its journal holds put into the store."""
+        tickets, folder = self.guider.ingested[name], self.output.path / name
+        repository = GuidanceRepository(folder, name, self.settings.guidance.retention)
+        first = repository.start_from(Path(self.settings.guidance.path))
+        write_ingest(folder, self.settings, tickets, first)
+        journal = Journal(folder / JOURNAL)
+        journal.seed(self.farm.store, self.run_id)
+        if journal.results:
+            log.info("%s: the journal has the results of %d jobs", name, len(journal.results))
+        setup = MissionSetup(
+            tickets=tickets,
+            settings=self.settings,
+            context=self.context,
+            parked_at=frozenset(journal.parked_at),
+            verifier_identity=_verifier_identity(self.settings),
+        )
+        tally = Tally(self.settings, tickets, self.is_priced)
+        return Mission(setup, templates, MissionFolder(folder), repository, first, tally), journal
+
+    def _watch(self) -> None:
+        if time.monotonic() - self._reported > PUBLISH_EVERY_S:
+            self.report()
+
+    def report(self, *, is_finished: bool = False) -> None:
+        """Publish how far the missions are, and write it into the output folder."""
+        progress = progress_of((mission.tally for mission in self.missions), is_finished=is_finished)
+        write_progress(self.output, progress)
+        self.publisher.publish(published(progress))
+        self._reported = time.monotonic()
+
+
+def _verifier_identity(settings: GuideSettings) -> str:
+    """Raises: SettingsError."""
+    if settings.verifier is None:
+        return ""
+    try:
+        return load_verifier(settings.verifier).identity
+    except VerifierError as error:
+        raise SettingsError([f"verifier: {error}"]) from None
+
+
+def _other_server(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return (
+        "the server of the target is not the one that this run began with "
+        f"({', '.join(f'{name}: {before.get(name)!r} and {now.get(name)!r}' for name in names)})"
+    )

@@ -1,0 +1,222 @@
+"""What a mission counts while it runs: for `stats.json`, for its figures in `status`, and for the report.
+
+Every accuracy is of the label-free selection; a ticket without a valid candidate is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.guide.ingest import MissionTickets, ticket_counts
+from orchestrator.guide.rollouts import Purpose, RolledOut
+from orchestrator.guide.settings import GuideSettings
+from tasks.guide.experiences import Guidance, guidance_hash
+from tasks.guide.figures import (
+    Judged,
+    Measure,
+    accuracy,
+    balanced_accuracy,
+    false_pass_rate,
+    reflection_precision,
+    unpaired_rates,
+)
+
+RECALL_EPOCHS = 2
+"""A wrong ticket has surfaced when a proposal names it in the epoch in which it first was wrong, or in the next."""
+TOKENS = ("rollout", "preview", "paired", "final", "critic", "reflection")
+_TOKENS_OF: Mapping[Purpose, str] = {
+    "learning": "rollout", "paired": "paired", "before": "preview", "after": "preview", "final": "final"
+}  # fmt: skip
+APPLIED = ("applied", "no_holdout", "rapid")
+"""The outcomes of the gate with which an edit is applied."""
+
+Value = dict[str, Any]
+
+
+@dataclass
+class Tally:
+    """The counts of one mission.  `is_priced`: whether the endpoint's prices are known."""
+
+    settings: GuideSettings
+    tickets: MissionTickets
+    is_priced: bool = True
+    dropped: list[Value] = field(default_factory=list)
+    learning: list[Value] = field(default_factory=list)  # one for each batch
+    gates: list[str] = field(default_factory=list)  # of each batch
+    paired: list[tuple[float, float]] = field(default_factory=list)  # the next batch under old and new guidance
+    eligible: int = 0
+    refine: int = 0
+    critiques: int = 0
+    critiques_rejected: int = 0
+    valid: int = 0
+    candidates: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    cost_usd: float = 0.0
+    critic_by: set[str] = field(default_factory=set)
+    reflection_by: set[str] = field(default_factory=set)
+    before: Value | None = None  # the held-out tickets under the first guidance, and under the last
+    after: Value | None = None
+    final: Value | None = None
+    _counted: set[str] = field(default_factory=set)  # keys of jobs
+    _rates: list[float] = field(default_factory=list)  # of right verdicts, of each batch
+    _first_wrong: dict[str, int] = field(default_factory=dict)  # epoch, by group id
+    _surfaced: set[str] = field(default_factory=set)
+
+    @property
+    def per_epoch(self) -> int:
+        return len(self.tickets.training) // self.settings.sampler.group_batch_size
+
+    @property
+    def done(self) -> int:
+        """Batches that are complete."""
+        return len(self.gates)
+
+    @property
+    def total(self) -> int:
+        return self.per_epoch * self.settings.runner.epochs
+
+    def add_rollout(self, rolled: RolledOut) -> None:
+        """Tokens count once for each job: what was answered before is not asked again."""
+        purpose = rolled.rollout.purpose
+        new = rolled.tokens.keys() - self._counted
+        self.tokens[_TOKENS_OF[purpose]] += sum(rolled.tokens[key] for key in new)
+        self._counted |= new
+        if purpose == "learning":
+            candidates = [candidate for found in rolled.tickets for candidate in found.candidates]
+            self.candidates += len(candidates)
+            self.valid += sum(candidate.format_ok for candidate in candidates)
+
+    def add_judged(
+        self, epoch: int, step: int, guidance_step: int, group_ids: Sequence[str], judged: Judgements
+    ) -> None:
+        """The verdicts on a batch, in the order of its group ids."""
+        place = {"epoch": epoch, "step": step, "guidance_step": guidance_step}
+        self.learning.append({**place, "judged": judged_value(judged)})
+        self._rates.append(match_rate(judged))
+        for group_id, (label, verdict) in zip(group_ids, judged, strict=True):
+            if label != verdict:
+                self._first_wrong.setdefault(group_id, epoch)
+
+    def add_evidence(self, named: Sequence[str], epoch: int) -> None:
+        """The tickets that a proposal of this epoch names; those that were right in every batch do not count."""
+        self._surfaced |= {
+            name for name in named if name in self._first_wrong and epoch < self._first_wrong[name] + RECALL_EPOCHS
+        }
+
+    def add_reply(self, asked_for: str, by: str, tokens: int, cost_usd: float) -> None:
+        """`asked_for` is "critic" or "reflection"."""
+        self.tokens[asked_for] += tokens
+        self.cost_usd += cost_usd
+        (self.critic_by if asked_for == "critic" else self.reflection_by).add(by)
+
+    def counts(self) -> dict[str, int]:
+        """Counts that add up over missions (progress.py)."""
+        paired, unpaired = self.paired, self._unpaired()
+        return {
+            "proposals": self.refine,
+            "applied": self._applied(),
+            "paired_improved": _improved(paired),
+            "paired_measured": len(paired),
+            "unpaired_improved": _improved(unpaired),
+            "unpaired_measured": len(unpaired),
+            "surfaced": len(self._surfaced),
+            "wrong": len(self._first_wrong),
+            "valid": self.valid,
+            "candidates": self.candidates,
+        }
+
+    def stats(self, guidance: Guidance, *, is_finished: bool) -> Value:
+        """The content of `stats.json`, without its time."""
+        settings, applied = self.settings, self._applied()
+        return {
+            "mission": self.tickets.mission,
+            "run": settings.output.run_id,
+            "is_finished": is_finished,
+            "tickets": ticket_counts(self.tickets),
+            "batches": {
+                "size": settings.sampler.group_batch_size,
+                "per_epoch": self.per_epoch,
+                "done": self.done,
+                "total": self.total,
+            },
+            "dropped": self.dropped,
+            "guidance": {
+                "step": guidance.step,
+                "hash": guidance_hash(guidance.experiences),
+                "experiences": len(guidance.experiences),
+            },
+            "who": {
+                "critic_backend": settings.critic.backend if settings.critic.enabled else "none",
+                "critic_by": sorted(self.critic_by),
+                "reflection_backend": settings.reflection.backend,
+                "reflection_by": sorted(self.reflection_by),
+                "constrained": settings.sampler.constrain != "none",
+            },
+            "gate": gate_kind(settings),
+            "reflections": {
+                "batches": self.done,
+                "eligible": self.eligible,
+                "refine": self.refine,
+                "applied": applied,
+                "by_gate": dict(sorted(Counter(self.gates).items())),
+                "acceptance": rate_value(applied, self.refine),
+            },
+            "critiques": {"asked": self.critiques, "rejected": self.critiques_rejected},
+            "precision": {
+                "paired": _precision_value(self.paired),
+                "unpaired": _precision_value(self._unpaired()),
+            },
+            "recall": rate_value(len(self._surfaced), len(self._first_wrong)),
+            "format": rate_value(self.valid, self.candidates),
+            "tokens": {name: self.tokens[name] for name in TOKENS},
+            "cost_usd": self.cost_usd if self.is_priced else None,
+            "learning": list(self.learning),
+            "holdout": {"before": self.before, "after": self.after},
+            "final": self.final,
+        }
+
+    def _applied(self) -> int:
+        return sum(gate in APPLIED for gate in self.gates)
+
+    def _unpaired(self) -> Sequence[tuple[float, float]]:
+        return unpaired_rates(self._rates, [gate in APPLIED for gate in self.gates])
+
+
+Judgements = Sequence[Judged]
+
+
+def gate_kind(settings: GuideSettings) -> str:
+    """How edits are decided on: by a preview, or not at all."""
+    return "preview" if settings.is_gated else "rapid" if settings.reflection.rapid_mode else "no_holdout"
+
+
+def match_rate(judged: Judgements) -> float:
+    """The share of right verdicts of a batch."""
+    return accuracy(judged).value or 0.0
+
+
+def judged_value(judged: Judgements) -> Value:
+    """The figures of some judged tickets."""
+    return {
+        "tickets": len(judged),
+        "right": sum(label == verdict for label, verdict in judged),
+        "accuracy": accuracy(judged).value,
+        "balanced_accuracy": balanced_accuracy(judged).value,
+        "false_pass_rate": false_pass_rate(judged).value,
+    }
+
+
+def rate_value(count: int, of: int) -> Value:
+    return {"count": count, "of": of, "rate": count / of if of else None}
+
+
+def _precision_value(rates: Sequence[tuple[float, float]]) -> Value:
+    measure: Measure = reflection_precision(rates)
+    return {"count": _improved(rates), "of": measure.count, "rate": measure.value}
+
+
+def _improved(rates: Sequence[tuple[float, float]]) -> int:
+    return sum(after > before for before, after in rates)

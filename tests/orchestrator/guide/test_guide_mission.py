@@ -1,0 +1,276 @@
+"""A mission driven with a dictionary of results: what is asked, what is decided, what is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guided_world import (
+    MISSION,
+    RULE,
+    MissionOnDisk,
+    World,
+    judged_by_rule,
+    noop_text,
+    proposal_text,
+    small_settings,
+    small_tickets,
+)
+
+from orchestrator.guide.compare import differing_places
+from orchestrator.guide.steps import StepStopped
+
+OTHER = "A door that stands open is a fail."
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> MissionOnDisk:
+    return MissionOnDisk(tmp_path, small_settings(tmp_path), small_tickets())
+
+
+@pytest.fixture(scope="module")
+def finished_mission(tmp_path_factory: pytest.TempPathFactory) -> MissionOnDisk:
+    """One that nothing has disturbed."""
+    mission = another(tmp_path_factory.mktemp("whole"))
+    assert mission.run(World()).is_finished
+    return mission
+
+
+def another(folder: Path, **changes: Any) -> MissionOnDisk:
+    folder.mkdir(exist_ok=True)
+    return MissionOnDisk(folder, small_settings(folder, **changes), small_tickets())
+
+
+def reflections(mission: MissionOnDisk) -> list[dict[str, Any]]:
+    return mission.lines("reflection.jsonl")
+
+
+def gates(mission: MissionOnDisk) -> list[str]:
+    return [line["gate"] for line in reflections(mission)]
+
+
+# from the first batch to the last artifact
+
+
+def test_a_rule_that_helps_is_learned_and_every_artifact_is_there(on_disk: MissionOnDisk) -> None:
+    assert on_disk.run(World()).is_finished
+    guidance = on_disk.value("guidance.json")[MISSION]
+    assert (guidance["step"], guidance["experiences"]) == (1, {"G0": "Look closely.", "G1": RULE})
+    [first, second] = reflections(on_disk)
+    assert (first["gate"], first["applied"], first["figures"]["uplift"]) == ("applied", True, 0.5)
+    assert (first["guidance_step_before"], first["guidance_step_after"]) == (0, 1)
+    assert (second["gate"], second["ineligible_reason"]) == ("ineligible", "no ticket meets the eligibility policy")
+    # then each selection names the guidance that it was made with, and the reflection that followed and changed it
+    selections = on_disk.lines("selections.jsonl")
+    assert len(selections) == 2 * 8 and {line["epoch"] for line in selections} == {1, 2}
+    by_step = {line["step"]: (line["guidance_step"], line["reflection_change"]) for line in selections}
+    assert by_step == {1: (0, first["reflection_id"]), 2: (1, None)}
+    candidates = 8 * 4
+    for step in (1, 2):
+        assert len(on_disk.lines(f"step_{step}/rollout.jsonl")) == candidates
+        assert len(on_disk.lines(f"step_{step}/trajectories.jsonl")) == candidates
+    assert [line["purpose"] for line in on_disk.lines("step_1/preview.jsonl")] == ["before"] * 32 + ["after"] * 32
+    assert {line["guidance_step"] for line in on_disk.lines("step_2/paired.jsonl")} == {0}
+    # and the last pass judges every ticket, the held-out ones among them
+    final = on_disk.lines("final/selections.jsonl")
+    assert len(final) == 16 and sum(line["holdout"] for line in final) == 8
+    assert all(line["label_free"]["label_match"] and line["epoch"] is None for line in final)
+
+
+def test_the_counts_are_those_of_the_artifacts(on_disk: MissionOnDisk) -> None:
+    on_disk.run(World())
+    stats = on_disk.value("stats.json")
+    assert stats["is_finished"] and stats["batches"] == {"size": 8, "per_epoch": 1, "done": 2, "total": 2}
+    assert stats["reflections"]["acceptance"] == {"count": 1, "of": 1, "rate": 1.0}
+    assert stats["precision"]["paired"] == stats["precision"]["unpaired"] == {"count": 1, "of": 1, "rate": 1.0}
+    assert stats["recall"] == {"count": 1, "of": 4, "rate": 0.25}
+    assert stats["format"]["rate"] == 1.0
+    before, after = stats["holdout"]["before"], stats["holdout"]["after"]
+    assert (before["majority"]["balanced_accuracy"], after["majority"]["balanced_accuracy"]) == (0.5, 1.0)
+    assert (before["greedy"]["false_pass_rate"], after["greedy"]["false_pass_rate"]) == (1.0, 0.0)
+    assert stats["cost_usd"] == pytest.approx(0.001 * (stats["critiques"]["asked"] + 1))
+    rollouts = [line for step in (1, 2) for line in on_disk.lines(f"step_{step}/rollout.jsonl")]
+    assert stats["tokens"]["rollout"] <= sum(line["tokens"] for line in rollouts), "what is asked again costs nothing"
+
+
+def test_the_label_free_selection_decides_and_the_label_first_one_only_shows(tmp_path: Path) -> None:
+    """One of four candidates is right: label_first finds it, the majority does not."""
+    mission = another(tmp_path, runner__epochs=1)
+    world = World()
+    world.verdict = lambda system, user, seed: (
+        judged_by_rule(system, user, seed)
+        if seed != 9
+        else f"Verdict: {'fail' if 'no label' in user else 'pass'}\nReason: r\nConfidence: 0.5"
+    )
+    world.proposal = lambda number: noop_text()
+    mission.run(world)
+    for line in mission.lines("selections.jsonl"):
+        is_bad = line["label"] == "fail"
+        assert line["label_match"] is True
+        assert line["label_free"]["label_match"] is not is_bad
+        assert line["eligible"] is is_bad
+    assert mission.value("stats.json")["learning"][0]["judged"]["accuracy"] == 0.5
+
+
+def test_tickets_without_a_whole_batch_are_dropped_in_the_epoch_and_judged_at_the_end(tmp_path: Path) -> None:
+    tickets = small_tickets(training=10, holdout=4)
+    mission = MissionOnDisk(tmp_path, small_settings(tmp_path), tickets)
+    mission.run(World())
+    dropped = mission.value("stats.json")["dropped"]
+    assert [(entry["epoch"], len(entry["group_ids"])) for entry in dropped] == [(1, 2), (2, 2)]
+    assert len(mission.lines("final/selections.jsonl")) == 14
+
+
+# the gate
+
+
+def test_an_edit_without_effect_is_logged_with_its_figures_and_changes_nothing(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.proposal = lambda number: proposal_text(OTHER)
+    on_disk.run(world)
+    assert gates(on_disk) == ["uplift", "uplift"]
+    line = reflections(on_disk)[0]
+    assert line["figures"] == {
+        "uplift": 0.0, "probability": 0.0, "false_pass_before": 1.0, "false_pass_after": 1.0, "tickets": 8
+    }  # fmt: skip
+    assert line["experiences_proposed"] == {"G0": "Look closely.", "G1": OTHER}
+    assert "uplift +0.0000 (at least 0.02)" in line["gate_reason"]
+    assert on_disk.value("guidance.json")[MISSION]["step"] == 0
+    # and what the old guidance answered is asked once for all previews and the last pass
+    assert max(world.asked.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "gate", "reason"),
+    [
+        (noop_text(), "noop", "no edit"),
+        ("no JSON", "rejected", "JSON"),
+        (proposal_text(RULE, evidence=["t99"]), "invalid", "no evidence names a ticket"),
+        (proposal_text("", operations=[]), "invalid", "it has no operation"),
+        (proposal_text(RULE, uncertainty_note="perhaps"), "uncertain", "perhaps"),
+    ],
+)
+def test_what_is_not_previewed_is_logged_with_its_reason(
+    on_disk: MissionOnDisk, reply: str, gate: str, reason: str
+) -> None:
+    world = World()
+    world.proposal = lambda number: reply
+    on_disk.run(world)
+    line = reflections(on_disk)[0]
+    assert (line["gate"], line["applied"], line["figures"]) == (gate, False, None)
+    assert reason in line["gate_reason"]
+    assert (line["proposal"] is None) == (gate == "rejected")
+    assert ("rejected" in line) == (gate == "rejected")
+    assert not (on_disk.path / "step_1" / "preview.jsonl").exists()
+    assert on_disk.value("guidance.json")[MISSION]["step"] == 0
+
+
+def test_a_spent_budget_of_the_epoch_asks_for_no_proposal_and_the_next_epoch_has_its_own(tmp_path: Path) -> None:
+    tickets = small_tickets(training=16, holdout=8)
+    settings = small_settings(
+        tmp_path, reflection__change_cap_per_epoch=1, holdout__min_probability=0.0, runner__shuffle_seed=16
+    )
+    mission, world = MissionOnDisk(tmp_path, settings, tickets), World()
+
+    def verdict(system: str, user: str, seed: int) -> str:
+        """Rule 3 is about the bad tickets whose number ends with 3."""
+        is_known = any(f"rule {n}." in system + user and f"{n}: no label" in user for n in (1, 3))
+        return f"Verdict: {'fail' if is_known else 'pass'}\nReason: r\nConfidence: 0.9"
+
+    world.verdict = verdict
+    world.proposal = lambda number: proposal_text(f"rule {2 * number - 1}.")
+    mission.run(world)
+    assert gates(mission) == ["applied", "budget", "applied", "budget"]
+    assert world.tasks["openai.propose"] == 2
+
+
+def test_an_edit_with_which_prompts_would_be_too_long_is_refused_and_the_run_goes_on(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.context = 32 + 15  # room for one experience
+    mission = on_disk.run(world)
+    assert mission.is_finished and gates(on_disk) == ["too_long", "too_long"]
+    assert "prompts or more exceed 15 tokens" in reflections(on_disk)[0]["gate_reason"]
+    assert world.tasks["cpu.gate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"), [({"holdout__fraction": 0.0}, "no_holdout"), ({"reflection__rapid_mode": True}, "rapid")]
+)
+def test_without_a_gate_every_valid_edit_is_applied_and_says_so(
+    tmp_path: Path, changes: dict[str, Any], kind: str
+) -> None:
+    holdout = 0 if kind == "no_holdout" else 8
+    mission = MissionOnDisk(tmp_path, small_settings(tmp_path, **changes), small_tickets(holdout=holdout))
+    world = World()
+    world.proposal = lambda number: proposal_text(OTHER if number == 1 else RULE)
+    mission.run(world)
+    assert gates(mission) == [kind, kind]
+    assert mission.value("guidance.json")[MISSION]["step"] == 2
+    assert mission.value("stats.json")["gate"] == kind
+    assert world.tasks["cpu.gate"] == 0
+
+
+# what stops a run
+
+
+def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_disk: MissionOnDisk) -> None:
+    world = World()
+    world.context = 32 + 8
+    with pytest.raises(StepStopped, match=r"the prompts of 16 tickets have more than 8 tokens.*t00 .* and 11 more"):
+        on_disk.run(world)
+    assert set(world.tasks) == {"gpu.prompt_lengths"}
+
+
+def test_a_batch_without_any_valid_candidate_stops_the_mission_and_shows_what_came(tmp_path: Path) -> None:
+    mission, world = another(tmp_path), World()
+    world.verdict = lambda system, user, seed: "I think it passes."
+    with pytest.raises(StepStopped, match="none of the 8 tickets has a candidate with the three lines"):
+        mission.run(world)
+    lines = mission.lines("step_1/rollout.jsonl")
+    assert {(line["format_ok"], line["warnings"][0]) for line in lines} == {(False, "malformed: 1 lines, not 3")}
+    # When it is not enforced, then the tickets count as wrong, are for review, and the mission goes on
+    lenient = another(tmp_path / "lenient", sampler__enforce_three_line=False)
+    assert lenient.run(world).is_finished
+    assert {line["reasons"][0] for line in lenient.lines("review.jsonl")} == {"no_valid_candidate"}
+    [first, *_] = lenient.lines("selections.jsonl")
+    assert (first["verdict"], first["label_match"], first["warnings"]) == (None, False, ["no_valid_candidate"])
+    assert lenient.value("stats.json")["final"]["right"] == 0
+    assert world.tasks["openai.critique"] == 0, "malformed candidates are not criticised"
+
+
+# resuming
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 4, 7, 9, 12, 14])
+def test_a_mission_that_is_cut_comes_to_the_same_artifacts(
+    tmp_path: Path, rounds: int, finished_mission: MissionOnDisk
+) -> None:
+    cut, world = another(tmp_path / "cut"), World()
+    assert not cut.run(world, most=rounds).is_finished
+    assert cut.run(world).is_finished
+    assert max(world.asked.values()) == 1, "nothing that was answered is asked again"
+    assert differing_places(finished_mission.path.parent, cut.path.parent) == []
+
+
+def test_guidance_on_disk_never_goes_back_while_the_steps_are_gone_through_again(on_disk: MissionOnDisk) -> None:
+    world = World()
+    on_disk.run(world)
+    written = {path: path.read_bytes() for path in on_disk.path.rglob("*") if path.is_file()}
+    mission, _ = on_disk.start()
+    steps = mission.steps()
+    asked = next(steps)
+    with pytest.raises(StopIteration):
+        while True:
+            assert on_disk.value("guidance.json")[MISSION]["step"] == 1
+            asked = steps.send(world.results(asked))
+    assert {path: path.read_bytes() for path in on_disk.path.rglob("*") if path.is_file()} == written
+
+
+def test_the_results_of_another_world_do_not_replace_committed_guidance(on_disk: MissionOnDisk) -> None:
+    on_disk.run(World())
+    other = World()
+    other.proposal = lambda number: proposal_text(RULE, evidence=["第2组"], summary="another", critique="another")
+    on_disk.run(other)
+    assert json.loads((on_disk.path / "guidance.json").read_text())[MISSION]["step"] == 1

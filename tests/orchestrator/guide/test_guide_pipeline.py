@@ -1,0 +1,91 @@
+"""All missions over one scheduler: each goes on when its own results are there, and nothing that came is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.dispatch.dispatcher import Parked
+from orchestrator.dispatch.scheduler import Request
+from orchestrator.guide.journal import JOURNAL, Journal
+from orchestrator.guide.pipeline import MissionPipeline, MissionRun
+from orchestrator.guide.steps import Results, TooManyRejected
+from tasks.job import JobSpec
+from tasks.store.fence import RunTaken
+
+
+class OneByOne:
+    """A scheduler whose jobs end one at a time; `choose` says which of those in flight is next."""
+
+    def __init__(self, choose: Callable[[list[Request]], int] = lambda sent: 0) -> None:
+        self.sent: list[Request] = []
+        self.done: list[str] = []
+        self._choose = choose
+
+    def submit(self, request: Request) -> None:
+        self.sent.append(request)
+
+    def results(self, watch: Callable[[], None]) -> Iterator[tuple[Request, dict[str, Any]]]:
+        while self.sent:
+            watch()
+            request = self.sent.pop(self._choose(self.sent))
+            self.done.append(request.key)
+            yield request, {"of": request.key}
+
+
+def asking(name: str, *rounds: Sequence[str]) -> Generator[Sequence[Request], Results, None]:
+    for keys in rounds:
+        results = yield [Request(f"{name}:{key}", JobSpec("t", key, {})) for key in keys]
+        assert set(results) == {f"{name}:{key}" for key in keys}
+
+
+def pipeline(
+    folder: Path, scheduler: OneByOne, **missions: Generator[Sequence[Request], Results, None]
+) -> list[MissionRun]:
+    runs = [MissionRun(name, steps, Journal(folder / f"{name}{JOURNAL}")) for name, steps in missions.items()]
+    MissionPipeline(scheduler, runs, lambda: None).run()  # type: ignore[arg-type]  # only these two methods are used
+    return runs
+
+
+def test_a_slow_mission_holds_up_no_other_one(tmp_path: Path) -> None:
+    def others_first(sent: list[Request]) -> int:
+        return next((i for i, request in enumerate(sent) if not request.key.startswith("slow")), 0)
+
+    scheduler = OneByOne(others_first)
+    runs = pipeline(tmp_path, scheduler, slow=asking("slow", "ab", "c"), fast=asking("fast", "ab", "c", "d"))
+    assert scheduler.done == [*(f"fast:{key}" for key in "abcd"), *(f"slow:{key}" for key in "abc")]
+    assert all(run.is_finished for run in runs)
+
+
+def test_every_result_is_in_the_journal_of_its_mission_and_equal_requests_are_one(tmp_path: Path) -> None:
+    scheduler = OneByOne()
+    runs = pipeline(tmp_path, scheduler, one=asking("x", "aab", "", "a"), two=asking("y", "a"))
+    assert scheduler.done == ["x:a", "x:b", "y:a", "x:a"]
+    assert [list(Journal(tmp_path / f"{run.name}{JOURNAL}").results) for run in runs] == [["x:a", "x:b"], ["y:a"]]
+
+
+def test_too_many_unusable_replies_park_the_run_and_are_noted(tmp_path: Path) -> None:
+    def rejected() -> Generator[Sequence[Request], Results, None]:
+        yield from asking("bad", "a")
+        raise TooManyRejected("mission bad: 5 replies in a row", 7)
+
+    with pytest.raises(Parked, match="mission bad: 5 replies in a row"):
+        pipeline(tmp_path, OneByOne(), bad=rejected(), good=asking("good", "abc"))
+    journal = Journal(tmp_path / f"bad{JOURNAL}")
+    assert (journal.parked_at, list(journal.results)) == ([7], ["bad:a"])
+
+
+@pytest.mark.parametrize(("error", "is_kept"), [(KeyboardInterrupt(), True), (RunTaken("by another"), False)])
+def test_what_came_before_the_end_is_written_unless_the_run_is_another_process_s(
+    tmp_path: Path, error: BaseException, is_kept: bool
+) -> None:
+    def interrupted() -> Generator[Sequence[Request], Results, None]:
+        yield from asking("x", "a")
+        raise error
+
+    with pytest.raises(type(error)):
+        pipeline(tmp_path, OneByOne(), one=interrupted())
+    assert list(Journal(tmp_path / f"one{JOURNAL}").results) == (["x:a"] if is_kept else [])
