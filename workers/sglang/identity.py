@@ -29,7 +29,7 @@ CHANGES_RESULTS = re.compile(
     r"^(engine|version|torch|weights|revision|load_format|context_length|architectures|model_type"
     r"|(tp|dp|pp|ep|attn_cp|moe_\w+)_size)$"
     r"|model_path|tokenizer_path|tokenizer_mode|weight_version|dtype|quant|lora|adapter|attention|backend|sampling"
-    r"|speculative|determin|sparsity|fp4|fp8|fp32|override|torch_compile|rl_on_policy"
+    r"|speculative|determin|sparsity|fp4|fp8|fp32|override|torch_compile|rl_on_policy|constrained"
 )
 SAMPLES, SAMPLE_BYTES = 64, 65_536
 

@@ -172,6 +172,23 @@ def test_zero_deltas_travel_and_a_seed_only_with_a_temperature() -> None:
     assert "custom_logit_processor" not in sampled and "rid" not in sampled
 
 
+def test_stop_texts_and_a_grammar_travel_under_sglangs_names_and_only_where_they_are_set() -> None:
+    plain = request_body(request_of(), "")["sampling_params"]
+    assert not {"stop", "regex", "json_schema"} & set(plain)
+    sampling = request_body(request_of(stop=("\n\n", "END"), regex="(a|b)"), "")["sampling_params"]
+    assert (sampling["stop"], sampling["regex"]) == (["\n\n", "END"], "(a|b)") and "json_schema" not in sampling
+    assert request_body(request_of(json_schema="{}"), "")["sampling_params"]["json_schema"] == "{}"
+    with pytest.raises(ValueError, match="one grammar"):
+        request_of(regex="a", json_schema="{}")
+
+
+def test_an_answer_says_which_stop_text_ended_it() -> None:
+    ended = to_generated(reply_of([5, 6], {"type": "stop", "matched": "END"}), (2,), ("END",))
+    assert (ended.stop_text, ended.finish, ended.output_ids) == ("END", "stop", (5, 6))
+    assert to_generated(reply_of([5, 2], {"type": "stop", "matched": 2}), (2,), ("END",)).stop_text == ""
+    assert to_generated(reply_of([5, 6], {"type": "length", "length": 2}), (2,), ("END",)).stop_text == ""
+
+
 def test_deltas_without_their_clustering_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="go together"):
         request_of(deltas=(1.0,))

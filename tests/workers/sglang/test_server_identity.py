@@ -108,6 +108,7 @@ def test_an_external_server_is_described_by_its_own_report(small_model: Path, tm
     [
         ("quantization", True), ("kv_cache_dtype", True), ("lora_paths", True), ("attention_backend", True),
         ("tp_size", True), ("enable_deterministic_inference", True), ("json_model_override_args", True),
+        ("grammar_backend", True), ("constrained_json_disable_any_whitespace", True),
         ("model_path", True), ("revision", True), ("version", True), ("weight_version", True), ("dtype", True),
         ("random_seed", False), ("port", False), ("api_key", False), ("max_total_num_tokens", False),
         ("internal_states", False), ("log_level", False), ("mem_fraction_static", False), ("cuda_graph_max_bs", False),

@@ -1,0 +1,67 @@
+"""Stop texts and grammars of real SGLang say the same as those of the embedded server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import pytest
+from conftest import CLUSTERS, Server
+
+from tasks.gpu.target import GenerateRequest, TargetRefused
+from tasks.guide.proposal import PROPOSAL_SCHEMA, GuideProposal, parse_proposal
+from tasks.guide.verdict_lines import THREE_LINES_REGEX, ThreeLines, parse_three_lines
+
+pytestmark = pytest.mark.gpu
+
+
+def request(server: Server, prompt: int = 0, **given: object) -> GenerateRequest:
+    return server.request(prompt, None, **given)  # type: ignore[arg-type]
+
+
+def test_a_stop_text_ends_the_answer_and_is_named(server: Server) -> None:
+    # Given an answer of which a word in the middle is known
+    [whole] = server.answers([request(server, new=48)])
+    word = re.findall(r"\w+", whole.text)[4]
+    # When it is a stop text, the answer is what came before it
+    [ended] = server.answers([request(server, new=48, stop=("no such text", word))])
+    assert (ended.finish, ended.stop_text) == ("stop", word)
+    assert ended.text == whole.text.partition(word)[0]
+    assert whole.output_ids[: ended.completion_tokens] == ended.output_ids
+
+
+def test_sampled_answers_keep_the_three_lines(server: Server) -> None:
+    asked = [request(server, q, new=160, temperature=1.0, seed=q, regex=THREE_LINES_REGEX) for q in range(32)]
+    plain = [request(server, q, new=32) for q in range(32)]
+    found = server.answers([*asked, *plain])[:32]
+    whole = [answer for answer in found if answer.finish == "stop"]
+    assert len(whole) > 16 and all(isinstance(parse_three_lines(a.text), ThreeLines) for a in whole)
+    assert all(re.fullmatch(THREE_LINES_REGEX, answer.text) for answer in whole)
+
+
+def test_a_proposal_under_its_schema_can_be_read(server: Server) -> None:
+    schema = json.dumps(PROPOSAL_SCHEMA)
+    asked = [request(server, q, new=2000, temperature=0.7, seed=q, json_schema=schema) for q in range(8)]
+    whole = [answer for answer in server.answers(asked) if answer.finish == "stop"]
+    assert whole and all(isinstance(parse_proposal(a.text, "stop"), GuideProposal) for a in whole)
+
+
+def test_steering_chooses_among_what_a_grammar_allows(server: Server) -> None:
+    for wanted in (None, [0.0, -1000.0, *[0.0] * (CLUSTERS - 2)]):  # numbers are cluster 1
+        [answer] = server.answers([server.request(0, wanted, new=16, regex="(7|seven)")])
+        assert answer.text == "seven" if wanted else answer.text in ("7", "seven")
+
+
+@pytest.mark.parametrize("given", [{"regex": "("}, {"json_schema": "{"}])
+def test_a_bad_grammar_is_refused_and_the_server_lives(server: Server, given: Mapping[str, str]) -> None:
+    with pytest.raises(TargetRefused, match="HTTP 400"):
+        server.answers([request(server, **given)])
+    assert server.answers([request(server, new=4)])
+
+
+def test_with_deterministic_inference_a_seed_repeats_its_answer_under_a_grammar(servers: Mapping[str, Server]) -> None:
+    server = servers["deterministic"]
+    asked = [request(server, q, new=96, temperature=0.8, seed=q, regex=THREE_LINES_REGEX) for q in range(16)]
+    first, again = server.answers(asked), server.answers(asked[::-1])[::-1]
+    assert [a.output_ids for a in again] == [a.output_ids for a in first]
