@@ -96,6 +96,13 @@ def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
                    if not key.endswith("FILE"))  # fmt: skip
 
 
+def test_a_volume_without_a_name_is_made_by_no_image() -> None:
+    # The image of Valkey declares one at /data, and each `down` would leave it behind.
+    of_valkey = {name for name, service in SERVICES.items() if "whetstone-valkey" in service["image"]}
+    assert of_valkey == {"secrets", "valkey"}
+    assert {name for name, service in SERVICES.items() if "/data" in service["tmpfs"]} == of_valkey
+
+
 @each_service
 def test_a_service_has_limits(name: str) -> None:
     service = SERVICES[name]
