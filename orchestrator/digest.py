@@ -17,6 +17,8 @@ from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.plan import Evaluations
 
 Bounds = tuple[float, float]
+NO_VALIDATION = "There is no validation set: the questions that chose the vector are those that it is measured on."
+NO_REPORT = "report.json, which has the conclusion, is missing: these figures are of the questions of the search itself."
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,13 @@ def rival_of(report: ReportFigures) -> tuple[ReportedSystem, SystemFigures] | No
 
 
 def _on_training(results: RunResults) -> dict[str, Any]:
-    """Without a validation set there is no report.json: the answers to the training set are all that there is."""
+    """Without a validation set there is no report.json: the answers to the training set say most of what there is."""
     training = next((one for one in results.comparisons if one.name.startswith("training set")), None)
     if training is None:
         return {}
     before, after = _mean_tokens(training.before), _mean_tokens(training.after)
     return {
-        "verdict": "There is no validation set: the questions that chose the vector are those that it is measured on.",
+        "verdict": NO_VALIDATION if len(results.comparisons) == 1 else NO_REPORT,
         "measured_on": "training",
         "questions": len(training.after),
         "tokens_before": before,

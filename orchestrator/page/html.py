@@ -23,6 +23,7 @@ from orchestrator.digest import digest_of
 from orchestrator.page.collected import collection_data
 from orchestrator.page.evolution import CALL_CHARACTERS, evolution_data
 from orchestrator.page.packing import TextPack
+from orchestrator.page.repeating import commands_of, forked_from
 from orchestrator.results import COLLECT, RunResults
 from orchestrator.settings.kconfig import default_values
 from tasks.store.address import redacted
@@ -58,6 +59,8 @@ def _run_data(results: RunResults, texts: TextPack, call_characters: int) -> dic
             {"generation": one.generation, "options": {k: list(map(public, v)) for k, v in one.options.items()}}
             for one in results.settings_changes
         ],
+        "commands": [list(map(public, one)) for one in commands_of(results)],
+        "forked_from": forked_from(results),
         "versions": [asdict(one) for one in results.versions],
         "servers": [_public_server(server) for server in results.servers],
         "answered": dict(results.generations[-1].answered) if not is_collection and results.generations else {},

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 
-from orchestrator.digest import digest_of, rival_of
+from orchestrator.digest import NO_REPORT, NO_VALIDATION, digest_of, rival_of
 from orchestrator.report.assessment import assess
 from orchestrator.report.document import report_document
 from orchestrator.report.figures import ReportFigures
@@ -45,4 +45,7 @@ def test_without_a_validation_set_the_figures_are_of_the_training_set(finished_r
     assert digest.measured_on == "training" and digest.outcome is None and digest.questions == 4
     assert digest.tokens_before == fmean(one["tokens"] for one in training["before"])
     assert digest.tokens_after == fmean(one["tokens"] for one in training["after"])
-    assert digest.verdict is not None and digest.verdict.startswith("There is no validation set")
+    # A conclusion that was lost is not taken for one that there never was
+    assert digest.verdict == NO_REPORT
+    (folder / "answers.json").write_text(json.dumps([training]))
+    assert digest_of(RunResults.open(folder)).verdict == NO_VALIDATION

@@ -17,7 +17,7 @@ const SETS = {
 };
 
 // A sentence of report.txt, which is written for terminals.
-const arrows = (text) => text.replaceAll(" -> ", " → ").replace(/(^|[\s(])-(?=\d)/g, `$1${MINUS}`);
+const arrows = (text) => text.replaceAll(" -> ", "\u00a0→\u00a0").replace(/(^|[\s(])-(?=\d)/g, `$1${MINUS}`);
 
 function badge([text, tone]) {
   return h("span", { class: `badge ${tone}` }, text);
@@ -54,7 +54,7 @@ function unfinished(run) {
 }
 
 function tile(title, figure, ...more) {
-  return h("div", { class: "card tile" }, h("h3", {}, title), h("div", { class: "figure" }, figure), more);
+  return h("div", { class: "card tile" }, h("p", { class: "title" }, title), h("div", { class: "figure" }, figure), more);
 }
 function line(...children) {
   return h("p", { class: "small muted" }, children);
@@ -79,7 +79,8 @@ function tiles(run) {
     found.push(tile("Right answers", points(d.right_change),
       h("p", { class: "was" }, `${number(d.right_before)} → ${number(d.right_after)} of ${number(d.questions)}`),
       meters(d.right_before, d.right_after),
-      d.right_change_interval ? line(`95 % interval ${within(d.right_change_interval, signed)}`) : null));
+      d.right_change_interval ? line(`95 % interval ${within(d.right_change_interval, signed)}`) : null,
+      run.answered.judge?.length ? line(`judged by ${run.answered.judge.join(", ")}`) : null));
   }
   if (d.rival) {
     const rival = tile(d.rival_kind === "prompt" ? "Against a sentence" : "Against a vector without search", d.rival,
@@ -102,7 +103,7 @@ function tiles(run) {
     found.push(tile("Best of the last population", tokens(last.tokens_of_best), line("tokens an answer, training set")));
   }
   const cost = d.calls ? money(d.cost_usd) : "no calls";
-  found.push(tile(has(d.seconds) ? "It took" : "Cost", has(d.seconds) ? duration(d.seconds) : cost,
+  found.push(tile(has(d.seconds) ? "The search took" : "Cost", has(d.seconds) ? duration(d.seconds) : cost,
     line([
       has(d.generations) ? plural(d.generations, "generation") : null,
       d.evaluations ? `${plural(d.evaluations.computed, "evaluation")} computed` : null,
@@ -136,7 +137,8 @@ const ROWS = [
   ["generated tokens", (d) => number(d.target_tokens)],
   ["cost", (d) => (d.calls ? `${money(d.cost_usd)} for ${plural(d.calls, "call")}` : "no calls")],
   ["model", (d) => d.model ?? DASH],
-  ["optimiser, seed", (d) => [d.optimiser, d.seed].filter(has).join(", ") || DASH],
+  ["optimiser", (d) => d.optimiser ?? DASH],
+  ["seed", (d) => d.seed ?? DASH],
 ];
 function interval(bounds, unit) {
   return bounds ? h("span", { class: "sub" }, `${within(bounds, signed)}${unit}`) : null;
@@ -144,19 +146,19 @@ function interval(bounds, unit) {
 
 function compareSection(runs) {
   const shown = ROWS.filter(([, cell]) => runs.some((run) => cell(run.digest) !== DASH));
-  const head = h("tr", {}, h("th", {}), runs.map((run) => h("th", { scope: "col" }, h("strong", {}, run.digest.run))));
-  const body = shown.map(([name, cell]) => h("tr", {}, h("th", { scope: "row", class: "muted" }, name), runs.map((run) => h("td", {}, cell(run.digest)))));
-  const verdicts = h("tr", {}, h("th", { scope: "row", class: "muted" }, "conclusion"), runs.map((run) => h("td", { style: { minWidth: "13rem" } }, arrows(run.digest.verdict ?? unfinished(run)))));
+  const head = h("tr", {}, h("td"), runs.map((run) => h("th", { scope: "col" }, h("strong", {}, run.digest.run))));
+  const body = shown.map(([name, cell]) => h("tr", {}, h("th", { scope: "row", class: "muted row" }, name), runs.map((run) => h("td", {}, cell(run.digest)))));
+  const verdicts = h("tr", {}, h("th", { scope: "row", class: "muted row" }, "conclusion"), runs.map((run) => h("td", { style: { minWidth: "13rem" } }, arrows(run.digest.verdict ?? unfinished(run)))));
   const evolved = runs.filter((run) => run.generations?.length);
   const colors = ["var(--accent)", "var(--prompt)", "var(--vector)", "var(--bad)", "var(--star)", "var(--plain)"];
   const series = evolved.map((run, i) => ({
     name: run.digest.run, color: colors[i % colors.length], points: run.generations.map((one) => [one.generation, one.best_ever]),
   }));
   return section("compare", "Side by side", "Fitnesses of two runs can be compared only where model, questions, judge and objective are the same.",
-    h("div", { class: "card" }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, verdicts, body)))),
+    h("div", { class: "card" }, scroller("Figures of all runs", h("table", {}, h("thead", {}, head), h("tbody", {}, verdicts, body)))),
     series.length > 1
       ? h("figure", { class: "card", style: { marginTop: "1rem" } },
           h("figcaption", {}, h("h3", {}, "Best fitness so far"), legend(series.map((one) => [swatch(one.color), one.name]))),
-          lineChart("Best fitness so far of each run, by generation", series, ["generation"], [number, (v) => number(v, 3)]))
+          lineChart("Best fitness so far of each run, by generation", series, ["generation"], [number, (value, digits = 4) => number(value, digits)]))
       : null);
 }

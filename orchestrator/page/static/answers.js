@@ -1,6 +1,7 @@
 // The answers before and after, side by side with their verdicts.
 
 const PAGE = 20;
+const LONG = 2500; // characters
 const FILTERS = {
   all: ["all", () => true],
   changed: ["changed", (one) => one.before !== one.after],
@@ -34,9 +35,9 @@ function answersSection(run) {
       h("div", { class: "controls" },
         sets.length > 1 ? segments("Set of questions", sets.map((one, i) => [i, one.name.split(/ set\b|,/)[0]]), chosen.set, choose("set")) : null,
         segments("Which answers", Object.entries(filters).map(([name, [text, keep]]) => [name, `${text} ${number(rows.filter(keep).length)}`]), chosen.filter, choose("filter")),
-        h("select", { "aria-label": "Order", data: { keep: "order" }, on: { change: (event) => choose("order")(event.target.value) } },
+        h("select", { "aria-label": "Order", on: { change: (event) => choose("order")(event.target.value) } },
           Object.entries(ORDERS).map(([name, [text]]) => h("option", { value: name, selected: name === chosen.order }, text))),
-        h("input", { type: "search", placeholder: "Search questions and answers", "aria-label": "Search questions and answers", value: chosen.query, data: { keep: "query" },
+        h("input", { type: "search", placeholder: "Search questions and answers", "aria-label": "Search questions and answers", value: chosen.query,
           on: { input: (event) => choose("query")(event.target.value) } })),
       h("p", { class: "small muted", role: "status" }, `${capital(sets[chosen.set].name)}: ${number(matching.length)} of ${plural(rows.length, isCollection ? "pair" : "question")}`),
       h("div", { style: { marginTop: ".7rem" } }, matching.slice(0, chosen.shown).map((one) => questionCard(one, words, isCollection))),
@@ -68,7 +69,7 @@ function questionCard(one, words, isCollection) {
   return h("article", { class: "card question" },
     h("header", {}, verdictBadge(one, isCollection), has(one.tokens_before) ? h("span", { class: "small muted" }, savedText(one)) : null, h("span", { class: "id" }, one.example)),
     h("p", { class: "asked" }, marked(one.question, words)),
-    h("p", { class: "small muted break" }, "Right answer: ", marked(one.gold, words)),
+    h("p", { class: "small muted break gold" }, "Right answer: ", h("bdi", {}, marked(one.gold, words))),
     h("div", { class: "pair" },
       side("before", one.tokens_before, isCollection ? null : one.right_before, one.before, one.reason_before, words),
       side("after", one.tokens_after, isCollection ? one.is_retained : one.right_after, one.after, isCollection ? one.reason : one.reason_after, words)));
@@ -76,6 +77,11 @@ function questionCard(one, words, isCollection) {
 function savedText(one) {
   const saved = one.tokens_before - one.tokens_after;
   return saved === 0 ? "as long as before" : `${plural(Math.abs(saved), "token")} ${saved > 0 ? "fewer" : "more"}`;
+}
+// A very long text gets a box of its own that scrolls, also by keyboard.
+function longBox(element, text, label) {
+  if (text.length > LONG) for (const [name, value] of [["class", `${element.className} long`], ["tabindex", 0], ["role", "group"], ["aria-label", label]]) element.setAttribute(name, value);
+  return element;
 }
 function verdictBadge(one, isCollection) {
   if (isCollection) return badge(one.is_retained ? ["retained", "good"] : ["discarded", "bad"]);
@@ -86,9 +92,9 @@ function verdictBadge(one, isCollection) {
 function side(name, count, isRight, text, reason, words) {
   const verdict = has(isRight) ? (isRight ? h("span", { class: "good" }, "✓ right") : h("span", { class: "bad" }, "✗ wrong")) : null;
   return h("div", { class: `side ${has(isRight) ? (isRight ? "is-right" : "is-wrong") : ""}` },
-    h("h4", {}, [name, has(count) ? plural(count, "token") : null].filter(Boolean).map((text) => h("span", {}, text)), verdict),
-    text ? h("p", {}, marked(text, words)) : h("p", { class: "muted" }, "(no text)"),
-    reason ? h("p", { class: "reason" }, `judge: ${reason}`) : null);
+    h("p", { class: "head" }, [name, has(count) ? plural(count, "token") : null].filter(Boolean).map((text) => h("span", {}, text)), verdict),
+    text ? longBox(h("p", { class: "text" }, marked(text, words)), text, `Answer ${name}`) : h("p", { class: "text muted" }, "(no text)"),
+    reason ? longBox(h("p", { class: "reason" }, "judge: ", h("bdi", {}, reason)), reason, `Reason ${name}`) : null);
 }
 
 // The tokens that a collection has found.
@@ -101,9 +107,9 @@ function wastedSection(run) {
       h("td", {}, token(one.text, `token ${one.token_id}`)),
       h("td", { style: { width: "40%" } }, h("div", { class: "meter", style: { marginTop: ".5rem" } }, h("i", { class: "after", style: { width: `${(100 * one.delta) / largest}%` } }))),
       h("td", { class: "num" }, percent(one.verbose, 3)), h("td", { class: "num" }, percent(one.compressed, 3)), h("td", { class: "num" }, points3(one.delta))));
-    const heads = ["before", "after", "difference"].map((name) => h("th", { class: "num", scope: "col" }, name));
+    const heads = ["before", "after", "points"].map((name) => h("th", { class: "num", scope: "col" }, name));
     return [
-      h("div", { class: "card" }, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th"), heads)), h("tbody", {}, body)))),
+      h("div", { class: "card" }, scroller("Wasted tokens", h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("td"), heads)), h("tbody", {}, body)))),
       run.wasted.length > chosen.shown ? h("button", { type: "button", class: "chip more", on: { click: () => { chosen.shown += 100; again(); } } }, `show more: ${number(run.wasted.length - chosen.shown)} are left`) : null,
     ];
   };

@@ -20,6 +20,10 @@ function mark(kind) {
     s("path", { d: SHAPES[kind](4), fill: "currentColor" }));
 }
 
+function starMark() {
+  return s("svg", { viewBox: "-6 -6 12 12", class: "mark", "aria-hidden": "true" }, s("path", { d: star(6), fill: "var(--star)" }));
+}
+
 function linear(low, high, from, to) {
   const span = high - low || 1;
   return (value) => from + ((value - low) / span) * (to - from);
@@ -58,21 +62,32 @@ function chart(label, height, draw) {
   return host;
 }
 
-// Axes with their ticks; returns the two scales.
+// Numbers at an axis, with as many decimal places as they need.
+function tickTexts(values, format) {
+  const shown = (text) => Number.parseFloat(text.replaceAll(",", "").replace(MINUS, "-")) / (text.endsWith("%") ? 100 : 1);
+  for (let digits = 0; ; digits += 1) {
+    const texts = values.map((value) => format(value, digits));
+    if (digits > 9 || texts.every((text, i) => Math.abs(shown(text) - values[i]) < 1e-9)) return texts;
+  }
+}
+
+// Axes with their ticks; a format takes a value and a number of decimal places.  Returns the two scales.
 function axes(plot, xs, ys, names, formats) {
   const x = linear(xs[0], xs[1], plot.left, plot.right);
   const y = linear(ys[0], ys[1], plot.bottom, plot.top);
-  for (const value of ticks(ys[0], ys[1], Math.max(3, plot.height / 62))) {
-    plot.svg.append(s("line", { class: "gridline", x1: plot.left, x2: plot.right, y1: y(value), y2: y(value) }),
-      s("text", { x: plot.left - 8, y: y(value) + 4, "text-anchor": "end" }, formats[1](value)));
-  }
+  const up = ticks(ys[0], ys[1], Math.max(3, plot.height / 62));
+  tickTexts(up, formats[1]).forEach((text, i) => {
+    plot.svg.append(s("line", { class: "gridline", x1: plot.left, x2: plot.right, y1: y(up[i]), y2: y(up[i]) }),
+      s("text", { x: plot.left - 8, y: y(up[i]) + 4, "text-anchor": "end" }, text));
+  });
   const wanted = formats.ticks ?? ticks(xs[0], xs[1], Math.max(3, plot.width / 95));
-  for (const value of wanted) {
-    plot.svg.append(s("text", { x: x(value), y: plot.bottom + 17, "text-anchor": "middle" }, formats[0](value)));
-  }
+  tickTexts(wanted, formats[0]).forEach((text, i) => {
+    plot.svg.append(s("text", { x: x(wanted[i]), y: plot.bottom + 17, "text-anchor": "middle" }, text));
+  });
   plot.svg.append(s("line", { class: "axis", x1: plot.left, x2: plot.right, y1: plot.bottom, y2: plot.bottom }),
     s("text", { x: plot.right, y: plot.bottom + 34, "text-anchor": "end" }, names[0]));
-  return { x, y };
+  if (names[1]) plot.svg.append(s("text", { x: plot.left + 4, y: plot.top + 2, "text-anchor": "start" }, names[1]));
+  return { x, y, inX: (value) => Math.min(Math.max(x(value), plot.left), plot.right) };
 }
 
 // Whole numbers on an axis, not more than fit.
@@ -124,7 +139,7 @@ function lineChart(label, series, names, formats, height = 270) {
       for (const p of one.points) {
         const dot = s("circle", { cx: x(p[0]), cy: y(p[1]), r: one.thin ? 2.2 : 3.2, fill: one.color });
         const hit = s("circle", { cx: x(p[0]), cy: y(p[1]), r: 11, fill: "transparent" });
-        plot.svg.append(dot, tip(hit, `${one.name}\n${names[0]} ${p[0]}: ${formats[1](p[1], true)}`));
+        plot.svg.append(dot, tip(hit, `${one.name}\n${names[0]} ${p[0]}: ${formats[1](p[1])}`));
       }
     }
   });

@@ -10,7 +10,7 @@ function clustersSection(run) {
   const about = "Each is one number, added to the logits of all tokens of its cluster: a negative one makes them rarer, a positive one more frequent.";
   const draw = (again) => [
     h("div", { class: "controls" },
-      h("select", { "aria-label": "Vector", data: { keep: "vector" }, on: { change: (event) => { chosen.vector = Number(event.target.value); again(); } } },
+      h("select", { "aria-label": "Vector", on: { change: (event) => { chosen.vector = Number(event.target.value); again(); } } },
         all.map(([name], i) => h("option", { value: i, selected: i === chosen.vector }, name))),
       segments("Order", [["size", "largest first"], ["id", "by cluster"]], chosen.order, (value) => { chosen.order = value; again(); })),
     h("div", { class: "card" }, all[chosen.vector][1].some((delta) => delta) ? null : h("p", { class: "muted" }, "All deltas are 0: the model is not steered."),
@@ -32,14 +32,14 @@ function deltaRow(run, i, delta, largest, before, brief) {
   const cluster = run.clusters[i];
   const wide = `${(50 * Math.abs(delta)) / largest}%`;
   const bar = h("i", { class: delta < 0 ? "down" : "up", style: delta < 0 ? { right: "50%", width: wide } : { left: "50%", width: wide } });
-  const value = h("div", { class: "num" }, has(before) ? h("span", { class: "sub" }, `was ${signed(before, 3)}`) : null, signed(delta, 3));
+  const value = h("div", { class: "num" }, has(before) ? [h("span", { class: "sub" }, `was ${signed(before, 3)}`), " "] : null, signed(delta, 3));
   if (brief) {
     return h("div", { class: "delta", title: cluster?.description }, h("span", { class: "id" }, run.cluster_ids[i]), h("div", { class: "diverging" }, bar), value);
   }
   const examples = cluster?.examples ?? [];
   const what = cluster ? cluster.description.split(/; common ones|: /)[0] : "";
   return h("div", { class: delta ? "delta" : "delta is-zero" }, h("span", { class: "id" }, run.cluster_ids[i]),
-    h("div", { class: "what" }, examples.length ? what : cluster?.description ?? "",
+    h("div", { class: "what" }, h("bdi", {}, examples.length ? what : cluster?.description ?? ""),
       cluster?.count ? h("span", { class: "muted small" }, ` · ${plural(cluster.count, "token")}`) : null,
       examples.length ? h("div", { class: "tokens", title: cluster.description }, examples.map((text) => token(text))) : null),
     h("div", { class: "diverging", "aria-hidden": "true" }, bar), value);

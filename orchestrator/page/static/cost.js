@@ -41,5 +41,5 @@ function generationsTable(run) {
     number(one.calls), number(one.tokens.target), one.calls ? money(one.cost_usd) : DASH,
   ].map((text) => h("td", { class: "num" }, text))));
   return h("details", { class: "card", style: { marginTop: "1rem" } }, h("summary", {}, "Each generation"),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { class: "num", scope: "col" }, name)))), h("tbody", {}, body))));
+    scroller("Each generation", h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { class: "num", scope: "col" }, name)))), h("tbody", {}, body))));
 }

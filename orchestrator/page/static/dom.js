@@ -74,6 +74,11 @@ function segments(label, options, chosen, choose) {
   return h("div", { class: "segments", role: "group", "aria-label": label }, buttons);
 }
 
+// A table that is wider than the page can be scrolled, also by keyboard.
+function scroller(label, table) {
+  return h("div", { class: "scroll", role: "group", tabindex: 0, "aria-label": label }, table);
+}
+
 function section(id, title, about, ...children) {
   const header = h("header", {}, h("h2", {}, title), about ? h("p", {}, about) : null);
   return h("section", { id, "aria-label": title }, header, children);
@@ -82,18 +87,41 @@ function section(id, title, about, ...children) {
 // A section that draws its own content anew, when something in it was chosen.
 function redrawn(draw) {
   const host = h("div");
-  const again = () => {
-    const focused = host.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
-    const caret = focused ? document.activeElement.selectionStart : null;
-    host.replaceChildren(...[draw(again)].flat().filter(Boolean));
-    const kept = focused ? host.querySelector(`[data-keep="${focused}"]`) : null;
-    if (kept) {
-      kept.focus();
-      if (has(caret)) kept.setSelectionRange(caret, caret);
-    }
-  };
+  const again = () => replaceKept(host, [draw(again)].flat().filter(Boolean));
   again();
   return host;
+}
+
+// Other children for an element: what has the focus, what is open and what is scrolled stays so.
+function replaceKept(host, children) {
+  const before = new Map(named(host));
+  const focused = [...before].find(([, element]) => element === document.activeElement);
+  const caret = focused?.[1].selectionStart;
+  const states = [...before].map(([name, element]) => [name, element.open, element.scrollLeft, element.scrollTop]);
+  document.getElementById("tip").hidden = true;
+  host.replaceChildren(...children);
+  if (!host.isConnected) return;
+  for (const drawn of host.querySelectorAll(".chart")) drawn.redraw();
+  const after = new Map(named(host));
+  for (const [name, open, left, top] of states) {
+    const element = after.get(name);
+    if (element && has(open)) element.open = open;
+    if (element && (left || top)) element.scrollTo({ left, top, behavior: "instant" });
+  }
+  const element = focused && after.get(focused[0]);
+  element?.focus({ preventScroll: true });
+  if (has(caret) && element?.setSelectionRange) element.setSelectionRange(caret, caret);
+}
+
+// What can have a state, each with a name that it has again when it is drawn anew: its part of the page and its label.
+function named(host) {
+  const counts = new Map();
+  return [...host.querySelectorAll("a, button, input, select, summary, details, .scroll, .long, .chart, .node")].map((element) => {
+    const label = element.getAttribute("aria-label") ?? (element.querySelector("summary") ?? element).textContent.slice(0, 80).replace(/[\d,]+/g, "#");
+    const name = [element.closest("[id]")?.id, element.tagName, label].join(" ");
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+    return [`${name} ${counts.get(name)}`, element];
+  });
 }
 
 // Long texts come packed (orchestrator/page/packing.py): base64 of raw deflate of a JSON list of texts.
@@ -120,11 +148,14 @@ function longTextIn(element, index) {
   return element;
 }
 
-// Spaces, line ends and control characters of a token, made visible; a long run of one is counted.
+// Spaces, line ends and characters that are not seen, made visible; a long run of one is counted.
+const UNSEEN = "\\s\\x00-\\x1f\\x7f-\\x9f\\xad\\u200b\\u200c\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff";
+const RUNS = new RegExp(`([${UNSEEN}])\\1*|[^${UNSEEN}]+`, "g");
+const IS_UNSEEN = new RegExp(`^[${UNSEEN}]`);
 function token(text, title) {
-  const parts = (text.match(/([\s\x00-\x1f\x7f-\x9f])\1*|[^\s\x00-\x1f\x7f-\x9f]+/g) ?? []).map((run) => {
-    if (!/^[\s\x00-\x1f\x7f-\x9f]/.test(run)) return run;
-    const sign = { " ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍" }[run[0]] ?? `U+${run.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  const parts = (text.match(RUNS) ?? []).map((run) => {
+    if (!IS_UNSEEN.test(run)) return run;
+    const sign = { " ": "␣", "\n": "↵", "\t": "⇥", "\r": "\\r" }[run[0]] ?? `U+${run.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
     return h("b", {}, run.length > 3 ? `${sign}×${run.length}` : sign.repeat(run.length));
   });
   return h("span", { class: "token", title }, parts);

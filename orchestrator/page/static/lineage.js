@@ -1,14 +1,15 @@
 // The lineage: every evaluation as a point, with its ancestors and descendants; a chosen one with all that is known of it.
 
 const MEASURES = {
-  fitness: ["fitness", (v) => number(v, 3)],
-  mean_tokens: ["tokens an answer", tokens],
-  correctness: ["right answers", (v) => percent(v, 0)],
+  fitness: ["fitness", number],
+  mean_tokens: ["tokens an answer", number],
+  correctness: ["right answers", percent],
 };
 const STAGES = { pop: "in the population", pre: "child", mut: "child after its mutation" };
 const DOTS = [
   ["pop", "population", "var(--muted)", "var(--muted)"], ["pre", "child", "var(--card)", "var(--accent)"], ["mut", "mutated", "var(--accent)", "var(--accent)"],
 ];
+const LINES = [["the chosen one and its ancestors", "var(--star)"], ["its descendants", "var(--vector)"]];
 const EDGES = ["inherits from", "mutation of", "the same as"];
 
 function lineageSection(run) {
@@ -25,14 +26,16 @@ function lineageSection(run) {
   const best = byName.get(run.digest.winner) ?? nodes.reduce((a, b) => (b.fitness > a.fitness ? b : a));
   const chosen = view(`lineage ${run.digest.run}`, { measure: "fitness", node: best.name });
   if (!byName.has(chosen.node)) chosen.node = best.name;
-  const about = `${plural(nodes.length, "evaluation")} in ${plural(run.generations.length, "generation")}, each with the vectors that it comes from. ` +
+  const about = `${plural(nodes.length, "evaluation")} in ${plural(run.generations.length, "generation")}, each with the vectors that it comes from; figures are of the training set. ` +
     "Choose one by a click, or with the arrow keys: left and right to ancestors and descendants, up and down within a generation.";
   let picture = null;
-  const panel = h("div", { class: "card node", "aria-live": "polite" });
+  const panel = h("div", { class: "card node", "aria-live": "polite", "aria-label": "The chosen evaluation", role: "group", tabindex: -1 });
   const choose = (node) => {
     chosen.node = node.name;
     picture.choose(node);
+    const isWithin = panel.contains(document.activeElement);
     panel.replaceChildren(...nodePanel(run, node, calls, choose));
+    if (isWithin) panel.focus({ preventScroll: true });
     find.value = "";
   };
   const draw = (again) => {
@@ -44,7 +47,8 @@ function lineageSection(run) {
         find),
       h("div", { class: "lineage" }, h("figure", { class: "card" },
         h("figcaption", {}, h("h3", {}, `${capital(MEASURES[chosen.measure][0])} of each evaluation, by generation`),
-          legend(DOTS.filter(([stage]) => nodes.some((node) => node.stage === stage)).map(([, name, fill, stroke]) => [dot(fill, stroke), name]))),
+          legend([...DOTS.filter(([stage]) => nodes.some((node) => node.stage === stage)).map(([, name, fill, stroke]) => [dot(fill, stroke), name]),
+            ...LINES.map(([name, color]) => [swatch(color), name])])),
         picture.host), panel),
     ];
   };

@@ -4,7 +4,7 @@ let DATA = JSON.parse(document.getElementById("data").textContent);
 const LEAST_WAIT_MS = 5000;
 
 const PARTS = [
-  ["answer", "Answer"], ["compare", "Side by side"], ["systems", "Systems"], ["wasted", "Wasted tokens"], ["search", "Search"], ["lineage", "Lineage"],
+  ["compare", "Side by side"], ["answer", "Answer"], ["systems", "Systems"], ["wasted", "Wasted tokens"], ["search", "Search"], ["lineage", "Lineage"],
   ["deltas", "Deltas"], ["answers", "Answers"], ["cost", "Cost"], ["settings", "Repeat"],
 ];
 
@@ -26,7 +26,7 @@ function drawPage() {
     h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark", on: { click: otherTheme } }, "◐")));
   const made = new Date(DATA.made);
   const footer = h("footer", {}, DATA.live_url ? "Live: this page follows the run. " : "", `Made ${made.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })} by orchestrator report; nothing in this page is loaded from a network.`);
-  document.getElementById("page").replaceChildren(bar, h("main", {}, parts, footer));
+  replaceKept(document.getElementById("page"), [bar, h("main", {}, parts, footer)]);
   follow(links, parts);
 }
 
@@ -76,7 +76,8 @@ async function refresh(tag) {
     const reply = await fetch(DATA.live_url, { cache: "no-cache", credentials: "same-origin" });
     if (!reply.ok) throw new Error(reply.statusText);
     next = reply.headers.get("ETag");
-    if (next !== tag) {
+    if (next !== tag && !getSelection().isCollapsed) next = tag; // nothing moves while text is selected
+    else if (next !== tag) {
       const fresh = await reply.json();
       DATA = { ...DATA, ...fresh };
       unpacked.clear();

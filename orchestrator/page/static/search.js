@@ -3,7 +3,8 @@
 function searchSection(run) {
   if (!run.generations?.length) return null;
   const of = (name) => run.generations.map((one) => [one.generation, one[name]]);
-  const three = (value) => number(value, 3);
+  const four = (value, digits = 4) => number(value, digits);
+  const length = (value, digits = 1) => number(value, digits);
   const fitness = [
     { name: "best so far", color: "var(--accent)", points: of("best_ever") },
     { name: "best of the population", color: "var(--vector)", points: of("best"), thin: true },
@@ -20,7 +21,13 @@ function searchSection(run) {
     lineChart(`${title}, by generation`, series, ["generation"], [number, format]));
   const changed = run.settings_changes.map((one) =>
     h("li", {}, `From generation ${one.generation} on: `, Object.entries(one.options).map(([name, [before, after]]) => `${name} ${before} → ${after}`).join(", ")));
+  const table = h("details", { class: "card", style: { marginTop: "1rem" } }, h("summary", {}, "Fitness and tokens of each generation"),
+    scroller("Fitness and tokens of each generation", h("table", {},
+      h("thead", {}, h("tr", {}, ["generation", "best so far", "best", "mean", "tokens of the best", "mean tokens", "fewest tokens"].map((name) => h("th", { class: "num", scope: "col" }, name)))),
+      h("tbody", {}, run.generations.map((one) => h("tr", {}, [
+        number(one.generation), ...[one.best_ever, one.best, one.mean].map((value) => number(value, 4)), ...[one.tokens_of_best, one.mean_tokens, one.fewest_tokens].map((value) => tokens(value)),
+      ].map((text) => h("td", { class: "num" }, text))))))));
   return section("search", "The search", "Both are of the training set, which the search ranks on; its best is partly luck, so other questions choose the winner.",
-    h("div", { class: "grid two" }, figure("Fitness", fitness, three), figure("Tokens an answer", lengths, tokens)),
-    changed.length ? h("ul", { class: "notes" }, changed) : null);
+    h("div", { class: "grid two" }, figure("Fitness", fitness, four), figure("Tokens an answer", lengths, length)),
+    table, changed.length ? h("ul", { class: "notes" }, changed) : null);
 }

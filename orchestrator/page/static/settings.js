@@ -8,22 +8,30 @@ function settingsSection(run) {
     return h("div", { class: "card" },
       h("div", { class: "controls" }, h("h3", {}, "Settings"),
         isCollection ? null : segments("Which settings", [[false, "other than the default"], [true, "all"]], chosen.all, (value) => { chosen.all = value; again(); }),
-        h("input", { type: "search", placeholder: "Search settings", "aria-label": "Search settings", value: chosen.query, data: { keep: "query" }, on: { input: (event) => { chosen.query = event.target.value; again(); } } })),
-      h("table", { class: "settings" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", {}, value === "" ? "(empty)" : value))))));
+        h("input", { type: "search", placeholder: "Search settings", "aria-label": "Search settings", value: chosen.query, on: { input: (event) => { chosen.query = event.target.value; again(); } } })),
+      h("table", { class: "settings" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, breakable(name)), h("td", {}, value === "" ? "(empty)" : value))))));
   };
-  const command = isCollection ? `orchestrator collect --config ${run.digest.folder}/settings.yaml` : `orchestrator evolve --config ${run.digest.folder}/config --output outputs/again`;
   const facts = [
     ...Object.entries(run.questions).filter(([, count]) => count).map(([name, count]) => [`${name} set`, plural(count, "question")]),
-    ...run.servers.flatMap((server, i) => Object.entries(server).map(([name, value]) => [`server${run.servers.length > 1 ? ` ${i + 1}` : ""}: ${name.replaceAll("_", " ")}`, String(value)])),
+    run.forked_from ? ["forked from", run.forked_from] : null,
     ...run.versions.flatMap((one, i) => [
       [`code${run.versions.length > 1 ? ` of session ${i + 1}` : ""}`, one.code], ["Python", `${one.python} on ${one.system}`],
       ["packages", Object.entries(one.packages).map(([name, version]) => `${name} ${version}`).join(", ")],
     ]),
-  ].filter(([, value]) => value !== "");
-  return section("settings", "To repeat it", "The same settings, questions, server and versions give the same run; the same code has the same short hash.",
+  ].filter((fact) => fact && fact[1] !== "");
+  const pairs = (facts) => h("dl", { class: "pairs" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  const servers = run.servers.map((server, i) => h("details", {},
+    h("summary", {}, `Server${run.servers.length > 1 ? ` ${i + 1}` : ""}: ${[server.engine, server.version, server.model_path].filter(Boolean).join(", ")}`),
+    pairs(Object.entries(server).filter(([, value]) => value !== "").map(([name, value]) => [name.replaceAll("_", " "), String(value)]))));
+  return section("settings", run.commands.length > 1 ? "To use it and to repeat it" : "To repeat it", "The same settings, questions, server and versions give the same run; the same code has the same short hash.",
     h("div", { class: "grid two", style: { alignItems: "start" } }, redrawn(draw),
-      h("div", { class: "card" }, h("h3", { style: { marginBottom: ".6rem" } }, "Command, questions, server, versions"), h("pre", { class: "command" }, command),
-        h("dl", { class: "pairs", style: { marginTop: ".9rem" } }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))));
+      h("div", { class: "card" }, h("h3", {}, "Commands, questions, versions, server"),
+        run.commands.map(([what, command]) => [h("p", { class: "small muted what" }, what), h("pre", { class: "command" }, command)]),
+        pairs(facts), servers)));
+}
+// A name may break after an underscore.
+function breakable(name) {
+  return name.split(/(?<=[_.])/).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
 }
 function matchesSetting(name, value, query) {
   return `${name}\n${value}`.toLowerCase().includes(query.toLowerCase());

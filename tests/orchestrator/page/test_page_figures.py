@@ -168,3 +168,33 @@ def test_clusters_deltas_settings_and_versions_are_those_of_the_folder(page: Rea
     [server] = read(finished_run, "servers.json")["servers"]
     assert run["servers"] == [server | {"arguments": " ".join(server.get("arguments", []))}]
     assert run["questions"] == {"training": 4, "validation": 10, "test": 8}
+
+
+def test_the_comparisons_and_the_conclusion_are_those_of_the_report(page: ReadPage, finished_run: Path) -> None:
+    [run] = page.runs
+    report, history = read(finished_run, "report.json"), lines(finished_run, "history.jsonl")
+    assert (run["comparisons"], run["conclusion"]) == (report["comparisons"], report["conclusion"])
+    assert (run["start"], run["choices"]) == (report["start"], report["choices"])
+    assert [system["against_plain"] for system in run["systems"]] == [
+        one["against_plain"] for one in (*report["systems"], *report["rivals"])
+    ]
+    assert run["answered"] == history[-1]["answered"] and run["failures"] == run["settings_changes"] == []
+    assert run["digest"]["cost_usd"] == read(finished_run, "usage.json").get("cost_usd")
+    assert run["digest"]["individuals"] == len(lines(finished_run, "individuals.jsonl"))
+
+
+def test_no_other_part_is_on_the_page(page: ReadPage) -> None:
+    """A new part needs a test here, and where it is seen one in test_seen_figures.py."""
+    [run] = page.runs
+    assert set(run) == {
+        "digest", "usage", "failures", "questions", "settings", "settings_changes", "commands", "forked_from",
+        "versions", "servers", "answered", "conclusion", "start", "choices", "comparisons", "systems", "clusters",
+        "cluster_ids", "best_deltas", "generations", "individuals", "descent", "calls", "answers",
+    }  # fmt: skip
+    assert {name for one in run["systems"] for name in one} == {
+        "name", "kind", "prompt", "deltas", "stopped_after", "validation", "test", "against_plain", "is_winner",
+    }  # fmt: skip
+    assert set(run["generations"][0]) == {
+        "generation", "best", "mean", "best_ever", "tokens_of_best", "mean_tokens", "fewest_tokens", "evaluations",
+        "seconds", "tokens", "calls", "cost_usd", "settings_changed",
+    }  # fmt: skip

@@ -1,13 +1,9 @@
-"""A page in a real browser: it shows the figures of the run's files, runs no script of theirs, and asks nobody."""
+"""A page in a real browser: it fits the screen, is used by keyboard, follows its run, and runs no script of others."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,161 +11,18 @@ import pytest
 from browser import browser_page, picture
 from flower_process import PASSWORD, USER, Flower
 from hostile_texts import HOSTILE, with_hostile_texts
+from seen_page import ARROW, opened
 
-from orchestrator.page.html import page_data, render_page
 from orchestrator.results import RunResults
 
 pytestmark = pytest.mark.long
-NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
-
-
-@contextmanager
-def opened(path: Path, *runs: Path, **options: Any) -> Iterator[Any]:
-    """The page of these runs in a browser, which has found no fault in it and has asked for nothing but the page."""
-    path.write_text(render_page(page_data([RunResults.open(run) for run in runs]), NOW))
-    faults: list[str] = []
-    asked: list[str] = []
-    with browser_page(**options) as page:
-        page.on("console", lambda message: faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(path.as_uri())
-        page.locator("#settings").wait_for()
-        yield page
-    assert (faults, asked) == ([], [path.as_uri()])
-
-
-def read(folder: Path, name: str) -> Any:
-    return json.loads((folder / name).read_text())
-
-
-def lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
-
-
-def minus(text: str) -> str:
-    """A number as the page writes it: with a minus sign, and zero without a sign."""
-    value = text.replace("-", "−")
-    return value if re.search("[1-9]", value) else value.lstrip("+−")
-
-
-def shown_tiles(page: Any) -> dict[str, list[str]]:
-    tiles = [tile.inner_text().split("\n") for tile in page.locator(".tile").all()]
-    return {title: [text for text in rest if text] for title, *rest in tiles}
-
-
-def test_the_figures_that_are_seen_are_those_of_the_files(finished_run: Path, tmp_path: Path) -> None:
-    report, history = read(finished_run, "report.json"), lines(finished_run, "history.jsonl")
-    zero, best, pair = report["test"]["zero"], report["test"]["best"], report["comparisons"][0]
-    with opened(tmp_path / "page.html", finished_run) as page:
-        assert page.locator("h1").inner_text() == report["verdict"].replace(" -> ", " → ")
-        tiles = shown_tiles(page)
-        low, high = (minus(f"{100 * (bound - 1):+.1f}") for bound in pair["token_ratio_interval"])
-        assert tiles["Tokens an answer"] == [
-            minus(f"{100 * (pair['token_ratio'] - 1):+.1f} %"),
-            f"{zero['mean_tokens']:.1f} → {best['mean_tokens']:.1f}",
-            f"95 % interval {low} to {high} %",
-        ]
-        assert tiles["Right answers"][1] == f"{zero['correct']} → {best['correct']} of {best['n']}"
-        assert tiles["Questions: test set"][0] == str(best["n"])
-        took = tiles["It took"][1]
-        assert f"{len(history)} generations" in took
-        assert f"{sum(one['evaluations']['computed'] for one in history)} evaluations computed" in took
-        check_systems(page, report)
-        check_deltas(page, finished_run)
-        check_generations(page, history)
-        check_answers(page, finished_run)
-        check_lineage(page, finished_run)
-        picture(page, "report_page", tmp_path, full_page=True)
-
-
-def check_systems(page: Any, report: dict[str, Any]) -> None:
-    for which in ("test", "validation"):
-        page.locator("#systems .segments button", has_text=which).click()
-        measured = [one for one in (*report["systems"], *report["rivals"]) if one[which] is not None]
-        plain = report["systems"][0][which]["mean_tokens"]
-        rows = page.locator("#systems tbody tr").all()
-        shown = {row.locator(".name > span").inner_text().split("\n")[0].removesuffix(" ★"): row for row in rows}
-        assert set(shown) == {one["name"] for one in measured}
-        for one in measured:
-            cells = shown[one["name"]].locator("td").all_inner_texts()
-            figures = one[which]
-            change = "–" if one["kind"] == "plain" else minus(f"{100 * (figures['mean_tokens'] / plain - 1):+.1f} %")
-            assert cells == [
-                f"{figures['mean_tokens']:.1f}",
-                change,
-                f"{figures['correct']} / {figures['n']}",
-                f"{100 * figures['share_correct']:.1f} %",
-                f"{figures['fitness']:.4f}",
-            ]
-
-
-def check_deltas(page: Any, folder: Path) -> None:
-    page.locator("#deltas .segments button", has_text="by cluster").click()
-    shown = [row.inner_text().split("\n") for row in page.locator("#deltas .delta").all()]
-    best = read(folder, "deltas_best.json")
-    assert {row[0]: row[-1] for row in shown} == {cluster: minus(f"{delta:+.3f}") for cluster, delta in best.items()}
-
-
-def check_generations(page: Any, history: list[dict[str, Any]]) -> None:
-    page.locator("#cost summary").click()
-    rows = [row.locator("td").all_inner_texts() for row in page.locator("#cost tbody tr").all()]
-    for row, line in zip(rows, history, strict=True):
-        assert row[0] == str(line["generation"])
-        counts = [
-            line["evaluations"]["computed"],
-            line["evaluations"]["cached"],
-            line["calls"],
-            line["tokens"]["target"],
-        ]
-        assert row[-5:-1] == [f"{count:,}" for count in counts]
-
-
-def check_answers(page: Any, folder: Path) -> None:
-    test = next(one for one in read(folder, "answers.json") if one["name"].startswith("test"))
-    pairs = list(zip(test["before"], test["after"], strict=True))
-    shown = page.locator("#answers .question").all()
-    assert len(shown) == len(pairs)
-    for card, (before, after) in zip(shown, pairs, strict=True):
-        for side, one in zip(card.locator(".side").all(), (before, after), strict=True):
-            length = "1 token" if one["tokens"] == 1 else f"{one['tokens']} tokens"
-            heads = side.locator("h4 span").all_text_contents()
-            assert heads[1:] == [length, "✓ right" if one["is_correct"] else "✗ wrong"]
-            assert one["text"] in side.text_content()
-    changed = sum(before["text"] != after["text"] for before, after in pairs)
-    assert page.locator("#answers button", has_text="changed").inner_text() == f"changed {changed}"
-    word = test["before"][2]["example"]
-    page.locator("#answers input").fill(word)
-    page.locator("#answers .question").nth(0).wait_for()
-    assert page.locator("#answers .question .id").all_text_contents() == [word]
-    page.locator("#answers input").fill("")
-
-
-def check_lineage(page: Any, folder: Path) -> None:
-    """By the keyboard from one evaluation to another, each with its own figures."""
-    recorded = {line["node"]: line for line in lines(folder, "individuals.jsonl")}
-    edges = [(edge["from"], edge["to"]) for edge in read(folder, "evolution_tree.json")["edges"]]
-    panel = page.locator("#lineage .node")
-    page.locator("#lineage select").select_option("g0_child0_mut")
-    seen = []
-    for key in ("", "ArrowLeft", "ArrowUp", "ArrowDown", "ArrowRight"):
-        if key:
-            page.locator("#lineage .chart").press(key)
-        name = panel.locator("h3").inner_text().removesuffix(" ★")
-        line = recorded[name]
-        facts = panel.locator(".facts dd").all_inner_texts()
-        assert facts[:2] == [f"{line['fitness']:.4f}", f"{line['mean_tokens']:.1f}"]
-        if line["scratchpad"]:
-            panel.locator("pre", has_text=line["scratchpad"]).first.wait_for()
-        seen.append(name)
-    assert seen[0] == "g0_child0_mut" and (seen[1], seen[0]) in edges and len(set(seen)) > 2
 
 
 def test_hostile_texts_are_shown_and_not_run(finished_run: Path, tmp_path: Path) -> None:
     folder = with_hostile_texts(finished_run, tmp_path / "run")
     with opened(tmp_path / "page.html", folder) as page:
         assert page.locator("h1").inner_text() == HOSTILE
-        assert page.locator("#answers .side p").first.text_content() == HOSTILE
+        assert page.locator("#answers .side .text").first.text_content() == HOSTILE
         page.locator("#lineage .node pre").first.wait_for()
         assert page.locator("#lineage .node pre").first.text_content() == HOSTILE
         assert page.evaluate("[window.hacked, document.images.length, document.scripts.length]") == [None, 0, 2]
@@ -187,9 +40,46 @@ def test_the_page_fits_the_screen_in_both_themes(finished_run: Path, tmp_path: P
         page.locator("button.icon").click()
         assert page.evaluate(light) == (scheme == "dark")
         # Several runs: their figures stand side by side, and each can be looked at
-        assert page.locator("#compare thead th").count() == 3
+        assert page.locator("#compare thead th").count() == 2
         page.locator(".runs button").nth(1).click()
         assert page.locator(".runs button").nth(1).get_attribute("aria-pressed") == "true"
+
+
+def test_what_is_chosen_by_keyboard_keeps_the_focus(finished_run: Path, tmp_path: Path) -> None:
+    focused = "document.activeElement.textContent"
+    with opened(tmp_path / "page.html", finished_run, reduced_motion="reduce") as page:
+        for part, name in (("systems", "validation"), ("lineage", "right answers"), ("answers", "changed")):
+            page.locator(f"#{part} .segments button", has_text=name).press("Enter")
+            assert name in page.evaluate(focused)
+            assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+        # Another evaluation in the panel: the focus stays in it
+        page.locator("#lineage .links button").first.press("Enter")
+        assert "node" in page.evaluate("document.activeElement.className")
+        # What is wider than its place can be scrolled by keyboard
+        assert page.locator(".scroll:not([tabindex='0'])").count() == 0
+        # Where the page is does not change when a part of it is drawn anew
+        page.locator("#lineage .segments button", has_text="fitness").focus()
+        before = page.evaluate("scrollY")
+        page.keyboard.press("Enter")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.evaluate("scrollY") == before > 0
+
+
+def test_long_answers_scroll_in_a_box_and_texts_have_their_own_direction(finished_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    answers = json.loads((folder / "answers.json").read_text())
+    test = next(one for one in answers if one["name"].startswith("test"))
+    test["before"][0]["text"], test["after"][0]["text"] = "very long " * 5000, "מה היה הרווח"
+    (folder / "answers.json").write_text(json.dumps(answers))
+    with opened(tmp_path / "page.html", folder, viewport={"width": 400, "height": 900}) as page:
+        card = page.locator("#answers .question").first
+        assert card.bounding_box()["height"] < 900
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        box = card.locator(".text").first
+        box.press("End")
+        box.evaluate("one => new Promise(done => one.scrollTop ? done() : one.addEventListener('scroll', done))")
+        direction = card.locator(".text").nth(1).evaluate("one => getComputedStyle(one).unicodeBidi")
+        assert direction == "plaintext"
 
 
 def test_the_page_in_flower_follows_its_run(valkey_url: str, finished_run: Path, tmp_path: Path) -> None:
@@ -207,13 +97,20 @@ def test_the_page_in_flower_follows_its_run(valkey_url: str, finished_run: Path,
             page.locator(f"tr[data-run='{run}'] a.run-page").click()
             assert "1 of 2 generations done" in page.locator("h1").inner_text()
             page.evaluate("window.same = true")
+            # and someone reads it: a part is open, a search is half typed
+            page.locator("#settings summary").first.click()
+            page.locator("#settings input").press_sequentially("SE")
             # When the other one is recorded, and the run ends
             for name, content in later.items():
                 (folder / name).write_bytes(content)
             # Then the page shows it, without being loaded anew
-            verdict = json.loads(later["report.json"])["verdict"].replace(" -> ", " → ")
+            verdict = json.loads(later["report.json"])["verdict"].replace(" -> ", ARROW)
             page.locator("h1", has_text=verdict).wait_for(timeout=60_000)
             assert page.evaluate("window.same") and page.locator("#answers .question").count() == 8
-            page.locator("#settings").wait_for()
+            # nor anything lost of what the reader did: the next key goes on in the same place
+            assert page.locator("#settings summary").first.locator("..").get_attribute("open") is not None
+            page.keyboard.type("ED")
+            assert page.locator("#settings input").input_value() == "SEED"
+            assert page.locator("#settings table th").all_inner_texts().count("SEED") == 1
     finally:
         flower.stop()
