@@ -7,6 +7,7 @@ PYTHON ?= python3.11
 CONFIG ?= .config
 EVOLVE ?= configs/cma.config
 COLLECT ?= configs/collect.yaml
+GUIDE   ?= configs/guide.yaml
 SEED    ?= 7
 FAULTS  ?= 200
 MINUTES ?= 60
@@ -24,7 +25,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
+.PHONY: help setup models evolve collect guide quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -57,6 +58,9 @@ evolve: models   ## run an evolution on the embedded farm (EVOLVE=FILE, ARGS='--
 
 collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE, ARGS=--resume)
 	@$(BIN)/orchestrator collect --config $(COLLECT) $(ARGS)
+
+guide: models    ## let the embedded model learn rules from tickets (GUIDE=FILE, ARGS='--step ingest')
+	@$(BIN)/orchestrator guide --config $(GUIDE) $(ARGS)
 
 quick: models    ## run the tests that start no process of their own (about a minute on 2 cores)
 	$(PYTEST) --quick

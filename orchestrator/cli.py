@@ -36,6 +36,7 @@ head`.  A run goes on when nobody reads what it prints."""
 COMMANDS = {
     "collect": "find the tokens that a model wastes",
     "evolve": "run the evolution, or resume it",
+    "guide": "let a frozen model learn the rules in its prompt",
     "cluster": "cluster the vocabulary of the target, without evolving",
     "failed": "list failed tasks and their errors",
     "retry": "resume a parked run; finished work is not repeated",

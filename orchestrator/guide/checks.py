@@ -13,12 +13,14 @@ from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.value_checks import EMBEDDED
+from tasks.guide.verifier import VerifierError, load_verifier
 from tasks.secret import secret
 
 
 def check_guide(settings: GuideSettings, options: GuideOptions) -> None:
     """Raises: SettingsError with all problems; nothing was started then."""
-    if problems := [*_farm_problems(settings, options), *_guidance_problems(settings), *_output_problems(settings)]:
+    checks = (_guidance_problems, _output_problems, _verifier_problems)
+    if problems := [*_farm_problems(settings, options), *(line for check in checks for line in check(settings))]:
         raise SettingsError(problems)
 
 
@@ -65,3 +67,12 @@ def _output_problems(settings: GuideSettings) -> Iterator[str]:
             pass
     except OSError as error:
         yield f"output.root: {root}: {error.strerror}"
+
+
+def _verifier_problems(settings: GuideSettings) -> Iterator[str]:
+    """The verifier is installed here: its source is part of the keys of what it says."""
+    if settings.verifier is not None:
+        try:
+            load_verifier(settings.verifier)
+        except VerifierError as error:
+            yield f"verifier: {error}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MODULES = {
     "evolve": "orchestrator.runs.evolve",
     "collect": "orchestrator.collection.run",
+    "guide": "orchestrator.guide.run",
 }
 
 

@@ -58,3 +58,8 @@ def test_a_run_that_has_begun_needs_the_first_file_no_more(values: dict[str, Any
     assert problems(values) == [f"guidance.path: {tmp_path}/guidance.json cannot be read: there is no such file"]
     (tmp_path / "outputs" / "run" / "cabinet").mkdir(parents=True)
     check_guide(guide_settings_from(values), GuideOptions())
+
+
+def test_a_verifier_that_is_not_installed_is_named(values: dict[str, Any]) -> None:
+    [line] = problems(with_value(values, "verifier", "nobody:knows"))
+    assert line.startswith("verifier: the verifier 'nobody:knows' cannot be loaded: ")

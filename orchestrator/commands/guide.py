@@ -1,0 +1,204 @@
+"""`orchestrator guide`: a frozen model that judges tickets learns the rules in its prompt."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orchestrator import exit_status
+from orchestrator.commands import common
+
+DESCRIPTION = """\
+Judge tickets with a frozen model, compare its verdicts with labels, let a model propose small edits of the numbered
+experiences in the prompt, and apply those that help on held-out tickets.
+
+Everything comes from a YAML file (see configs/guide.yaml).  The other forms work on what a run has left."""
+
+EPILOG = """\
+other forms:
+  orchestrator guide compare RUN RUN                whether two runs came out the same but for times
+  orchestrator guide promote RUN --to FILE          put what a run has learned into the file that runs begin with
+  orchestrator guide rollback RUN --mission M --step N   make an earlier step of a run its next one
+  orchestrator guide tickets --output DIR           make tickets with planted rules (each form has its own --help)
+
+examples:
+  orchestrator guide --config configs/guide.yaml
+  orchestrator guide --config configs/guide.yaml --step ingest --log-level debug
+  orchestrator guide --config configs/guide_gpu.yaml --farm external --redis-url redis://127.0.0.1:6379/0
+
+results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
+exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, or a
+batch without a valid answer; 3 parked: tasks failed for good; 4 another process works on this run; 130 interrupted;
+143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command resumes it."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("guide", DESCRIPTION, epilog=EPILOG)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="the YAML file; needed unless another form is named"
+    )
+    parser.add_argument("--step", choices=("all", "ingest", "export"), default="all",
+                        help="the whole; the tickets and shuffles only; or a run's exports anew (all)")  # fmt: skip
+    parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
+                        help="what is logged; `logging` is INFO (logging)")  # fmt: skip
+    farm = parser.add_argument_group("the farm")
+    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
+                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
+    farm.add_argument(
+        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
+    )
+    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
+                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    farm.add_argument("--rollout-jobs", type=int, default=64, metavar="N",
+                      help="jobs of the target in flight, over all workers (64)")  # fmt: skip
+    farm.add_argument("--endpoint-jobs", type=int, default=4, metavar="N", help="calls of the endpoint in flight (4)")
+    farm.add_argument("--sglang-url", default="", metavar="URL",
+                      help="a server of the model that runs already (default: each gpu worker starts one)")  # fmt: skip
+    farm.add_argument("--sglang-args", default="", metavar="TEXT", help="more arguments of a server that is started")
+    farm.add_argument("--requests-per-minute", type=int, default=100_000, metavar="N",
+                      help="most requests a minute to the endpoint, of all workers together")  # fmt: skip
+    farm.add_argument("--tokens-per-minute", type=int, default=1_000_000_000, metavar="N",
+                      help="most tokens a minute, likewise")  # fmt: skip
+    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
+                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
+    parser.add_argument("--callbacks", default="", metavar="NAMES",
+                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    common.add_cost(parser, "the calls to the endpoint")
+    _add_forms(parser)
+    return parser
+
+
+def _add_forms(parser: argparse.ArgumentParser) -> None:
+    forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
+    compare = forms.add_parser(
+        "compare", help="compare two runs", description="Say where two runs differ but for times."
+    )
+    compare.add_argument("first", type=Path, metavar="RUN", help="the output folder of a run")
+    compare.add_argument("second", type=Path, metavar="RUN", help="another")
+    back = forms.add_parser("rollback", help="go back to an earlier step",
+                            description="Make an earlier step of a finished run's mission its next step.")  # fmt: skip
+    back.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
+    back.add_argument("--mission", required=True, metavar="NAME", help="the mission")
+    back.add_argument("--step", type=int, required=True, metavar="N", dest="to_step", help="a step with a snapshot")
+    put = forms.add_parser("promote", help="let the next run begin with what one has learned",
+                           description="Put a run's experiences into the file that runs begin with, unless it has "
+                                       "moved since.")  # fmt: skip
+    put.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
+    put.add_argument("--to", type=Path, metavar="FILE", help="the file (default: guidance.path of the run)")
+    put.add_argument("--mission", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
+    make = forms.add_parser("tickets", help="make tickets with planted rules",
+                            description="Make tickets whose rules are known, and the truth apart.")  # fmt: skip
+    make.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the files")
+    make.add_argument("--mission", action="append", default=[], metavar="NAME",
+                      help="one of the four missions; may be repeated (default: all)")  # fmt: skip
+    make.add_argument(
+        "--count", type=int, default=256, metavar="N", help="complete tickets of each mission, even (256)"
+    )
+    make.add_argument("--test", type=int, default=0, metavar="N", help="as many more of each in test.jsonl, even (0)")
+    make.add_argument(
+        "--noise", type=float, default=0.0, metavar="SHARE", help="of labels that are wrong, 0 to 0.5 (0)"
+    )
+    make.add_argument("--gaps", type=int, default=0, metavar="N", help="tickets that Stage-A has not completed (0)")
+    make.add_argument("--sentences", type=int, choices=(1, 2), default=1, help="of each summary (1)")
+    make.add_argument("--seed", type=int, default=7, metavar="N", help="equal seeds make equal tickets (7)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    work = {None: _learn, "compare": _compare, "rollback": _rollback, "promote": _promote, "tickets": _tickets}
+    full = exit_status.PARKED if arguments.form is None else exit_status.BROKEN
+    return common.handle_errors(lambda: work[arguments.form](arguments), full_disk=full)
+
+
+def _learn(arguments: argparse.Namespace) -> int:
+    if arguments.config is None:
+        return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
+    from orchestrator.guide.settings import GuideOptions, read_guide_settings
+    from orchestrator.settings.documents import parse_document
+
+    settings = read_guide_settings(arguments.config)
+    # Imported here: this needs Celery, and wrong settings are reported at once.
+    from orchestrator.guide.run import end_guide, start_guide
+
+    options = parse_document(
+        {
+            "farm": arguments.farm,
+            "redis_url": arguments.redis_url,
+            "farm_dir": str(arguments.farm_dir),
+            "rollout_jobs": arguments.rollout_jobs,
+            "endpoint_jobs": arguments.endpoint_jobs,
+            "sglang_url": arguments.sglang_url,
+            "sglang_args": arguments.sglang_args,
+            "requests_per_minute": arguments.requests_per_minute,
+            "tokens_per_minute": arguments.tokens_per_minute,
+            "retry_wait_s": arguments.retry_wait,
+            "price_prompt": arguments.price_prompt,
+            "price_cached": arguments.price_cached,
+            "price_completion": arguments.price_completion,
+            "budget_usd": arguments.budget or 0.0,
+            "callbacks": arguments.callbacks,
+            "log_level": arguments.log_level,
+        },
+        GuideOptions,
+    )
+    return end_guide(start_guide(settings, options, step=arguments.step), settings)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from orchestrator.guide.compare import differing_places
+
+    if lines := differing_places(arguments.first, arguments.second):
+        return exit_status.fail(exit_status.WRONG, *lines)
+    print(f"{arguments.first} and {arguments.second} came out the same")
+    return exit_status.DONE
+
+
+def _rollback(arguments: argparse.Namespace) -> int:
+    from orchestrator.guide.existing import load_guide
+    from orchestrator.guide.progress import read_progress
+    from orchestrator.guide.promotion import roll_back
+    from orchestrator.output import OutputError
+
+    settings, _ = load_guide(arguments.run)
+    if not read_progress(arguments.run).is_finished:
+        raise OutputError(f"{arguments.run} is not finished: its next steps build on the one that it is at")
+    guidance = roll_back(arguments.run, arguments.mission, arguments.to_step, settings.guidance.retention)
+    print(f"{arguments.mission}: step {guidance.step} has the experiences of step {arguments.to_step}")
+    return exit_status.DONE
+
+
+def _promote(arguments: argparse.Namespace) -> int:
+    from orchestrator.guide.existing import load_guide
+    from orchestrator.guide.promotion import promote, run_guidance
+
+    path = arguments.to or Path(load_guide(arguments.run)[0].guidance.path)
+    for name, (before, after) in promote(run_guidance(arguments.run, arguments.mission), path).items():
+        print(f"{path}: {name} went from step {before} to step {after}")
+    return exit_status.DONE
+
+
+def _tickets(arguments: argparse.Namespace) -> int:
+    from orchestrator.guide.tickets.files import write_tickets
+    from orchestrator.guide.tickets.generate import generate_tickets
+    from orchestrator.guide.tickets.missions import PLANS
+    from orchestrator.guide.tickets.plan import plan_named
+
+    given = arguments
+    try:
+        plans = [plan_named(PLANS, name) for name in given.mission] or list(PLANS)
+        train = [
+            ticket
+            for plan in plans
+            for ticket in generate_tickets(
+                plan, given.count, given.seed, noise=given.noise, gaps=given.gaps, sentences=given.sentences
+            )
+        ]
+        test = [
+            ticket
+            for plan in plans
+            for ticket in generate_tickets(plan, given.test, given.seed, sentences=given.sentences, part="test")
+        ]
+    except ValueError as error:
+        return exit_status.fail(exit_status.WRONG, str(error))
+    for path in write_tickets(given.output, plans, train, test):
+        print(path)
+    return exit_status.DONE

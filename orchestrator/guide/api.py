@@ -1,0 +1,51 @@
+"""`StageBPipeline`: what `orchestrator guide` does, for a script or a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from orchestrator import exit_status
+from orchestrator.api.start import RunStopped
+from orchestrator.guide.run import Step, start_guide
+from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from, read_guide_settings
+
+
+class StageBPipeline:
+    """A run of `guide`: `config` is its YAML file, the values of one, or checked settings.
+
+    Raises: SettingsError with everything that is wrong.
+    """
+
+    def __init__(
+        self, config: str | PathLike[str] | Mapping[str, Any] | GuideSettings, options: GuideOptions | None = None
+    ) -> None:
+        if isinstance(config, GuideSettings):
+            self.settings = config
+        elif isinstance(config, Mapping):
+            self.settings = guide_settings_from(config)
+        else:
+            self.settings = read_guide_settings(Path(config))
+        self.options = options or GuideOptions()
+
+    def run_all(self) -> Path:
+        """The whole run, or what is left of one that was interrupted; returns its folder.
+
+        Raises: SettingsError, OutputError, FarmUnavailable; RunStopped when it parked or was stopped by its data.
+        """
+        return self._run("all")
+
+    def run_step(self, step: Step) -> Path:
+        """One step, as `--step`.  Raises: as `run_all`."""
+        return self._run(step)
+
+    def _run(self, step: Step) -> Path:
+        ending = start_guide(self.settings, dataclasses.replace(self.options), step=step)
+        if ending.status == exit_status.INTERRUPTED:
+            raise KeyboardInterrupt(*ending.lines)
+        if ending.status != exit_status.DONE:
+            raise RunStopped(ending.status, ending.lines)
+        return self.settings.folder

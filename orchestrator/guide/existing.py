@@ -1,0 +1,192 @@
+"""What a run of `guide` depends on, kept in its folder, and what becomes of a run that is there already.
+
+`settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket and which of them
+are held out.  A run goes on only with the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typing_extensions import TypedDict
+
+from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.progress import read_progress
+from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.output import OutputError, OutputFolder, read_state, run_file
+from orchestrator.runs.kinds import check_kind
+from orchestrator.settings import SettingsError
+from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping, shown_key
+from tasks.context import content_hash
+from tasks.escape import quote
+
+SETTINGS_FILE, TICKETS_FILE = "settings.yaml", "tickets.json"
+RESUMABLE = ("endpoint.api_key_env", *(f"farm.{field.name}" for field in dataclasses.fields(GuideOptions)))
+"""The settings that may change before a run is resumed, by dotted name: none of them alters a result."""
+MOST_LISTED = 10
+SHORT = 16  # digits of a hash
+
+
+class MissionRecord(TypedDict):
+    """Of one mission: the hash of each ticket by group id, the held-out ones, and the reason of each excluded one."""
+
+    tickets: dict[str, str]
+    holdout: list[str]
+    excluded: dict[str, str]
+
+
+class TicketsFile(TypedDict):
+    """tickets.json."""
+
+    missions: dict[str, MissionRecord]
+
+
+def prepare_folder(
+    output: OutputFolder, settings: GuideSettings, tickets: Ingested, notify: Callable[[str], None], *, resume: bool
+) -> None:
+    """Open the folder for a new run, or to go on with the one that it holds.
+
+    A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
+    aside.  `resume`: whether a person asks for the run that is there.  Raises: SettingsError, OutputError.
+    """
+    if not (output.path / "run.json").exists():
+        output.open()
+        return
+    check_kind(output.path, "guide")
+    if not resume and not settings.output.fail_if_exists:
+        if aside := output.rotate():
+            notify(f"the earlier run is now in {aside}")
+        return
+    differing = differing_settings(output.path, settings)
+    if read_progress(output.path).is_finished and not resume:
+        done = f"{output.path} holds a finished run; name another, or set false to set it aside"
+        raise SettingsError([f"output.fail_if_exists: {done}", *differing])
+    if problems := [*differing, *differing_tickets(output.path, tickets)]:
+        raise SettingsError(problems)
+    output.open()
+
+
+def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested) -> None:
+    """Whether the folder holds a run of these settings and tickets.  Raises: SettingsError, OutputError."""
+    run_file(folder)
+    check_kind(folder, "guide")
+    if problems := [*differing_settings(folder, settings), *differing_tickets(folder, tickets)]:
+        raise SettingsError(problems)
+
+
+def keep_run(output: OutputFolder, settings: GuideSettings, options: GuideOptions, tickets: Ingested) -> None:
+    """Write down what the run depends on.  Raises: OutputNotWritable."""
+    values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
+    output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    if not (output.path / TICKETS_FILE).exists():
+        output.write_state(TICKETS_FILE, {"missions": ticket_records(tickets)})
+
+
+def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
+    """What the run in a folder was started with, and what is changed of it; wherever the folder is now.
+
+    Raises: SettingsError.
+    """
+    values = read_mapping(folder / SETTINGS_FILE)
+    _override(values, overrides)
+    farm = values.pop("farm", {})
+    try:
+        options = parse_document(farm if isinstance(farm, Mapping) else {}, GuideOptions)
+    except SettingsError as error:
+        raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
+    folder = folder.resolve()
+    output = values.get("output")
+    if isinstance(output, dict):
+        output |= {"root": str(folder.parent), "run_id": folder.name}
+    return guide_settings_from(values), options
+
+
+def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
+    """One line for each setting that is another one than that of the run in the folder."""
+    before, now = (_comparable(each) for each in (load_guide(folder)[0], settings))
+    return [
+        f"{name}: {_shown(now, name)} here, but {_shown(before, name)} in the run in {folder}"
+        for name in {**now, **before}
+        if name not in RESUMABLE and (name in now, now.get(name)) != (name in before, before.get(name))
+    ]
+
+
+def differing_tickets(folder: Path, tickets: Ingested) -> list[str]:
+    """One line for each mission whose tickets are others than those that the run in the folder began with.
+
+    Raises: OutputError where the folder no longer says what they were.
+    """
+    try:
+        before = read_state(folder / TICKETS_FILE, TicketsFile)["missions"]
+    except FileNotFoundError:
+        if not (folder / SETTINGS_FILE).exists() or not any((folder / name).is_dir() for name in tickets):
+            return []
+        raise OutputError(
+            f"{folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
+        ) from None
+    now = ticket_records(tickets)
+    return [line for name in now for line in _differing(name, before.get(name), now[name], folder)]
+
+
+def ticket_records(tickets: Ingested) -> dict[str, MissionRecord]:
+    return {
+        name: {
+            "tickets": {one.group_id: content_hash(dataclasses.asdict(one))[:SHORT] for one in found.judged},
+            "holdout": [ticket.group_id for ticket in found.holdout],
+            "excluded": {one.group_id: one.reason for one in found.excluded},
+        }
+        for name, found in tickets.items()
+    }
+
+
+def _differing(name: str, before: MissionRecord | None, now: MissionRecord, folder: Path) -> Iterator[str]:
+    if before is None:
+        yield f"missions.{shown_key(name)}: the run in {folder} has no tickets of it"
+        return
+    changed = [
+        group_id
+        for group_id in {**now["tickets"], **before["tickets"], **now["excluded"], **before["excluded"]}
+        if now["tickets"].get(group_id) != before["tickets"].get(group_id)
+        or now["excluded"].get(group_id) != before["excluded"].get(group_id)
+    ]
+    if changed:
+        more = f" and {len(changed) - MOST_LISTED} more" if len(changed) > MOST_LISTED else ""
+        listed = ", ".join(changed[:MOST_LISTED]) + more
+        yield f"stage_a_paths: tickets of {shown_key(name)} are others than in the run in {folder}: {listed}"
+    elif now["holdout"] != before["holdout"]:
+        yield f"holdout: other tickets of {shown_key(name)} are held out in the run in {folder}"
+
+
+def _comparable(settings: GuideSettings) -> dict[str, Any]:
+    return flatten({**dataclasses.asdict(settings), "output": {}})
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return quote(values[name]) if name in values else "missing"
+
+
+def _override(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Change values by NAME=VALUE.  Raises: SettingsError."""
+    given: dict[str, str] = {}
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
+        if name in given:
+            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
+        if name not in RESUMABLE:
+            kind = "alters results, so it is another run" if name in flatten(values) else "is not a setting"
+            raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(RESUMABLE)}"])
+        given[name] = text
+        section, _, key = name.partition(".")
+        place = values.setdefault(section, {})
+        if not isinstance(place, dict):
+            raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
+        try:
+            place[key] = parse_typed(text)
+        except ValueError as error:
+            raise SettingsError([f"--set {name}: {error}"]) from None

@@ -1,0 +1,155 @@
+"""The kind of runs that `orchestrator guide` starts."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from orchestrator import exit_status
+from orchestrator.callbacks import Callback, Callbacks
+from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
+from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, prepare_folder
+from orchestrator.guide.progress import PROGRESS_FILE, guide_figure_lines, guide_summary, read_progress
+from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.output import OutputFolder
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.signals import raise_on_signals
+
+if TYPE_CHECKING:
+    from orchestrator.guide.ingest import Ingested
+    from orchestrator.runs.drive import Ending
+
+Step = Literal["all", "ingest", "export"]
+KIND_NAME = "guide"
+
+
+def start_guide(
+    settings: GuideSettings,
+    options: GuideOptions,
+    *,
+    step: Step = "all",
+    resume: bool = False,
+    only: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
+    stream: TextIO | None = None,
+) -> Ending:
+    """Learn, and write to `stream` (standard error) how it goes.
+
+    step: `all` is the whole; `ingest` ends after the shuffles and needs no farm; `export` makes the exports of a run
+    anew from its steps.  Of what has failed, `only` names what is to be retried.
+    Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
+    """
+    # Imported here: a command that only shows a run does not need them.
+    from orchestrator.guide.build import LEVELS, guide_announcement
+    from orchestrator.guide.checks import check_guide
+    from orchestrator.guide.ingest import ingest
+    from orchestrator.guide.reflecting import Templates
+    from orchestrator.guide.session import Guider
+    from orchestrator.guide.steps import StepStopped
+    from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
+    from orchestrator.runs.refusal import restored_if_refused
+
+    stream = stream or sys.stderr
+    check_guide(settings, options)
+    Templates.read(settings)  # what cannot be used is refused before anything is started
+    tickets = ingest(settings)
+    output = OutputFolder(settings.folder)
+    if step == "export":
+        return _export(settings, tickets, output)
+    told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
+    prepare_folder(output, settings, tickets, lambda line: print(line, file=stream), resume=resume)
+    if step == "ingest":
+        return _ingest_only(settings, options, tickets, output)
+    log_to(output.path / "guide.log", LEVELS[options.log_level], [logging.StreamHandler(stream)])
+    raise_on_signals()
+    print(guide_announcement(settings, options), file=stream, flush=True)
+
+    def work() -> None:
+        with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
+            keep_run(output, settings, options, tickets)
+            outcome = Guider(settings, options, tickets, output, told, tuple(only)).run()
+            for line in outcome.lines:
+                print(line, file=stream)
+
+    try:
+        budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
+        return drive(output, work, told, raise_budget=budget)
+    except StepStopped as error:
+        return Ending(exit_status.BROKEN, (str(error),))
+
+
+def end_guide(ending: Ending, settings: GuideSettings) -> int:
+    """Print the run's folder, or why it did not end, and return the exit status."""
+    if ending.status == exit_status.DONE:
+        print(settings.folder)
+    return ending.exit()
+
+
+def _ingest_only(settings: GuideSettings, options: GuideOptions, tickets: Ingested, output: OutputFolder) -> Ending:
+    """Name the run and write its tickets, shuffles and first statistics; the whole run goes on from there."""
+    from orchestrator.guide.layout import write_ingest
+    from orchestrator.guide.repository import GuidanceRepository
+    from orchestrator.runs.drive import Ending
+
+    try:
+        output.run_id(KIND_NAME)
+        keep_run(output, settings, options, tickets)
+        for name, found in tickets.items():
+            folder = output.path / name
+            repository = GuidanceRepository(folder, name, settings.guidance.retention)
+            write_ingest(folder, settings, found, repository.start_from(Path(settings.guidance.path)))
+    finally:
+        output.close()
+    return Ending(exit_status.DONE)
+
+
+def _export(settings: GuideSettings, tickets: Ingested, output: OutputFolder) -> Ending:
+    """Make the exports of the run in the folder anew.  Raises: OutputError, SettingsError."""
+    from orchestrator.guide.existing import check_same_run
+    from orchestrator.guide.exports import rebuild_exports
+    from orchestrator.runs.drive import Ending
+
+    check_same_run(output.path, settings, tickets)
+    output.open()
+    try:
+        rebuild_exports(settings, tickets, output.path)
+    finally:
+        output.close()
+    return Ending(exit_status.DONE)
+
+
+class GuideKind:
+    """A guided run, by its output folder."""
+
+    files: Sequence[str] = (PROGRESS_FILE,)
+
+    def progress(self, folder: Path) -> RunProgress:
+        return read_progress(folder)
+
+    def figure_lines(self, figures: Figures) -> Sequence[tuple[str, str]]:
+        return guide_figure_lines(figures)
+
+    def summary(self, figures: Figures) -> str:
+        return guide_summary(figures)
+
+    def farm_address(self, folder: Path) -> str:
+        _, options = load_guide(folder)
+        if options.farm == "external":
+            return external_address(options.redis_url)
+        return embedded_address(Path(options.farm_dir))
+
+    def open_farm(self, folder: Path, notify: Callable[[str], None]) -> AbstractContextManager[FarmConnection]:
+        from orchestrator.guide.build import open_guide_farm
+
+        return open_guide_farm(*load_guide(folder), notify)
+
+    def resume(self, folder: Path, overrides: Sequence[str], only: Sequence[str], *, plain: bool) -> int:
+        settings, options = load_guide(folder, overrides)
+        return end_guide(start_guide(settings, options, resume=True, only=only), settings)
+
+
+KIND: RunKind = GuideKind()

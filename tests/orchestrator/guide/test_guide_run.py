@@ -1,0 +1,147 @@
+"""A run and what is there already: it goes on with the same settings and tickets, and refuses all else by name."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guide_values import guide_values, stage_a_row, with_value, write_rows
+from orchestrator.guide.progress import GuideProgress, write_progress
+
+from orchestrator import exit_status
+from orchestrator.guide import StageBPipeline
+from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
+from orchestrator.guide.existing import TICKETS_FILE, load_guide
+from orchestrator.guide.ingest import ingest
+from orchestrator.guide.run import KIND, start_guide
+from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.kinds import kind_of
+from orchestrator.settings import SettingsError
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> dict[str, Any]:
+    entry = {"step": 0, "updated_at": "", "experiences": {"G0": "look at every image"}}
+    (tmp_path / "guidance.json").write_text(json.dumps({"cabinet": entry}))
+    write_rows(tmp_path / "tickets.jsonl", [stage_a_row(f"t{n}", label="fail" if n % 2 else "pass") for n in range(8)])
+    prompts = {"critic.prompt_path": "critic.txt", "reflection.prompt_path": "reflection.txt"}
+    found = guide_values(tmp_path)
+    for name, file in prompts.items():
+        found = with_value(found, name, str(ROOT / "configs" / "guide" / file))
+    return found
+
+
+def ingested(values: dict[str, Any]) -> tuple[Path, str]:
+    """The folder after `--step ingest`, and what was said."""
+    said = io.StringIO()
+    settings = guide_settings_from(values)
+    assert start_guide(settings, GuideOptions(), step="ingest", stream=said).status == exit_status.DONE
+    return settings.folder, said.getvalue()
+
+
+def refused(values: dict[str, Any]) -> list[str]:
+    with pytest.raises(SettingsError) as error:
+        start_guide(guide_settings_from(values), GuideOptions(), step="ingest")
+    return list(error.value.problems)
+
+
+def finish(folder: Path) -> None:
+    write_progress(OutputFolder(folder), GuideProgress(done=1, total=1, is_finished=True, figures={}))
+
+
+def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(values: dict[str, Any]) -> None:
+    folder, _ = ingested(values)
+    assert kind_of(folder) == ("guide", KIND)
+    assert KIND.progress(folder).is_finished is False
+    shuffled = (folder / "cabinet" / "epoch_1" / "shuffled_data.jsonl").read_text().splitlines()
+    assert [json.loads(line)["batch"] for line in shuffled] == [1, 1, 2, 2, 3, 3]
+    assert json.loads((folder / "cabinet" / "guidance.json").read_text())["cabinet"]["step"] == 0
+    assert load_guide(folder)[0] == guide_settings_from(values)
+
+
+def test_the_same_again_goes_on_and_other_settings_are_named(values: dict[str, Any]) -> None:
+    folder, _ = ingested(values)
+    assert ingested(values)[0] == folder
+    other = with_value(with_value(values, "runner.epochs", 3), "sampler.samples_per_decode", 4)
+    assert refused(other) == [
+        f"sampler.samples_per_decode: 4 here, but 3 in the run in {folder}",
+        f"runner.epochs: 3 here, but 2 in the run in {folder}",
+    ]
+
+
+def test_a_template_that_lacks_something_is_refused_before_anything_is_written(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "poor.txt").write_text("criticise")
+    problems = refused(with_value(values, "critic.prompt_path", str(tmp_path / "poor.txt")))
+    assert all(line.startswith("critic.prompt_path: ") for line in problems)
+    assert not (tmp_path / "outputs" / "run").exists()
+
+
+def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
+    folder, _ = ingested(values)
+    rows = [stage_a_row(f"t{n}", label="fail" if n % 2 else "pass") for n in range(8)]
+    rows[3]["per_image"] = {"image_1": "something else"}
+    write_rows(tmp_path / "tickets.jsonl", rows)
+    assert refused(values) == [f"stage_a_paths: tickets of cabinet are others than in the run in {folder}: t3"]
+    (folder / TICKETS_FILE).unlink()
+    with pytest.raises(OutputError, match=r"tickets\.json is missing: which tickets are held out is not known"):
+        start_guide(guide_settings_from(values), GuideOptions(), step="ingest")
+
+
+def test_a_finished_run_is_refused_or_set_aside(values: dict[str, Any]) -> None:
+    folder, _ = ingested(values)
+    finish(folder)
+    assert refused(with_value(values, "runner.epochs", 3)) == [
+        f"output.fail_if_exists: {folder} holds a finished run; name another, or set false to set it aside",
+        f"runner.epochs: 3 here, but 2 in the run in {folder}",
+    ]
+    _, said = ingested(with_value(values, "output.fail_if_exists", False))
+    aside = folder.with_name("run.1")
+    assert said == f"the earlier run is now in {aside}\n"
+    assert KIND.progress(aside).is_finished and not KIND.progress(folder).is_finished
+
+
+def test_only_what_alters_no_result_may_change_on_the_way(values: dict[str, Any]) -> None:
+    folder, _ = ingested(values)
+    settings, options = load_guide(folder, ["farm.budget_usd=2", "farm.rollout_jobs=3", "endpoint.api_key_env=K"])
+    assert (options.budget_usd, options.rollout_jobs) == (2.0, 3)
+    assert settings.endpoint is not None and settings.endpoint.api_key_env == "K"
+    for name in ("runner.epochs=3", "endpoint.model=other", "farm.taste=1", "farm.rollout_jobs"):
+        with pytest.raises(SettingsError, match=f"--set {name.partition('=')[0]}"):
+            load_guide(folder, [name])
+
+
+def test_a_folder_that_was_moved_goes_on_where_it_is(values: dict[str, Any], tmp_path: Path) -> None:
+    folder, _ = ingested(values)
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert load_guide(moved)[0].folder == moved
+
+
+def test_export_needs_a_run_of_these_settings(values: dict[str, Any]) -> None:
+    with pytest.raises(OutputError, match="holds no run"):
+        start_guide(guide_settings_from(values), GuideOptions(), step="export")
+
+
+def test_the_pipeline_is_the_command_for_a_script(values: dict[str, Any]) -> None:
+    assert StageBPipeline is HomeOfPipeline
+    pipeline = StageBPipeline(values)
+    assert pipeline.run_step("ingest") == pipeline.settings.folder
+    with pytest.raises(SettingsError):
+        StageBPipeline(with_value(values, "runner.epochs", 0))
+
+
+def test_the_shipped_settings_are_those_of_make_guide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    settings = read_guide_settings(Path("configs/guide.yaml"))
+    assert [(len(one.training), len(one.holdout), len(one.excluded)) for one in ingest(settings).values()] == [
+        (32, 16, 2), (32, 16, 2)
+    ]  # fmt: skip
+    assert settings.is_gated and settings.needs_endpoint
+    assert not read_guide_settings(Path("configs/guide_gpu.yaml")).needs_endpoint
