@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from guide_values import guide_values, stage_a_row, with_value, write_rows
-from orchestrator.guide.progress import GuideProgress, write_progress
 
 from orchestrator import exit_status
 from orchestrator.guide import StageBPipeline
 from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
+from orchestrator.guide.progress import GuideProgress, write_progress
 from orchestrator.guide.run import KIND, start_guide
 from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
 from orchestrator.output import OutputError, OutputFolder
