@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from typing import Any
 
 from orchestrator.digest import Digest
@@ -24,6 +25,7 @@ from orchestrator.results import RunResults
 from tasks.escape import escape_control
 
 NONE = "–"
+NARROWEST = 16  # cells of a column
 SETS = ("test", "validation")
 Row = tuple[str, Callable[[Digest], str]]
 
@@ -36,7 +38,18 @@ def digest_lines(digests: Sequence[Digest], width: int) -> list[str]:
         lines += wrap(f"{escape_control(digest.run)}: {escape_control(said)}", width)
     rows = [(name, *(cell(digest) for digest in digests)) for name, cell in ROWS]
     shown = [row for row in rows if any(cell != NONE for cell in row[1:])]
-    return [*lines, "", *format_table(shown)]
+    return [*lines, "", *format_table(_fitted(shown, width))]
+
+
+def _fitted(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
+    """The rows with their figures broken into lines, where columns of equal width have no room for them."""
+    columns = len(rows[0]) - 1
+    room = (width - max(len(row[0]) for row in rows)) // columns - 2
+    found: list[Sequence[str]] = []
+    for name, *cells in rows:
+        broken = [wrap(escape_control(cell), max(room, NARROWEST)) for cell in cells]
+        found += zip_longest([name], *broken, fillvalue="")
+    return found
 
 
 def _or_none(value: object, text: Callable[[], str]) -> str:
@@ -87,7 +100,7 @@ ROWS: tuple[Row, ...] = (
     ("best fitness", lambda d: format_score(d.best_fitness)),
     ("generations", lambda d: _or_none(d.generations, lambda: str(d.generations))),
     ("evaluations", lambda d: NONE if d.evaluations is None else format_evaluations(d.evaluations)),
-    ("time", lambda d: _or_none(d.seconds, lambda: format_duration(d.seconds))),
+    ("search time", lambda d: _or_none(d.seconds, lambda: format_duration(d.seconds))),
     ("generated", lambda d: f"{d.target_tokens:,} tokens"),
     ("calls", lambda d: f"{d.calls:,}, {d.endpoint_tokens:,} tokens"),
     ("cost", lambda d: format_money(d.cost_usd) if d.calls else NONE),

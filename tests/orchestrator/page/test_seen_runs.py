@@ -46,7 +46,7 @@ def test_two_runs_side_by_side(finished_run: Path, tmp_path: Path) -> None:
     assert shown["generations"] == str(len(history))
     total = {name: sum(line["evaluations"][name] for line in history) for name in ("computed", "cached")}
     assert shown["evaluations"] == "{computed} computed, {cached} cached".format(**total)
-    assert shown["time of the generations"] == duration(sum(line["seconds"]["wall"] for line in history))
+    assert shown["search time"] == duration(sum(line["seconds"]["wall"] for line in history))
     assert shown["generated tokens"] == number(read(finished_run, "usage.json").get("target", 0))
     assert (shown["optimiser"], shown["seed"]) == ("reflective", "7")
     assert_near(drawn, places, [(i, line["best_ever"]) for _ in range(2) for i, line in enumerate(history)])

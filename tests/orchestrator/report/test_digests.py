@@ -27,6 +27,15 @@ def test_figures_stand_side_by_side() -> None:
     assert next(line for line in lines if line.startswith("cost")).endswith("$0.5000")
 
 
+def test_three_runs_fit_a_terminal_of_eighty_columns() -> None:
+    lines = digest_lines([BEGUN, ENDED, ENDED], 80)
+    assert max(map(len, lines)) <= 80
+    place = next(i for i, line in enumerate(lines) if line.startswith("change of tokens"))
+    assert " ".join(" ".join(lines[place : place + 2]).split()) == (
+        "change of tokens – -52.6 % (-62.0 to -52.6 % (-62.0 to -39.0) -39.0)"
+    )
+
+
 def test_a_record_for_csv_has_plain_values_only() -> None:
     begun, ended = flat_record(BEGUN), flat_record(ENDED)
     assert list(begun) == list(ended)
