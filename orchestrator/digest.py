@@ -18,7 +18,9 @@ from tasks.plan import Evaluations
 
 Bounds = tuple[float, float]
 NO_VALIDATION = "There is no validation set: the questions that chose the vector are those that it is measured on."
-NO_REPORT = "report.json, which has the conclusion, is missing: these figures are of the questions that were searched on."
+NO_REPORT = (
+    "report.json, which has the conclusion, is missing: these figures are of the questions that were searched on."
+)
 
 
 @dataclass(frozen=True)
