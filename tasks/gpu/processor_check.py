@@ -72,29 +72,36 @@ def server_of(url: str, extra: Mapping[str, Any]) -> tuple[Ask, str]:
     """
     url = url.rstrip("/").removesuffix("/v1")
     info = fetch_json(url, "/model_info") or fetch_json(url, "/get_model_info")
-    if info:
+    if isinstance(info, dict):
 
         def generate(prompt: list[int], tokens: int, stops: list[int]) -> str:
             sampling = {"temperature": 0, "max_new_tokens": tokens, "stop_token_ids": stops}
             body = {"input_ids": prompt, "sampling_params": sampling, **extra}
-            return str(_reply(fetch_json(url, "/generate", body), url)["text"])
+            return str(_part(fetch_json(url, "/generate", body), url, "text"))
 
         return generate, str(info.get("model_path", ""))
-    models = _reply(fetch_json(url, "/v1/models"), url)["data"]
-    model = models[0]
+    model = _part(fetch_json(url, "/v1/models"), url, "data", 0)
+    name = _part(model, url, "id")
 
     def complete(prompt: list[int], tokens: int, stops: list[int]) -> str:
-        body = {"model": model["id"], "prompt": prompt, "temperature": 0, "max_tokens": tokens}
+        body = {"model": name, "prompt": prompt, "temperature": 0, "max_tokens": tokens}
         body |= {"stop_token_ids": stops, **extra}
-        return str(_reply(fetch_json(url, "/v1/completions", body), url)["choices"][0]["text"])
+        return str(_part(fetch_json(url, "/v1/completions", body), url, "choices", 0, "text"))
 
-    return complete, str(model.get("root") or model["id"])
+    return complete, str(model.get("root") or name)
 
 
-def _reply(reply: Any, url: str) -> Any:
+def _part(reply: Any, url: str, *path: str | int) -> Any:
+    """What is at this path of a reply.  Raises: CannotAsk."""
     if reply is None:
         raise CannotAsk(f"{url} has neither the routes of SGLang nor those of OpenAI")
-    return reply
+    part = reply
+    for key in path:
+        try:
+            part = part[key]
+        except (LookupError, TypeError):
+            raise CannotAsk(f"{url} replies without {key!r}: {json.dumps(reply):.200}") from None
+    return part
 
 
 def fetch_json(url: str, path: str, body: object = None) -> Any:

@@ -80,9 +80,12 @@ ${functions}def main(arguments):
             status, line = 2, str(error)
         print(line, file=sys.stderr if status else sys.stdout)
         sys.exit(status)
-$options    else:
+$options    elif arguments in ([], ["-h"], ["--help"]):
         print(__doc__)
         print(f"The module to import is {module}; its folder is {pathlib.Path(__file__).resolve().parent}")
+    else:
+        print(f"{' '.join(arguments)}: not understood; {module}.py --help says what is", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

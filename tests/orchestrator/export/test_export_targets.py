@@ -34,6 +34,10 @@ def test_each_file_says_how_it_is_used_where_its_engine_is_not_installed(tmp_pat
     assert told.stdout.startswith(ast.get_docstring(ast.parse(text), clean=False) or "?")
     assert "--verify" in told.stdout and f"The module to import is {file.stem}" in told.stdout
     assert all(len(line) <= 120 for line in text.splitlines())
+    # and what it does not understand, such as --verify where a script's variable is empty, is never a success
+    refused = subprocess.run([sys.executable, str(file), "--verify"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"--verify: not understood; {file.name} --help says what is\n"
 
 
 @pytest.mark.parametrize("target", sorted(ENGINES))

@@ -185,6 +185,17 @@ def test_what_cannot_be_asked_says_why(
         server_of("http://127.0.0.1:9", {})
     with pytest.raises(CannotAsk, match="unknown url type"):
         server_of("here", {})
+    # a program that answers everything, in a way of its own
+    with pytest.raises(CannotAsk, match="replies without 'data': "):
+        server_of(serve({"/model_info": lambda _: [], "/v1/models": lambda _: {"object": "error"}}), {})
+    with pytest.raises(CannotAsk, match="replies without 0: "):
+        server_of(serve({"/v1/models": lambda _: {"data": []}}), {})
+    for reply in ({"error": "no"}, [1], "text"):
+        ask, _ = server_of(
+            serve({"/model_info": lambda _: {"model_path": ""}, "/generate": lambda _, reply=reply: reply}), {}
+        )
+        with pytest.raises(CannotAsk, match="replies without 'text': "):
+            verify(check, "here", ask, "")
     monkeypatch.setenv("SERVER_API_KEY", "wrong")
     with pytest.raises(CannotAsk, match="HTTP 401; SERVER_API_KEY holds the key"):
         server_of(serve(sglang("")), {})
