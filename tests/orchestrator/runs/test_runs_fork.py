@@ -14,6 +14,7 @@ from simulated_signals import signal_key
 
 import orchestrator
 from orchestrator import OutputError, SettingsError
+from orchestrator.cli import main
 from orchestrator.output import OutputFolder
 from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
@@ -148,3 +149,18 @@ def test_a_folder_with_another_fork_is_left_alone(finished_run: Path, tmp_path: 
     with pytest.raises(OutputError, match=r"holds a run that was forked from .* at generation 1"):
         other.check(output)
     output.close()
+
+
+def test_the_command_refuses_a_fork_before_anything_starts(
+    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for spec, options, fault in (
+        (f"{finished_run}@9", ["--output", str(tmp_path / "o")], "has generations 0 to 1, and 2 for its end"),
+        (f"{finished_run}@1", [], "CONFIG_OUTPUT_DIR: is that of the run to fork; give another with --output"),
+        (f"{finished_run}@1", ["--output", str(tmp_path / "o"), "--set", "CXPB=2"], "CONFIG_CXPB: '2' is out of range"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["evolve", "--fork", spec, *options])
+        assert ended.value.code == 1
+        assert fault in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
