@@ -18,7 +18,8 @@ class TypedTerminal:
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            ["setsid", "--ctty", *command],  # it controls the program, so that Ctrl+C is a signal
+            # It controls the program, so that Ctrl+C is a signal, also where the tests run in the background.
+            ["env", "--default-signal=INT", "setsid", "--ctty", *command],
             stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
             env={**os.environ, "TERM": "dumb", "INPUTRC": "/dev/null", **environment},
         )  # fmt: skip

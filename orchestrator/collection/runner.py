@@ -92,13 +92,13 @@ class Collector:
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
         run_id = self.output.run_id(KIND_NAME, log.warning)
-        logs.set_fields({"run": run_id})
         with (
+            logs.fields(run=run_id),
             open_collect_farm(self.settings, self.options) as reached,
             own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
+            logs.fields(run=run_id),
             tracing.trace(run_id, KIND_NAME),
         ):
-            logs.set_fields({"run": run_id})
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
             self.callbacks.start(session.info(run_id))

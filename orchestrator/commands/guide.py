@@ -171,8 +171,9 @@ def _promote(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.promotion import promote, run_guidance
 
     path = arguments.to or Path(load_guide(arguments.run)[0].guidance.path)
-    for name, (before, after) in promote(run_guidance(arguments.run, arguments.mission), path).items():
-        print(f"{path}: {name} went from step {before} to step {after}")
+    steps = promote(run_guidance(arguments.run, arguments.mission), path)
+    lines = [f"{path}: {name} went from step {before} to step {after}" for name, (before, after) in steps.items()]
+    print(*lines, sep="\n")
     return exit_status.DONE
 
 
@@ -199,6 +200,5 @@ def _tickets(arguments: argparse.Namespace) -> int:
         ]
     except ValueError as error:
         return exit_status.fail(exit_status.WRONG, str(error))
-    for path in write_tickets(given.output, plans, train, test):
-        print(path)
+    print(*write_tickets(given.output, plans, train, test), sep="\n")
     return exit_status.DONE

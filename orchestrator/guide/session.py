@@ -76,13 +76,13 @@ class Guider:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, StepStopped, ArtifactError."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         run_id = self.output.run_id(KIND_NAME, log.warning)
-        logs.set_fields({"run": run_id})
         with (
+            logs.fields(run=run_id),
             open_guide_farm(self.settings, self.options) as reached,
             own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
+            logs.fields(run=run_id),
             tracing.trace(run_id, KIND_NAME),
         ):
-            logs.set_fields({"run": run_id})
             session = _Session(self, farm, run_id)
             session.begin()
             self.callbacks.start(session.info())
