@@ -99,7 +99,13 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
         "--noise", type=float, default=0.0, metavar="SHARE", help="of labels that are wrong, 0 to 0.5 (0)"
     )
     make.add_argument("--gaps", type=int, default=0, metavar="N", help="tickets that Stage-A has not completed (0)")
-    make.add_argument("--sentences", type=int, choices=(1, 2), default=1, help="of each summary (1)")
+    make.add_argument("--rules", type=int, choices=(1, 2, 3), default=3, help="planted in each mission (3)")
+    make.add_argument("--images", type=int, default=4, metavar="N", help="of each ticket, 1 to 8 (4)")
+    make.add_argument("--sentences", type=int, choices=(1, 2, 3), default=1, help="of each summary (1)")
+    make.add_argument("--mentioned", type=float, default=1.0, metavar="SHARE",
+                      help="of the features that are right, which are told: fewer are easier (1)")  # fmt: skip
+    make.add_argument("--distracted", type=float, default=0.5, metavar="SHARE",
+                      help="of the tickets of each label, which show what only looks like a fault (0.5)")  # fmt: skip
     make.add_argument("--seed", type=int, default=7, metavar="N", help="equal seeds make equal tickets (7)")
 
 
@@ -179,24 +185,26 @@ def _promote(arguments: argparse.Namespace) -> int:
 
 def _tickets(arguments: argparse.Namespace) -> int:
     from orchestrator.guide.tickets.files import write_tickets
-    from orchestrator.guide.tickets.generate import generate_tickets
+    from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
     from orchestrator.guide.tickets.missions import PLANS
-    from orchestrator.guide.tickets.plan import plan_named
+    from orchestrator.guide.tickets.plan import plan_named, with_rules
 
     given = arguments
     try:
-        plans = [plan_named(PLANS, name) for name in given.mission] or list(PLANS)
+        named = [plan_named(PLANS, name) for name in given.mission] or list(PLANS)
+        plans = [with_rules(plan, given.rules) for plan in named]
+        shape = TicketShape(given.images, given.sentences, given.mentioned, given.distracted)
         train = [
             ticket
             for plan in plans
             for ticket in generate_tickets(
-                plan, given.count, given.seed, noise=given.noise, gaps=given.gaps, sentences=given.sentences
+                plan, given.count, given.seed, noise=given.noise, gaps=given.gaps, shape=shape
             )
         ]
         test = [
             ticket
             for plan in plans
-            for ticket in generate_tickets(plan, given.test, given.seed, sentences=given.sentences, part="test")
+            for ticket in generate_tickets(plan, given.test, given.seed, shape=shape, part="test")
         ]
     except ValueError as error:
         return exit_status.fail(exit_status.WRONG, str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Language = Literal["en", "zh"]
@@ -64,3 +64,8 @@ def plan_named(plans: Sequence[MissionPlan], name: str) -> MissionPlan:
         if plan.name == name:
             return plan
     raise ValueError(f"no mission is called {name!r}; there are {', '.join(plan.name for plan in plans)}")
+
+
+def with_rules(plan: MissionPlan, count: int) -> MissionPlan:
+    """The plan with its first `count` rules alone."""
+    return replace(plan, rules=plan.rules[:count])

@@ -11,9 +11,9 @@ import pytest
 from orchestrator.guide.ingest import read_tickets
 from orchestrator.guide.repository import read_guidance
 from orchestrator.guide.tickets.files import write_tickets
-from orchestrator.guide.tickets.generate import GeneratedTicket, generate_tickets
+from orchestrator.guide.tickets.generate import GeneratedTicket, TicketShape, generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
-from orchestrator.guide.tickets.plan import MissionPlan, plan_named
+from orchestrator.guide.tickets.plan import MissionPlan, plan_named, with_rules
 
 each_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.code)
 
@@ -25,7 +25,7 @@ def told(ticket: GeneratedTicket) -> str:
 @each_plan
 @pytest.mark.parametrize("sentences", [1, 2])
 def test_a_ticket_fails_exactly_where_it_shows_a_wrong_value(plan: MissionPlan, sentences: int) -> None:
-    for ticket in generate_tickets(plan, 120, 1, sentences=sentences):
+    for ticket in generate_tickets(plan, 120, 1, shape=TicketShape(sentences=sentences)):
         shown = {rule.name for rule in plan.rules for text in rule.wrong if text in told(ticket)}
         assert shown == ({ticket.truth.broken_rule} if ticket.truth.label == "fail" else set())
         assert ticket.line["label"] == ticket.truth.label
@@ -79,10 +79,39 @@ def test_the_files_are_what_guide_reads(tmp_path: Path) -> None:
     assert len(truths) == len(training) + len(test)
 
 
-@pytest.mark.parametrize(("count", "noise", "sentences"), [(3, 0.0, 1), (4, 0.6, 1), (4, 0.0, 3), (-2, 0.0, 1)])
-def test_numbers_that_make_no_balance_are_refused(count: int, noise: float, sentences: int) -> None:
+@each_plan
+def test_an_easy_shape_tells_of_a_feature_only_what_is_wrong(plan: MissionPlan) -> None:
+    easy = TicketShape(images=2, sentences=1, mentioned=0.0, distracted=1.0)
+    for ticket in generate_tickets(with_rules(plan, 2), 40, 1, shape=easy):
+        shown = {rule.name for rule in plan.rules for text in (*rule.right, *rule.wrong) if text in told(ticket)}
+        assert shown == ({ticket.truth.broken_rule} if ticket.truth.label == "fail" else set())
+        assert len(ticket.line["per_image"]) == 2 and len(ticket.truth.distractors) == 1
+        assert ticket.truth.broken_rule in (None, plan.rules[0].name, plan.rules[1].name)
+
+
+def test_the_shares_of_a_shape_are_kept() -> None:
+    plan = PLANS[0]
+    shape = TicketShape(images=5, mentioned=0.5, distracted=0.25)
+    tickets = generate_tickets(plan, 400, 1, shape=shape)
+    rights = sum(text in told(ticket) for ticket in tickets for rule in plan.rules for text in rule.right)
+    assert 450 < rights < 550  # half of the 1,000 features that are right
+    assert Counter(t.truth.label for t in tickets if t.truth.distractors) == {"pass": 50, "fail": 50}
+
+
+@pytest.mark.parametrize(("count", "noise"), [(3, 0.0), (4, 0.6), (-2, 0.0)])
+def test_numbers_that_make_no_balance_are_refused(count: int, noise: float) -> None:
     with pytest.raises(ValueError, match="count is even"):
-        generate_tickets(PLANS[0], count, 1, noise=noise, sentences=sentences)
+        generate_tickets(PLANS[0], count, 1, noise=noise)
+
+
+def test_a_shape_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="1, 2 or 3 sentences"):
+        TicketShape(sentences=4)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        TicketShape(mentioned=1.5)
+    for images, sentences in ((2, 2), (8, 2)):
+        with pytest.raises(ValueError, match=f"from 5 to 11 sentences, and not {images * sentences}"):
+            generate_tickets(PLANS[0], 4, 1, shape=TicketShape(images, sentences))
 
 
 def test_a_mission_is_found_by_its_name() -> None:
