@@ -1,0 +1,357 @@
+"""Which tickets a model can judge by rules in its prompt: tickets from easy to hard, with and without these rules.
+
+For each shape of tickets and each wording of the prompt, the balanced accuracy of greedy verdicts without experiences,
+with the initial one, tips, the planted rules in several wordings, and the rules of another mission (`verdicts`: only
+the first line of each answer is generated).  `samples` answers in full, greedy and seven times at temperature 0.7, as
+configs/guide_gpu.yaml does.  `form` counts answers that keep the three lines, by temperature.  No grammar is sent.
+
+Choose by the development seed; report with others.  The result is written as the cells arrive.
+
+`python benchmarks/gpu/guide_tickets.py --model FOLDER --folder WORK --shapes half full --prompts project last`
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from benchmarks import figures
+from benchmarks.gpu import common
+from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread
+from benchmarks.gpu.guide_prompts import PROJECT, WORDINGS, experiences_of, prompt_named
+from orchestrator.guide.ingest import parse_ticket
+from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
+from orchestrator.guide.tickets.missions import PLANS
+from orchestrator.guide.tickets.plan import with_rules
+from tasks.guide.decoding import DecodeCell, preview_seed
+from tasks.guide.figures import (
+    Judged,
+    Measure,
+    accuracy,
+    balanced_accuracy,
+    balanced_gain,
+    false_pass_rate,
+    majority_pairs,
+    pass_at,
+    share,
+)
+from tasks.guide.gate import TicketScores
+from tasks.guide.ticket import Ticket
+from tasks.guide.verdict_lines import Malformed, Verdict, parse_three_lines, parse_verdict
+
+FIRST_LINE = DecodeCell(0.0, 1.0, 12, stop=("\n",))
+SAMPLED = ((0.0, 1.0), *[(0.7, 0.95)] * 7)  # temperature and top_p, as configs/guide_gpu.yaml
+TEMPERATURES = (0.0, 0.3, 0.5, 0.8, 1.0)
+LETTERS: Mapping[Verdict | None, str] = {"pass": "p", "fail": "f", None: "x"}
+VERDICTS: Mapping[str, Verdict | None] = {letter: verdict for verdict, letter in LETTERS.items()}
+STAGES = ("verdicts", "samples", "form")
+SHOWN = 3  # answers of a unit that are kept as text
+
+
+@dataclass(frozen=True)
+class NamedShape:
+    rules: int
+    shape: TicketShape
+
+
+SHAPES: Mapping[str, NamedShape] = {
+    "one": NamedShape(1, TicketShape(images=2, mentioned=0.0)),
+    "single": NamedShape(1, TicketShape(images=3, mentioned=1.0)),
+    "two": NamedShape(2, TicketShape(images=3, mentioned=0.0)),
+    "three": NamedShape(3, TicketShape(images=3, mentioned=0.0)),
+    "half": NamedShape(3, TicketShape(images=4, mentioned=0.5)),
+    "full": NamedShape(3, TicketShape(images=4, mentioned=1.0)),
+    "calm": NamedShape(3, TicketShape(images=4, mentioned=1.0, distracted=0.0)),
+    "pairs": NamedShape(3, TicketShape(images=3, sentences=2, mentioned=0.5)),
+    "texts": NamedShape(3, TicketShape(images=2, sentences=3, mentioned=0.5)),
+}
+"""From easy to hard, but for `calm`, which is `full` without distractors; `full` is the generator's default."""
+
+
+@dataclass(frozen=True)
+class TicketUnit:
+    """What one process asks at once: one mission's tickets of a shape in a prompt, under some conditions.
+
+    A condition is `none`, `initial` or `tips`, or `planted:WORDING` or `other:WORDING`.
+    """
+
+    stage: str
+    shape: str
+    prompt: str
+    mission: int
+    conditions: tuple[str, ...]
+    count: int
+    seed: int
+    cap: int
+
+
+def tickets_of(unit: TicketUnit) -> list[Ticket]:
+    named = SHAPES[unit.shape]
+    plan = with_rules(PLANS[unit.mission], named.rules)
+    made = generate_tickets(plan, unit.count, unit.seed, shape=named.shape)
+    return [parse_ticket(ticket.line)[0] for ticket in made]
+
+
+def work(asking: Asking, unit: TicketUnit) -> dict[str, Any]:
+    """By condition: the letters of the verdicts, ticket by ticket, and some answers.
+
+    `form`: by condition and temperature the count of answers, of valid ones, and of each fault.
+    """
+    plan = with_rules(PLANS[unit.mission], SHAPES[unit.shape].rules)
+    tickets = tickets_of(unit)
+    cells = {
+        "verdicts": [FIRST_LINE],
+        "samples": [DecodeCell(*drawn, unit.cap) for drawn in SAMPLED],
+        "form": [DecodeCell(temperature, 0.95 if temperature else 1.0, unit.cap) for temperature in TEMPERATURES],
+    }[unit.stage]
+    asked = []
+    for condition in unit.conditions:
+        name, _, wording = condition.partition(":")
+        experiences = experiences_of(name, plan, wording or "plain")
+        for ticket in tickets:
+            messages = prompt_named(unit.prompt, plan.name, plan.focus, experiences, ticket)
+            for number, cell in enumerate(cells):
+                seed = preview_seed(cell, unit.seed, ticket.group_id, number)
+                asked.append((messages, replace(cell, seed=seed)))
+    started = time.perf_counter()
+    answers = asking.answers(asked)
+    seconds = time.perf_counter() - started
+    each = len(tickets) * len(cells)
+    found: dict[str, Any] = {
+        "labels": "".join(LETTERS[ticket.label] for ticket in tickets),
+        "seconds": seconds,
+        "tokens": sum(answer.completion_tokens for answer in answers),
+        "prompt_tokens": sum(answer.prompt_tokens for answer in answers) / max(1, len(answers)),
+        "conditions": {},
+    }
+    for place, condition in enumerate(unit.conditions):
+        texts = [answer.text for answer in answers[place * each : (place + 1) * each]]
+        found["conditions"][condition] = (
+            form_by_temperature(texts) if unit.stage == "form" else letters_and_answers(texts, unit.stage, len(cells))
+        )
+    return found
+
+
+def letters_and_answers(texts: Sequence[str], stage: str, cells: int) -> dict[str, Any]:
+    read = [first_verdict(text) if stage == "verdicts" else whole_verdict(text) for text in texts]
+    letters = [LETTERS[verdict] for verdict in read]
+    malformed = [text for text, verdict in zip(texts, read, strict=True) if verdict is None]
+    return {
+        "verdicts": "".join(letters),
+        "answers": [*texts[:SHOWN], *malformed[:SHOWN]],
+    }
+
+
+def form_by_temperature(texts: Sequence[str]) -> dict[str, Any]:
+    found = {}
+    for place, temperature in enumerate(TEMPERATURES):
+        read = [(text, parse_three_lines(text)) for text in texts[place :: len(TEMPERATURES)]]
+        faults = [(text, lines.reason) for text, lines in read if isinstance(lines, Malformed)]
+        found[str(temperature)] = {
+            "answers": len(read),
+            "valid": len(read) - len(faults),
+            "faults": dict(Counter(reason for _, reason in faults)),
+            "texts": [text for text, _ in faults[:SHOWN]],
+        }
+    return found
+
+
+def first_verdict(line: str) -> Verdict | None:
+    """The verdict of the first line alone, which greedy decoding writes whatever follows."""
+    label, _, word = line.replace("：", ":").partition(":")
+    return parse_verdict(word) if label.strip().lower() == "verdict" else None
+
+
+def whole_verdict(text: str) -> Verdict | None:
+    lines = parse_three_lines(text)
+    return None if isinstance(lines, Malformed) else lines.verdict
+
+
+def scores(labels: str, verdicts: str) -> tuple[TicketScores, ...]:
+    """Tickets from the letters of their labels and of their candidates' verdicts, as many for each ticket."""
+    each = len(verdicts) // len(labels)
+    return tuple(
+        TicketScores(str(at), _label(label), tuple(VERDICTS[one] for one in verdicts[at * each : (at + 1) * each]))
+        for at, label in enumerate(labels)
+    )
+
+
+def _label(letter: str) -> Verdict:
+    verdict = VERDICTS[letter]
+    assert verdict is not None
+    return verdict
+
+
+def greedy(tickets: Sequence[TicketScores]) -> list[Judged]:
+    return [(ticket.label, ticket.candidates[0]) for ticket in tickets]
+
+
+Cell = tuple[str, str, str]  # stage, shape, prompt
+Pooled = dict[str, list[TicketScores]]
+
+
+def pooled(records: Sequence[Mapping[str, Any]], language: str | None = None) -> dict[Cell, Pooled]:
+    """The tickets of all missions (of one language), by cell and condition."""
+    found: dict[Cell, Pooled] = {}
+    for record in records:
+        unit, one = record["unit"], record["found"]
+        if unit["stage"] == "form" or language not in (None, PLANS[unit["mission"]].language):
+            continue
+        cell = found.setdefault((unit["stage"], unit["shape"], unit["prompt"]), {})
+        for condition, given in one["conditions"].items():
+            cell.setdefault(condition, []).extend(scores(one["labels"], given["verdicts"]))
+    return found
+
+
+def shown(measure: Measure, *, is_gain: bool = False) -> str:
+    """A figure in percent; a gain in points with its interval."""
+    if measure.value is None or measure.low is None or measure.high is None:
+        return "-"
+    if is_gain:
+        return f"{100 * measure.value:+.1f} ({100 * measure.low:+.1f} to {100 * measure.high:+.1f})"
+    return f"{100 * measure.value:.1f}"
+
+
+def verdict_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """For each cell and condition of the greedy verdicts: accuracies, also by language, and the gain over none."""
+    languages = {language: pooled(records, language) for language in ("en", "zh")}
+    for cell, conditions in pooled(records).items():
+        for condition, tickets in conditions.items():
+            judged = greedy(tickets)
+            by_language = [greedy(found.get(cell, {}).get(condition, [])) for found in languages.values()]
+            none = greedy(conditions["none"]) if len(conditions.get("none", [])) == len(judged) else []
+            gain = shown(balanced_gain(none, judged), is_gain=True) if none and condition != "none" else ""
+            yield [
+                *cell, condition, str(len(judged)), shown(balanced_accuracy(judged)),
+                *(shown(balanced_accuracy(pairs)) for pairs in by_language), gain,
+                shown(accuracy([pair for pair in judged if pair[0] == "pass"])),
+                shown(false_pass_rate(judged)), shown(share(sum(v is None for _, v in judged), len(judged))),
+            ]  # fmt: skip
+
+
+def sample_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """For each cell and condition of the samples: greedy, majority of 8, pass@8, and the share of whole answers."""
+    for cell, conditions in pooled([one for one in records if one["unit"]["stage"] == "samples"]).items():
+        for condition, tickets in conditions.items():
+            valid = [verdict is not None for ticket in tickets for verdict in ticket.candidates]
+            yield [
+                *cell[1:], condition, str(len(tickets)), shown(balanced_accuracy(greedy(tickets))),
+                shown(balanced_accuracy(majority_pairs(tickets))), shown(pass_at(len(SAMPLED), tickets)),
+                shown(share(sum(valid), len(valid))),
+            ]  # fmt: skip
+
+
+def form_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """For each shape, prompt and temperature: answers, valid ones, and the fault that is most frequent."""
+    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for record in records:
+        if record["unit"]["stage"] == "form":
+            for given in record["found"]["conditions"].values():
+                for temperature, counts in given.items():
+                    key = (record["unit"]["shape"], record["unit"]["prompt"], temperature)
+                    found.setdefault(key, []).append(counts)
+    for key, counts in sorted(found.items()):
+        valid, answers = (sum(one[name] for one in counts) for name in ("valid", "answers"))
+        faults: Counter[str] = Counter()
+        for one in counts:
+            faults.update(one["faults"])
+        measure = share(valid, answers)
+        worst = f"{faults.most_common(1)[0][0]} ({faults.most_common(1)[0][1]})" if faults else ""
+        yield [*key, str(answers), shown(measure), f"{100 * (measure.low or 0):.1f}", worst]
+
+
+HEADS = {
+    "verdicts": ("stage shape prompt condition n balanced en zh over-none of-pass false-pass invalid"),
+    "samples": "shape prompt condition n greedy majority pass@8 form",
+    "form": "shape prompt temperature answers valid-% at-least first-fault",
+}
+
+
+def units_of(options: argparse.Namespace) -> list[TicketUnit]:
+    """The quick ones first: every shape in the first prompt, then the next one."""
+    wordings = options.wordings
+    conditions = {
+        "verdicts": (
+            "none", "initial", "tips", *(f"planted:{one}" for one in wordings), f"other:{wordings[0]}"
+        ),
+        "samples": ("none", "initial", f"planted:{wordings[0]}"),
+        "form": ("initial", f"planted:{wordings[0]}"),
+    }  # fmt: skip
+    counts = {"verdicts": options.tickets, "samples": options.sampled, "form": options.formed}
+    return [
+        TicketUnit(stage, shape, prompt, mission, conditions[stage], counts[stage], options.seed, options.cap)
+        for stage in options.stages
+        for prompt in options.prompts
+        for shape in options.shapes
+        for mission in options.missions
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_server_options(parser)
+    parser.add_argument("--shapes", "--variants", choices=list(SHAPES), nargs="+", default=list(SHAPES))
+    parser.add_argument("--prompts", nargs="+", default=[PROJECT, "last", "shots", "asked", "last+asked+shots"])
+    parser.add_argument("--wordings", choices=WORDINGS, nargs="+", default=list(WORDINGS))
+    parser.add_argument("--missions", type=int, choices=range(len(PLANS)), nargs="+", default=list(range(len(PLANS))))
+    parser.add_argument("--cap", type=int, default=128, help="new tokens of a whole answer (128)")
+    parser.add_argument("--stages", choices=STAGES, nargs="+", default=["verdicts"])
+    parser.add_argument("--tickets", type=int, default=40, help="of each mission, greedy verdicts (40)")
+    parser.add_argument("--sampled", type=int, default=100, help="of each mission, sampled in full (100)")
+    parser.add_argument("--formed", type=int, default=50, help="of each mission, for the form by temperature (50)")
+    parser.add_argument("--seed", type=int, default=1, help="1 is for development (1)")
+    parser.add_argument("--seconds", type=float, default=1e9, help="ask nothing new after so long")
+    parser.add_argument("--result", default="gpu_guide_tickets", help="written to benchmarks/results/RESULT.json")
+    options = parser.parse_args()
+    records: list[dict[str, Any]] = []
+    with open_asking(options) as (asking, version):
+        started = written = time.monotonic()
+        for unit, found in spread(work, asking, units_of(options), options.processes):
+            records.append({"unit": asdict(unit), "found": found})
+            if time.monotonic() - written > 5:
+                write(options, version, records, time.monotonic() - started)
+                written = time.monotonic()
+            if time.monotonic() - started > options.seconds:
+                break
+        seconds = time.monotonic() - started
+    write(options, version, records, seconds)
+    tokens = sum(record["found"]["tokens"] for record in records)
+    print(f"{len(records)} units, {tokens:,} tokens in {seconds:.1f} s: {tokens / seconds:,.0f} tokens/s")
+    records.sort(key=lambda record: units_order(options, record["unit"]))
+    for stage, rows in (("verdicts", verdict_rows), ("samples", sample_rows), ("form", form_rows)):
+        lines = list(rows(records))
+        if lines and (stage in options.stages or stage == "verdicts"):
+            print(f"\n{stage}\n" + figures.table(HEADS[stage].split(), lines))
+    return 0
+
+
+def units_order(options: argparse.Namespace, unit: Mapping[str, Any]) -> tuple[int, ...]:
+    return (
+        STAGES.index(unit["stage"]), options.shapes.index(unit["shape"]), options.prompts.index(unit["prompt"]),
+        unit["mission"],
+    )  # fmt: skip
+
+
+def write(options: argparse.Namespace, version: str, records: Sequence[Mapping[str, Any]], seconds: float) -> None:
+    figures.write(
+        options.result,
+        {
+            "command": " ".join(["python", *sys.argv]),
+            "gpus": common.gpus(),
+            "sglang": version,
+            "arguments": common.server_arguments(options),
+            "model": options.model.rstrip("/").rpartition("/")[2],
+            "seconds": seconds,
+            "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
+            "units": list(records),
+        },
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
