@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import redis
 from billiard.exceptions import WorkerLostError
@@ -47,6 +47,10 @@ def rejected_without_store() -> Iterator[None]:
         raise Reject(str(error), requeue=True) from None
 
 
+class GiveBack(Exception):
+    """This worker cannot do the task now, for no fault of the task: its message returns, for any worker."""
+
+
 class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task whose worker dies is tried again, soon, and a limited number of times.
 
@@ -58,15 +62,25 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
     abstract = True
     max_retries = 5
     default_retry_delay = 1  # seconds
+    card: Literal["", "serves", "computes"] = ""
+    """What the task has the card of a gpu worker do (tasks/gpu/host.py)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises: Reject when the store cannot be used, for the message to return to its queue."""
+        """Raises: Reject, for the message to return to its queue, when the store or the card cannot be used."""
         with rejected_without_store():
-            return super().__call__(*args, **kwargs)
+            try:
+                return super().__call__(*args, **kwargs)
+            except GiveBack as error:
+                if args and self._is_redelivered():
+                    context.store().count_failure(str(args[0]), self.request.id or "", -1)  # no worker has died
+                raise Reject(str(error), requeue=True) from None
+
+    def _is_redelivered(self) -> bool:
+        return bool((self.request.delivery_info or {}).get("redelivered"))
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Raises: PoisonMessage; Reject when the store cannot be used."""
-        if not (args and (self.request.delivery_info or {}).get("redelivered")):
+        if not (args and self._is_redelivered()):
             return
         with rejected_without_store():
             deaths = context.store().count_failure(str(args[0]), task_id, 1)

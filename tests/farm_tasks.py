@@ -10,7 +10,7 @@ import redis
 from celery import shared_task
 
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
-from tasks.task import FailureLocation, RecordedTask
+from tasks.task import FailureLocation, FarmTask, RecordedTask
 
 PAUSE_S = 0.02
 REPLY_S = 2.0  # of the store
@@ -137,3 +137,41 @@ def hang(name: str) -> str:
 @shared_task(name="cpu.hang", base=Limited)
 def hang_in_a_process(name: str) -> str:
     return hold(name)
+
+
+@shared_task(name="gpu.served", base=FarmTask, card="serves")
+def be_served(name: str) -> str:
+    """Hold while a server of this worker is in use."""
+    from server_target import server_target
+
+    from tasks.gpu import host
+
+    with host.current().serving(server_target()):
+        return hold(name)
+
+
+class Computing(Recorded):
+    abstract = True
+    time_limit = 60
+
+
+@shared_task(name="gpu.compute", base=Computing, card="computes")
+def compute(name: str) -> None:
+    """Run tests/computing_child.py on the card until the key `<name>:go`; its pid is the beginning."""
+    from tasks.gpu import host
+    from tasks.gpu.compute.process import ComputeChild, run_child
+
+    store = redis.Redis.from_url(store_url(os.environ[ENVIRONMENT_VARIABLE]))
+
+    def check() -> None:
+        if store.exists(f"{name}:go"):
+            raise RuntimeError("let go")
+
+    with host.current().computing(check):
+        child = ComputeChild("test", "computing_child", ("wait",))
+        run_child(child, lambda report: store.rpush(f"{name}:began", report["pid"]), check)
+
+
+@shared_task(name="gpu.compute_too_long", base=Limited, card="computes")
+def compute_too_long(name: str) -> None:
+    compute(name)

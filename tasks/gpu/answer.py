@@ -210,6 +210,6 @@ def _processor_file(stage: Stage) -> Iterator[str]:
         yield generate(stage.store, stage.run.id, stage.deltas()) if stage.deltas() else ""
 
 
-@shared_task(name="gpu.answer", base=StageTask)
+@shared_task(name="gpu.answer", base=StageTask, card="serves")
 def answer_task(run: RunId, plan: PlanName, index: Count, phase: Phase, attempt: Count) -> None:
     run_stage("answer", (run, plan, index, phase, attempt), answer_stage)

@@ -42,14 +42,16 @@ def ask_target(
     `processor` and `identity` are those of `TargetHost.serve`.
 
     Raises: TargetRefused for a request that no server would take; TargetDown or TargetUnavailable when the server
-    does not come back; whatever `on_answer` raises.
+    does not come back; CardComputes; whatever `on_answer` raises.
     """
     unanswered = _Unanswered(dict(requests), on_answer)
 
     def attempt() -> None:
         if unanswered.requests:
-            url = host.current().serve(target, processor, identity)
-            unanswered.send(_client(url, target, RETRY_S if max_retries is None else 0.0))
+            worker = host.current()
+            with worker.serving(target):
+                url = worker.serve(target, processor, identity)
+                unanswered.send(_client(url, target, RETRY_S if max_retries is None else 0.0))
 
     tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TargetDown),

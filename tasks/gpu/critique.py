@@ -37,11 +37,11 @@ def _tokens(result: Mapping[str, Any]) -> dict[str, float]:
     return {"target": result["tokens"]}
 
 
-@shared_task(name="gpu.critique", base=JobTask)
+@shared_task(name="gpu.critique", base=JobTask, card="serves")
 def critique_on_target(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), ask_itself, _tokens)
 
 
-@shared_task(name="gpu.propose", base=JobTask)
+@shared_task(name="gpu.propose", base=JobTask, card="serves")
 def propose_on_target(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), ask_itself, _tokens)

@@ -5,11 +5,15 @@ The worker installs its host when it starts (`workers/sglang/step.py`); tasks us
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tasks.models import Target
+from tasks.task import GiveBack
+
+CardUse = Literal["", "serves", "computes"]
 
 
 class TargetUnavailable(RuntimeError):
@@ -20,8 +24,28 @@ class TargetChanged(TargetUnavailable):
     """The server is another one than the answers' keys name: its model, version or arguments have changed."""
 
 
+class CardComputes(TargetUnavailable, GiveBack):
+    """No server is started, because a task computes on this worker's card, or waits to."""
+
+
 class TargetHost(Protocol):
     """All methods may be called from several threads at once."""
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        """In the block the server of `target` is in use, and no task begins to compute.
+
+        Whoever sends requests does so in such a block.  Of a target with a `url` nothing is kept from computing.
+        Raises: CardComputes.
+        """
+
+    def computing(self, check: Callable[[], None]) -> AbstractContextManager[None]:
+        """In the block the card computes: waits until no server is in use, then stops the server.
+
+        Several tasks compute side by side.  `check` is called while this waits, and may raise.
+        """
+
+    def card_use(self) -> CardUse:
+        """What the card does now; returns at once."""
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         """The base URL, without a slash at its end, of a ready server for `target` (`tasks.http.address`).
@@ -32,14 +56,14 @@ class TargetHost(Protocol):
         It is started on the first call, when it has died, and when `target` is another one: a host has one server at a
         time.  Of a target with a `url` only the health is checked.
 
-        Raises: TargetUnavailable; TargetChanged; ModelUnavailable of the embedded models.
+        Raises: TargetUnavailable; CardComputes; TargetChanged; ModelUnavailable of the embedded models.
         """
 
     def start_early(self, target: Target) -> None:
         """Start the server of `target` in the background, unless one runs: loading a model takes a minute.
 
         Returns at once.  A start that fails is tried again by the first task that needs the server, and that task
-        reports the error.
+        reports the error.  While the card computes nothing is started.
         """
 
     def identity(self, target: Target) -> Mapping[str, Any]:
@@ -99,3 +123,8 @@ def current() -> TargetHost:
     if _Installed.host is None:
         raise RuntimeError("no target host: this is not a worker of the gpu queue")
     return _Installed.host
+
+
+def card_use() -> CardUse:
+    """What the card of this worker does now; "" also where there is none."""
+    return "" if _Installed.host is None else _Installed.host.card_use()

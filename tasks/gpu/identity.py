@@ -19,7 +19,7 @@ def identify_server(target: Target) -> dict[str, Any]:
     return {"server": dict(host.current().identity(target))}
 
 
-@shared_task(name="gpu.identity", base=JobTask)
+@shared_task(name="gpu.identity", base=JobTask, card="serves")
 def identity_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     """The job's arguments: `target`, as `dataclasses.asdict` has it."""
     run_job((run, key, attempt), lambda job: identify_server(parse_json(Target, json.dumps(job.arguments["target"]))))

@@ -90,7 +90,7 @@ def prompt_lengths(job: Job) -> dict[str, Any]:
         return {"tokens": tokens, "context": known_context(target, model)}
 
 
-@shared_task(name="gpu.rollout", base=JobTask)
+@shared_task(name="gpu.rollout", base=JobTask, card="serves")
 def rollout_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), roll_out, lambda result: {"target": sum(a["tokens"] for a in result["answers"])})
 

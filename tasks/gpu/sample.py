@@ -73,7 +73,7 @@ def _description(model: str, tokenizer: Any) -> dict[str, Any]:
     }
 
 
-@shared_task(name="gpu.sample", base=JobTask)
+@shared_task(name="gpu.sample", base=JobTask, card="serves")
 def sample_task(run: RunId, key: ContentKey, attempt: Count) -> None:
     run_job((run, key, attempt), lambda job: draw_sample(sample_job(job)), lambda answer: {"target": answer["tokens"]})
 

@@ -6,6 +6,8 @@ import dataclasses
 import time
 
 import pytest
+from celery import Celery
+from celery.exceptions import Reject
 
 from tasks import context
 from tasks.cpu.score import score_task
@@ -14,7 +16,7 @@ from tasks.failure import Failure
 from tasks.job import JobSpec
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
-from tasks.task import FarmTask
+from tasks.task import FarmTask, GiveBack
 
 KEY = "tokenized:" + "0" * 64
 
@@ -62,3 +64,24 @@ def test_a_job_s_failure_is_recorded_under_its_key_and_its_label(store: Store) -
 def test_every_task_whose_worker_dies_is_tried_a_few_times() -> None:
     assert isinstance(score_task._get_current_object(), FarmTask)
     assert (score_task.max_retries, tokenize_task.max_retries) == (5, 5)
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+def test_a_task_that_this_worker_cannot_do_now_goes_back_and_counts_as_never_started(
+    store: Store, redelivered: bool
+) -> None:
+    app = Celery(set_as_current=False)
+
+    @app.task(base=FarmTask, bind=True, name="gpu.busy")
+    def busy(self: FarmTask, run: str) -> None:
+        raise GiveBack("the card computes")
+
+    for _ in range(FarmTask.max_retries + 1):
+        request = {"id": "some-id", "delivery_info": {"redelivered": redelivered}, "is_eager": True}
+        busy.push_request(**request)
+        busy.before_start("some-id", ("run",), {})
+        with pytest.raises(Reject, match="the card computes") as given_back:
+            FarmTask.__call__(busy, "run")
+        busy.pop_request()
+        assert given_back.value.requeue
+    assert store.failure_count("run", "some-id") == 0

@@ -5,6 +5,8 @@ to the end of its queue, behind the messages that the worker can process.  When 
 worker stops consuming for a while, so that other workers can take the message and it does not circulate without
 pause.  Messages of a cancelled run are discarded.
 
+While the card of a gpu worker computes, messages of tasks that it would serve go back likewise.
+
 A queue or a worker can be paused.  The store remembers it, so a worker that starts later does not consume either.
 """
 
@@ -21,6 +23,7 @@ from celery.utils.log import get_logger
 from celery.worker.control import control_command
 
 from tasks.code_version import code_version
+from tasks.gpu import host
 from tasks.store.address import redis_url_of
 from tasks.store.keys import CANCELLED, CODE, MODEL
 from tasks.store.registry import WorkerRegistry
@@ -137,9 +140,16 @@ class AdmissionControl(PeriodicStep):
         if not isinstance(run, str):
             return ACCEPT
         decision = admit(run, self.metadata_of(run), self.capabilities)
+        if decision.action == "accept" and self.is_served(message) and host.card_use() == "computes":
+            decision = Decision("requeue", f"run {run} needs a server, and the card of this worker computes")
         if decision.action == "requeue":
             self.note_refusal(run, decision.reason)
         return decision
+
+    def is_served(self, message: Any) -> bool:
+        """Whether the task of the message needs a server on the card."""
+        task = self.consumer.app.tasks.get(message.headers.get("task"))
+        return getattr(task, "card", "") == "serves"
 
     def metadata_of(self, run: str) -> Metadata:
         """The run's metadata; empty when the store does not answer, as the task itself gives a better error."""

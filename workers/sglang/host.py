@@ -11,15 +11,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import tenacity
 
 from tasks.exports import PROCESSOR_FILE
-from tasks.gpu.host import TargetChanged, TargetUnavailable, differences
+from tasks.gpu.host import CardComputes, CardUse, TargetChanged, TargetUnavailable, differences
 from tasks.gpu.server_stats import SERVER_STATS
 from tasks.models import Target
 from tasks.private import private_folder
@@ -28,6 +29,7 @@ from workers import steering
 from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
+from workers.sglang.card import Card
 from workers.sglang.engines import engine_of
 from workers.sglang.identity import ExternalServers
 from workers.sglang.server import (
@@ -73,6 +75,7 @@ class LocalTargetHost:
         self._claim_lock = threading.Lock()
         self._closing = threading.Event()
         self._claim: gpus.Claim | None = None
+        self._card = Card()
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
@@ -87,6 +90,23 @@ class LocalTargetHost:
     def clear_leftovers(self) -> list[str]:
         """End a server that a killed worker of this name left running. Returns the names of such processes."""
         return self._records.clear(engine_of("embedded").stop_grace_s)
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        return nullcontext() if target.url else self._card.serving()
+
+    @contextmanager
+    def computing(self, check: Callable[[], None]) -> Iterator[None]:
+        def check_open() -> None:
+            if self._closing.is_set():
+                raise TargetUnavailable("the worker is shutting down")
+            check()
+
+        with self._card.computing(check_open):
+            self.stop()
+            yield
+
+    def card_use(self) -> CardUse:
+        return self._card.use
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         url = self._check_external(target) if target.url else self._serve_own(target, processor)
@@ -155,6 +175,7 @@ class LocalTargetHost:
         """
         server, claim = self._server, self._claim
         report: dict[str, Any] = {
+            "card": self.card_use(),
             "in_flight": SERVER_STATS.in_flight,
             "tokens_a_second": round(SERVER_STATS.tokens_a_second(), 1),
         }
@@ -172,7 +193,7 @@ class LocalTargetHost:
         if processor:
             file = write_processor(self._folder / f"processors-{self._name}", processor)
             spec = dataclasses.replace(spec, processor=file)
-        with self._lock:
+        with self._card.serving(), self._lock:
             if self._closing.is_set():
                 raise TargetUnavailable("the worker is shutting down")
             if self._server is None or self._server.spec != spec or not self._server.is_serving:
@@ -182,7 +203,7 @@ class LocalTargetHost:
 
     def _start_first(self, target: Target) -> None:
         """Start the server of `target` where none runs; a failure is logged and forgotten."""
-        with self._lock:
+        with suppress(CardComputes), self._card.serving(), self._lock:
             if self._server is not None or self._closing.is_set():
                 return
             try:

@@ -1,48 +1,30 @@
-"""`python -m tasks.gpu.clustering`: cluster one vocabulary and report in JSON lines on stdout.
+"""`python -m tasks.gpu.clustering`: cluster one vocabulary and report in JSON lines on stdout (tasks/gpu/compute).
 
-Progress is {"stage", "done", "total"}; the last line is {"hash", "folder"}.  On an error: exit 1, one line on stderr.
+Progress is {"stage", "done", "total"}; the result is {"hash", "folder"}.
 With `--by waste` the answers are read from stdin: {"verbose": [text, ...], "short": [text, ...]}.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
-import os
-import signal
 import sys
-from types import FrameType
-from typing import IO, TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from tasks.gpu.clustering.artifacts import ClusteringError, cannot_load
+from tasks.gpu.compute.child import SendReport, work_as_child
 from tasks.models import ClusteredBy, Clusters, Sides
 from tasks.validation import InvalidData, parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_QUIET = {"TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
-
 
 def main() -> int:
     options = _options()
-    signal.signal(signal.SIGTERM, _exit)
-    os.environ.update(_QUIET)
-    logging.disable(logging.WARNING)  # stderr is for one line of error
-    # Libraries may print to stdout, which is for the JSON lines alone.
-    lines, sys.stdout = sys.stdout, sys.stderr
-    try:
-        return _cluster(options, lines)
-    except ClusteringError as error:
-        print(error, file=sys.stderr)
-        return 1
+    return work_as_child(lambda report: _cluster(options, report), ClusteringError)
 
 
-def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
-    def report(**values: object) -> None:
-        print(json.dumps(values), file=lines, flush=True)
-
+def _cluster(options: argparse.Namespace, report: SendReport) -> dict[str, Any]:
     clusters = Clusters(
         folder=options.folder,
         embedder=options.embedder,
@@ -69,8 +51,7 @@ def _cluster(options: argparse.Namespace, lines: IO[str]) -> int:
         from tasks.gpu.clustering.pipeline import cluster_vocabulary
 
         clustering = cluster_vocabulary(tokenizer, clusters, options.embedder, progress)
-    report(hash=clustering.hash, folder=str(clustering.folder))
-    return 0
+    return {"hash": clustering.hash, "folder": str(clustering.folder)}
 
 
 def _tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -110,11 +91,6 @@ def _options() -> argparse.Namespace:
     if options.by == "meaning" and not options.embedder:
         parser.error("clusters by meaning need --embedder")
     return options
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    """On SIGTERM exit in order, so that an unfinished folder is removed."""
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ class Host:
     def __init__(self, *urls: str) -> None:
         self.urls = list(urls)
         self.calls = 0
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def serve(self, target: Target, *_: object) -> str:
         self.calls += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -42,6 +43,9 @@ class Host:
 
     def identity(self, target: Target) -> Mapping[str, Any]:
         return {"version": self.version}
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         if identity is not None and identity != self.identity(target):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -37,6 +37,9 @@ class Host:
 
     def __init__(self, url: str) -> None:
         self.url = url
+
+    def serving(self, target: Target) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def serve(self, target: Target, processor: str = "", identity: Mapping[str, Any] | None = None) -> str:
         assert identity == {"version": "1"}

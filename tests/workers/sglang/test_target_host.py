@@ -189,7 +189,7 @@ def test_a_gpu_that_does_not_exist_is_the_reason_of_the_error(tmp_path: Path) ->
 
 
 def test_a_host_describes_its_target(host: LocalTargetHost) -> None:
-    assert host.describe().keys() == {"in_flight", "tokens_a_second"}
+    assert host.describe().keys() == {"card", "in_flight", "tokens_a_second"}
     server = server_reply(host, server_target())
     kill(server["pid"], host.serve(server_target()))
     url = host.serve(server_target())

@@ -1,0 +1,68 @@
+"""A child that computes, for tests: `python -m computing_child WHAT`, which is a key of `WORK`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+from tasks.gpu.compute.child import SendReport, work_as_child
+
+
+def echo(report: SendReport) -> dict[str, object]:
+    """Report twice, print to standard output as libraries do, and return what came on standard input."""
+    print("a library says hello")
+    report(stage="one", done=1, total=2)
+    report(stage="two", done=2, total=2)
+    return {"given": sys.stdin.read()}
+
+
+def wait(report: SendReport) -> dict[str, object]:
+    """Report the own pid, and wait for ever."""
+    report(pid=os.getpid())
+    while True:
+        signal.pause()
+
+
+def family(report: SendReport) -> dict[str, object]:
+    """As `wait`, with a process of its own, and SIGTERM does not end it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    report(pid=os.getpid(), other=other.pid)
+    while True:
+        signal.pause()
+
+
+def tidy(report: SendReport) -> dict[str, object]:
+    """Wait for ever beside a file that is removed in the end."""
+    with tempfile.NamedTemporaryFile() as unfinished:
+        report(unfinished=unfinished.name)
+        while True:
+            signal.pause()
+
+
+def leave(report: SendReport) -> dict[str, object]:
+    """End, and leave a process behind that holds the output open."""
+    other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    return {"other": other.pid}
+
+
+def refuse(report: SendReport) -> dict[str, object]:
+    raise LookupError("two lines\nof a reason")
+
+
+def crash(report: SendReport) -> dict[str, object]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def silent(report: SendReport) -> dict[str, object]:
+    os._exit(0)
+
+
+WORK = {each.__name__: each for each in (echo, wait, family, tidy, leave, refuse, crash, silent)}
+
+if __name__ == "__main__":
+    raise SystemExit(work_as_child(WORK[sys.argv[1]], LookupError))

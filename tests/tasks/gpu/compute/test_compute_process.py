@@ -1,0 +1,106 @@
+"""A child that computes: it reports, it fails in a sentence, it is stopped with all that it has started."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from farm_bench import until
+
+from tasks.gpu.compute import process
+from tasks.gpu.compute.process import ChildFailed, ComputeChild, run_child
+
+PARENT = """
+import json
+from tasks.gpu.compute.process import ComputeChild, run_child
+run_child(ComputeChild("test", "computing_child", ("wait",)), lambda report: print(json.dumps(report), flush=True))
+"""
+
+
+@pytest.fixture(autouse=True)
+def python_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child imports tests/computing_child.py; this package it finds by itself."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+
+
+def child(what: str, stdin: bytes = b"") -> ComputeChild:
+    return ComputeChild("test", "computing_child", (what,), stdin)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_it_reports_and_returns_its_result() -> None:
+    told: list[Mapping[str, Any]] = []
+    assert run_child(child("echo", b"words"), told.append) == {"given": "words"}
+    assert told == [{"stage": "one", "done": 1, "total": 2}, {"stage": "two", "done": 2, "total": 2}]
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("refuse", "^two lines of a reason$"),
+        ("crash", "^the test process was ended by signal 9; if no one sent it, memory ran out$"),
+        ("silent", "^the test process ended with code 0 without a message$"),
+        ("unknown", "^KeyError: 'unknown'$"),
+    ],
+)
+def test_it_fails_in_one_sentence(what: str, reason: str) -> None:
+    with pytest.raises(ChildFailed, match=reason):
+        run_child(child(what), lambda _: None)
+
+
+def test_what_it_leaves_behind_ends_with_it() -> None:
+    other = run_child(child("leave"), lambda _: None)["other"]
+    until(lambda: not lives(other))
+
+
+@pytest.mark.parametrize("what", ["wait", "family"])
+def test_a_caller_gives_up_on_a_child_that_says_nothing_more(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a child that has reported once, and may have a process of its own and ignore SIGTERM
+    monkeypatch.setattr(process, "GRACE_S", 0.5)
+    told: list[Mapping[str, Any]] = []
+
+    def check() -> None:
+        if told:
+            raise InterruptedError("cancelled")
+
+    # When the caller gives up between two reports, then nothing is left
+    with pytest.raises(InterruptedError, match="cancelled"):
+        run_child(child(what), told.append, check)
+    [report] = told
+    until(lambda: not any(map(lives, report.values())))
+
+
+def test_it_dies_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = json.loads(parent.stdout.readline())["pid"]
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        until(lambda: not lives(pid))
+
+
+def test_children_run_side_by_side() -> None:
+    results: list[object] = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(run_child(child("echo", b"%d" % n), lambda _: None)))
+        for n in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(str(result) for result in results) == [str({"given": str(n)}) for n in range(3)]
