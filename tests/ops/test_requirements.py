@@ -7,6 +7,7 @@ import contextlib
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -62,6 +63,61 @@ def test_the_orchestrator_imports_only_what_its_image_installs() -> None:
             and not any(owner.lower().replace("_", "-") in available for owner in owners.get(package, []))
         ]
         assert not missing, f"{folder.name} imports {missing}, and pyproject.toml has no dependency for it"
+
+
+def module_file(name: str) -> Path | None:
+    """The file of a module or package of this project; None for what is neither."""
+    path = ROOT.joinpath(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def loaded_with(module: str) -> Iterator[str]:
+    """What the import of a module of this project imports at once: its packages, and all that no function imports."""
+    parts = module.split(".")
+    yield from (".".join(parts[:n]) for n in range(1, len(parts)))
+    todo: list[ast.AST] = [ast.parse(file.read_text("utf-8"))] if (file := module_file(module)) else []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        elif not isinstance(node, ast.FunctionDef) and not (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            todo += ast.iter_child_nodes(node)
+
+
+def test_what_the_orchestrator_loads_of_tasks_and_workers_is_in_its_image() -> None:
+    """A module that a worker's image alone can load would end a command in containers only."""
+    todo = {
+        name
+        for path in (ROOT / "orchestrator").rglob("*.py")
+        if path.relative_to(ROOT / "orchestrator").parts[0] not in OTHER_EXTRAS
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("tasks", "workers"))
+        for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        if name and module_file(name)
+    }
+    seen: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    while todo:
+        module = todo.pop()
+        for name in loaded_with(module):
+            if module_file(name) is None:
+                packages.setdefault(name.partition(".")[0], module)
+            elif name not in seen:
+                seen[name] = module
+                todo.add(name)
+    lines = requirements([])
+    available, owners = installed(lines), metadata.packages_distributions()
+    third_party = packages.keys() - set(sys.stdlib_module_names) - {"orchestrator", "tasks", "workers"} - OPTIONAL
+    missing = {
+        package: packages[package]
+        for package in third_party
+        if not any(owner.lower().replace("_", "-") in available for owner in owners.get(package, []))
+    }
+    assert len(seen) > 50 and not missing, missing
 
 
 def test_each_dependency_has_a_version_and_hashes() -> None:

@@ -29,8 +29,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import TemplateError
-
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -149,6 +147,9 @@ def _generation_config(name: str) -> Path | None:
 
 def _from_template(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """The marker that the chat template writes directly after an assistant's message, if it writes one."""
+    # Imported here: the orchestrator's image, which reads clusterings, does not have it.
+    from jinja2 import TemplateError
+
     if not tokenizer.chat_template:
         return set()
     messages = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MESSAGE}]
