@@ -19,6 +19,7 @@ from tasks.guide.decoding import DecodeCell
 from tasks.guide.jobs import Messages
 
 TIMEOUT_S = 300
+URL_VARIABLE = "WHETSTONE_GUIDE_URL"
 
 Unit = TypeVar("Unit")
 Found = TypeVar("Found")
@@ -54,7 +55,11 @@ class Asking:
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """A server that runs already, or how to start one; and how many processes ask it how much at once."""
     parser.add_argument("--model", default="embedded", help="a folder, or embedded (embedded)")
-    parser.add_argument("--url", default="", help="of a server that runs already; its key is in SGLANG_API_KEY")
+    parser.add_argument(
+        "--url",
+        default=os.environ.get(URL_VARIABLE, ""),
+        help=f"of a server that runs already ({URL_VARIABLE}); its key is in SGLANG_API_KEY",
+    )
     parser.add_argument("--engine", choices=["sglang", "embedded"], default="sglang")
     parser.add_argument("--command", default=common.SGLANG, help="the command that starts SGLang")
     parser.add_argument("--args", default=None, help=f"further arguments of the server (SGLang: {common.ARGUMENTS!r})")
