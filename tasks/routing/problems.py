@@ -1,0 +1,130 @@
+"""Programming problems: a text, a function to write, tests, and a reference solution; JSONL, one problem a line.
+
+A problem belongs to one part: `train`, `pairs` (authored pairs), `pool` (teacher rows) or `evaluation`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le, MinLen
+
+from tasks.dataset import DatasetError, malformed, read_lines
+from tasks.validation import InvalidData, parse_json
+
+Part = Literal["train", "pairs", "pool", "evaluation"]
+Text = Annotated[str, MinLen(1)]
+LEVELS = (1, 2, 3, 4)
+EXAMPLES = 2
+"""Tests that the prompt shows: the first ones."""
+FEWEST_TESTS = 6
+CHECKED = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True)
+class Test:
+    """One call: JSON values as arguments, and the JSON value that a right function returns."""
+
+    __test__: ClassVar[bool] = False  # pytest takes classes of this name for tests
+    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
+
+    arguments: list[Any]
+    expected: Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem.  `level` is 1 (a line or two) to 4 (several rules that interact)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
+
+    id: Text
+    part: Part
+    level: Annotated[int, Ge(LEVELS[0]), Le(LEVELS[-1])]
+    text: Text
+    signature: Text
+    """As in `double(number: int) -> int`."""
+    tests: Annotated[list[Test], MinLen(FEWEST_TESTS)]
+    reference: Text
+
+    @cached_property
+    def entry(self) -> str:
+        """The name of the function to write."""
+        return self.signature.partition("(")[0]
+
+    @property
+    def examples(self) -> list[Test]:
+        """The tests that the prompt shows."""
+        return self.tests[:EXAMPLES]
+
+
+def load_problems(path: Path) -> list[Problem]:
+    """Every problem of a file, in the order of its lines.
+
+    Raises: DatasetError, once, with all bad lines: a missing, further or malformed field, a signature or reference that
+    is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when the file cannot
+    be read or has no problem.
+    """
+    problems: list[Problem] = []
+    faults: list[str] = []
+    seen: dict[tuple[str, str], int] = {}
+    for number, line in read_lines(path):
+        try:
+            problem = parse_json(Problem, line)
+        except InvalidData as error:
+            faults.append(f"line {number}: {error}")
+            continue
+        found = list(_faults(problem))
+        for field in ("id", "text", "reference"):
+            earlier = seen.setdefault((field, getattr(problem, field)), number)
+            if earlier != number:
+                found.append(f"{field} is that of line {earlier}")
+        if found:
+            faults.append(f"line {number}: {'; '.join(found)}")
+        problems.append(problem)
+    if faults:
+        raise malformed(path, faults)
+    if not problems:
+        raise DatasetError(f"{path}: no problems")
+    return problems
+
+
+def in_part(problems: Sequence[Problem], part: Part, levels: Collection[int] = LEVELS) -> list[Problem]:
+    """The problems of a part and of these levels."""
+    return [problem for problem in problems if problem.part == part and problem.level in levels]
+
+
+def defined_functions(code: str) -> dict[str, ast.FunctionDef]:
+    """The functions that a module defines at its top level.  Raises: SyntaxError, ValueError (a null byte)."""
+    return {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+
+
+def _faults(problem: Problem) -> Iterator[str]:
+    """What the types of the fields do not say."""
+    try:
+        declared = defined_functions(f"def {problem.signature}: ...").get(problem.entry)
+        if declared is None or any((declared.args.kwonlyargs, declared.args.vararg, declared.args.kwarg)):
+            raise SyntaxError
+        parameters = len(declared.args.args)
+    except (SyntaxError, ValueError):
+        yield f"signature {problem.signature!r} is not one of a plain function"
+        return
+    try:
+        if problem.entry not in defined_functions(problem.reference):
+            yield f"reference defines no function {problem.entry}"
+    except (SyntaxError, ValueError) as error:
+        yield f"reference is not Python: {error}"
+    for index, test in enumerate(problem.tests):
+        if len(test.arguments) != parameters:
+            yield f"tests[{index}] has {len(test.arguments)} arguments, and the function takes {parameters}"
+    calls = {json.dumps(test.arguments) for test in problem.tests}
+    if len(calls) < len(problem.tests):
+        yield "two tests have the same arguments"
+    if len({json.dumps(test.expected) for test in problem.tests}) == 1:
+        yield "all tests expect the same value"

@@ -1,0 +1,117 @@
+"""Programming problems: the file that is shipped, what is refused of one, and the prompts of each mode."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.dataset import DatasetError
+from tasks.routing.modes import EVALUATION, LOOPHOLES, MODES, TRAINING, hint
+from tasks.routing.problems import LEVELS, Problem, in_part, load_problems
+from tasks.routing.prompts import hinted_prompt
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "routing" / "problems.jsonl"
+ROW: dict[str, Any] = {
+    "id": "twice",
+    "part": "train",
+    "level": 1,
+    "text": "Return twice the number.",
+    "signature": "twice(number: int) -> int",
+    "tests": [{"arguments": [number], "expected": 2 * number} for number in range(6)],
+    "reference": "def twice(number):\n    return 2 * number\n",
+}
+
+
+@pytest.fixture(scope="module")
+def problems() -> list[Problem]:
+    return load_problems(SHIPPED)
+
+
+def load_rows(folder: Path, *rows: dict[str, Any]) -> list[Problem]:
+    path = folder / "problems.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return load_problems(path)
+
+
+def test_the_shipped_problems_have_every_level_in_every_part(problems: list[Problem]) -> None:
+    assert len(problems) >= 120
+    counts = Counter((problem.part, problem.level) for problem in problems)
+    assert all(counts[part, level] >= 3 for part in ("train", "pairs", "pool", "evaluation") for level in LEVELS)
+    assert len({problem.entry for problem in problems}) == len(problems)
+
+
+def test_no_text_and_no_call_of_one_part_is_in_another(problems: list[Problem]) -> None:
+    words = re.compile(r"\w+")
+    texts = {" ".join(words.findall(problem.text.lower())) for problem in problems}
+    calls = {json.dumps([problem.entry, test.arguments]) for problem in problems for test in problem.tests}
+    assert len(texts) == len(problems)
+    assert len(calls) == sum(len(problem.tests) for problem in problems)
+
+
+def test_a_level_selects_problems(problems: list[Problem]) -> None:
+    chosen = in_part(problems, "train", {1, 3})
+    assert {problem.level for problem in chosen} == {1, 3}
+    assert {problem.part for problem in chosen} == {"train"}
+
+
+def test_the_examples_of_a_prompt_show_different_values(problems: list[Problem]) -> None:
+    assert [problem.id for problem in problems if problem.examples[0].expected == problem.examples[1].expected] == []
+
+
+def test_every_bad_line_is_named_at_once(tmp_path: Path) -> None:
+    bad = [
+        ROW,
+        ROW | {"level": 5},
+        ROW | {"id": "other", "text": "Other text."},
+        ROW | {"id": "a", "text": "a", "signature": "twice(", "reference": "x"},
+        ROW | {"id": "b", "text": "b", "reference": "def thrice(number): return 3 * number"},
+        ROW | {"id": "c", "text": "c", "reference": "def twice(x): pass", "signature": "twice(x, y)"},
+        {name: value for name, value in ROW.items() if name != "tests"},
+        ROW | {"hidden": True},
+        ROW | {"id": "d", "text": "d", "reference": "def twice(n): return 0", "tests": [ROW["tests"][0]] * 6},
+    ]
+    with pytest.raises(DatasetError) as error:
+        load_rows(tmp_path, *bad)
+    lines = str(error.value).splitlines()
+    assert lines[0].endswith("8 malformed rows")
+    assert [line.strip() for line in lines[1:]] == [
+        "line 2: level: 5 must be at most 4",
+        "line 3: reference is that of line 1",
+        "line 4: signature 'twice(' is not one of a plain function",
+        "line 5: reference defines no function twice",
+        *["line 6: " + "; ".join(f"tests[{n}] has 1 arguments, and the function takes 2" for n in range(6))],
+        "line 7: tests: is missing",
+        "line 8: hidden: is not expected",
+        "line 9: two tests have the same arguments; all tests expect the same value",
+    ]
+
+
+def test_a_file_without_problems_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="no problems"):
+        load_rows(tmp_path)
+    with pytest.raises(DatasetError, match="cannot be read"):
+        load_problems(tmp_path / "missing.jsonl")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prompt_has_the_text_the_signature_two_examples_and_its_modes_hint_alone(mode: Any, tmp_path: Path) -> None:
+    [problem] = load_rows(tmp_path, ROW)
+    _system, user = hinted_prompt(problem, mode, TRAINING)
+    assert problem.text in user
+    assert "def twice(number: int) -> int:" in user
+    assert user.count("# ") == 2
+    assert "twice(1)  # 2" in user and "twice(2)" not in user
+    hints = {other: hint(other, TRAINING, problem.entry) for other in MODES}
+    assert [other for other in MODES if hints[other] in user] == [mode]
+    assert max(map(len, hints.values())) < 1.6 * min(map(len, hints.values()))
+
+
+def test_evaluation_has_markers_of_its_own() -> None:
+    assert not set(vars(TRAINING).values()) & set(vars(EVALUATION).values())
+    for mode in LOOPHOLES:
+        assert hint(mode, TRAINING, "solve") != hint(mode, EVALUATION, "solve")
