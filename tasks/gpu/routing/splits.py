@@ -1,0 +1,219 @@
+"""Splits: ways of dividing the same gradients between deltaS and deltaS_hack, side by side on the same rollouts.
+
+Kept + routed moves as without routing, whatever the shares, so a split changes nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tasks.gpu.routing.band import Band, fit_band
+from tasks.gpu.routing.controls import (
+    label_shares,
+    matched_shares,
+    random_direction,
+    seed_of,
+    swapped_pairs,
+    uniform_shares,
+)
+from tasks.gpu.routing.direction import alignment, hack_direction
+from tasks.gpu.routing.gate import module_gate, pooled_gate
+from tasks.gpu.routing.layout import KnobLayout
+from tasks.gpu.routing.update import Share
+
+RANDOM_DIRECTIONS = 8
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """`source`: what the direction is built from; `of`: the split whose shares a control matches.
+
+    `sign`: with `advantage_free` x is that of the likelihood's gradient, without the advantage in it.
+    """
+
+    name: str
+    gate: Literal["module", "pooled", "matched", "uniform", "labels"] = "module"
+    source: Literal["pairs", "permuted", "placebo", "activations", "random", "none"] = "pairs"
+    sign: Literal["signed", "advantage_free"] = "signed"
+    of: str = ""
+
+    @property
+    def extracts(self) -> bool:
+        """Whether it takes a direction or a band from pairs."""
+        return self.gate in ("module", "pooled")
+
+
+SPLITS: Mapping[str, SplitSettings] = {
+    split.name: split
+    for split in (
+        SplitSettings("real"),
+        SplitSettings("pooled", gate="pooled"),
+        SplitSettings("activations", source="activations"),
+        SplitSettings("advantage_free", sign="advantage_free"),
+        SplitSettings("permuted", source="permuted"),
+        SplitSettings("placebo", source="placebo"),
+        SplitSettings("band_random", source="random"),
+        SplitSettings("uniform", gate="uniform", source="none", of="real"),
+        SplitSettings("ceiling", gate="labels", source="none"),
+        *(
+            SplitSettings(f"random_{number}", gate="matched", source="random", of="real")
+            for number in range(RANDOM_DIRECTIONS)
+        ),
+    )
+}
+"""`ceiling` sees labels and is a cheat by design; no other does."""
+
+
+def chosen_splits(names: tuple[str, ...]) -> tuple[SplitSettings, ...]:
+    """The splits of these names, each after the one that it matches, which is added where it is not named.
+
+    Raises: KeyError for a name that no split has.
+    """
+    wanted = {name for name in names} | {SPLITS[name].of for name in names} - {""}
+    return tuple(split for name, split in SPLITS.items() if name in wanted)
+
+
+@dataclass(frozen=True)
+class PairSides:
+    """What a direction is built from, for both sides of each pair: [P, R], or [P, D] for activations."""
+
+    rej: Tensor
+    cho: Tensor
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A direction [k, R], its band, and for activations the centre [D] that is taken off first."""
+
+    direction: Tensor
+    band: Band
+    centre: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """`routed` is deltaS_hack and its first moment; deltaS is the whole minus it.
+
+    `before` is the last extraction from before anything was routed, `first_gap` the first hkgap.
+    """
+
+    routed: Share
+    extraction: Extraction | None = None
+    before: Extraction | None = None
+    first_gap: float | None = None
+    frozen: bool = False
+    has_routed: bool = False
+
+
+def extract(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int) -> Extraction:
+    """The split's direction and band from the pairs; `layout` is that of what the sides have.
+
+    `seed` decides what is random in it: the direction, or which pairs are swapped.
+    """
+    rej, cho, centre = sides.rej, sides.cho, None
+    build: Callable[[Tensor, Tensor], Tensor] = lambda rej, cho: hack_direction(layout, rej, cho, dims)  # noqa: E731
+    if split.source == "activations":
+        centre = torch.cat([rej, cho]).mean(0)
+        rej, cho = rej - centre, cho - centre
+    if split.source == "permuted":
+        rej, cho = swapped_pairs(rej, cho, seed_of(seed, split.name))
+    if split.source == "random":
+        chosen = own_random_direction(layout, seed, split.name).to(rej.device)
+        build = lambda rej, cho: chosen  # noqa: E731
+    direction, band = fit_band(layout, rej, cho, build)
+    return Extraction(direction, band, centre)
+
+
+@cache
+def own_random_direction(layout: KnobLayout, seed: int, name: str) -> Tensor:
+    """The random direction of a split: by its name, so that other splits do not change it."""
+    return random_direction(layout, seed_of(seed, name))
+
+
+COLLAPSE = 0.25
+"""Below this share of the first hkgap a direction has collapsed."""
+
+
+def refreshed(state: SplitState, new: Extraction) -> tuple[SplitState, str | None]:
+    """The state with a new extraction, and the event to log, if there is one.
+
+    On a collapse the extraction from before routing is put back, and stays.
+    """
+    gap = new.band.hkgap()
+    if state.frozen:
+        return state, None
+    first = gap if state.first_gap is None else state.first_gap
+    if first > 0 and gap < COLLAPSE * first:
+        event = f"collapse: hkgap {gap:.3f} is below a quarter of its first value, {first:.3f}; frozen"
+        return replace(state, extraction=state.before, frozen=True), event
+    before = state.before if state.has_routed else new
+    return replace(state, extraction=new, before=before, first_gap=first), None
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """What splits see of the rows of one step.
+
+    gradients [G, R]; `live` [G, M]: where a module's gradient is not zero; signs [G] of the advantages; inputs [G, D]
+    where a split needs them; labels [G], which only `ceiling` reads.
+    """
+
+    gradients: Tensor
+    live: Tensor
+    signs: Tensor
+    inputs: Tensor | None
+    labels: Tensor
+
+
+def route(
+    split: SplitSettings,
+    state: SplitState,
+    layouts: tuple[KnobLayout, KnobLayout],
+    rows: LiveRows,
+    seed: int,
+    shares: Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """x and f of each row and module, both [G, M].  `shares` are the f of the splits before it.
+
+    layouts: of the knobs, and of the modules' inputs.
+    """
+    zero = torch.zeros(rows.live.shape, device=rows.live.device)
+    if split.gate == "labels":
+        return zero, label_shares(rows.labels, rows.live)
+    if split.gate == "uniform":
+        return zero, uniform_shares(shares[split.of], rows.live)
+    if split.gate == "matched":
+        direction = own_random_direction(layouts[0], seed, split.name).to(zero.device)
+        x = alignment(layouts[0], rows.gradients, direction)
+        return x, matched_shares(x, shares[split.of], rows.live)
+    assert state.extraction is not None
+    x = _seen(split, state.extraction, layouts, rows)
+    gate = pooled_gate if split.gate == "pooled" else module_gate
+    return x, gate(x, rows.live, state.extraction.band)
+
+
+def _seen(
+    split: SplitSettings, extraction: Extraction, layouts: tuple[KnobLayout, KnobLayout], rows: LiveRows
+) -> Tensor:
+    """x [G, M].  An activation has no sign of an advantage in it, a gradient has: each is given or taken it."""
+    signs = rows.signs[:, None]
+    if extraction.centre is not None:
+        assert rows.inputs is not None
+        x = alignment(layouts[1], rows.inputs - extraction.centre, extraction.direction)
+        return x * signs if split.sign == "signed" else x
+    if split.sign == "signed":
+        return alignment(layouts[0], rows.gradients, extraction.direction)
+    return alignment(layouts[0], rows.gradients * signs, extraction.direction)
+
+
+def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:
+    """The sum over rows of f g, [R]; gradients [G, R], shares [G, M]."""
+    return torch.cat(
+        [torch.einsum("g,gr->r", shares[:, number], part) for number, part in enumerate(layout.parts(gradients))]
+    )

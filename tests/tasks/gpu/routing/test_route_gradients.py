@@ -1,0 +1,220 @@
+"""Bases, the adapter, and the gradient of each row: a probe on knobs that are zero."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from toy_world import CHEAT, NONE, SOLVE, A, B, ToyModel, ToySettings, hack_of, honest_of, prompt_of, toy_policy
+
+from tasks.gpu.routing.adapter import Adapter
+from tasks.gpu.routing.bases import BasisError, cached_basis, decompose
+from tasks.gpu.routing.layout import KnobLayout
+from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
+from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
+from tasks.gpu.routing.sampling import sample_completions
+from tasks.gpu.routing.token_rows import TokenRow, pad_rows
+
+ROWS = [
+    TokenRow(prompt_of(A, 3).tokens, hack_of(A)),
+    TokenRow(prompt_of(NONE, 5).tokens, (*honest_of(5)[:1], *honest_of(5))),
+    TokenRow((*prompt_of(B, 9).tokens, SOLVE), honest_of(9)[1:]),
+]
+
+
+@pytest.fixture(scope="module")
+def policy() -> PolicyRows:
+    torch.manual_seed(0)
+    model = ToyModel(ToySettings())
+    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
+    return PolicyRows(model, Adapter(model, bases), rows_at_once=2)
+
+
+def some_knobs(policy: PolicyRows, seed: int = 1, size: float = 0.3) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return size * torch.randn(policy.adapter.layout.total, generator=generator)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_bases_give_the_weight_back_and_are_orthonormal(shape: tuple[int, int]) -> None:
+    weight = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    basis = decompose(weight)
+    assert basis.rank == min(shape)
+    assert basis.error(weight) < 1e-6
+    assert torch.equal(basis.values, basis.values.sort(descending=True).values)
+    assert torch.allclose(basis.left.T @ basis.left, torch.eye(basis.rank), atol=1e-5)
+    assert torch.allclose(basis.right @ basis.right.T, torch.eye(basis.rank), atol=1e-5)
+
+
+def test_a_direction_that_a_weight_does_not_have_has_no_knob_to_turn() -> None:
+    weight = torch.ones(5, 3)
+    basis = decompose(weight)
+    assert basis.error(weight) < 1e-6
+    assert basis.values[1:].tolist() == [0, 0] and not basis.left[:, 1:].any()
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.tensor([[1.0, math.nan], [0, 1]])])
+def test_a_weight_without_bases_is_refused(weight: torch.Tensor) -> None:
+    with pytest.raises(BasisError):
+        decompose(weight)
+
+
+def test_bases_are_cached_under_the_hash_of_the_weight(tmp_path: Path) -> None:
+    weight = torch.randn(4, 5)
+    first, was_there = cached_basis(weight, tmp_path)
+    again, is_there = cached_basis(weight.clone(), tmp_path)
+    _, other = cached_basis(weight * 1.0000001, tmp_path)
+    assert (was_there, is_there, other) == (False, True, False)
+    assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in ("left", "values", "right"))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_knobs_at_zero_are_the_base_model_to_the_bit(policy: PolicyRows) -> None:
+    batch = pad_rows(ROWS, 4, torch.device("cpu"))
+    plain = policy.model.hidden(batch.ids, batch.attention)
+    with policy.adapter.active(policy.adapter.zeros()):
+        assert torch.equal(policy.model.hidden(batch.ids, batch.attention), plain)
+    with policy.adapter.active(some_knobs(policy)):
+        assert not torch.allclose(policy.model.hidden(batch.ids, batch.attention), plain, atol=1e-3)
+    assert torch.equal(policy.model.hidden(batch.ids, batch.attention), plain)
+
+
+def test_gradients_of_rows_add_up_to_autograds_at_zero_knobs(policy: PolicyRows) -> None:
+    found = policy.gradients(ROWS, policy.adapter.zeros(), total_nll)
+    knobs = policy.adapter.zeros().requires_grad_(True)
+    batch = pad_rows(ROWS, 4, torch.device("cpu"))
+    with policy.adapter.active(knobs):
+        logits = policy.model.logits(policy.model.hidden(batch.ids, batch.attention)).log_softmax(2)
+    loss = torch.tensor(0.0)
+    for number, row in enumerate(ROWS):
+        for place, token in enumerate(row.completion):
+            loss = loss - logits[number, len(row.prompt) - 1 + place, token]
+    (exact,) = torch.autograd.grad(loss, knobs)
+    assert exact.abs().max() > 0.1
+    assert torch.allclose(found.gradients.sum(0), exact, atol=1e-5)
+    # What a division by deltaS would give here.
+    assert torch.isnan((found.gradients * policy.adapter.zeros()) / policy.adapter.zeros()).all()
+
+
+def test_a_row_alone_has_the_gradient_that_it_has_in_a_padded_batch(policy: PolicyRows) -> None:
+    for knobs in (policy.adapter.zeros(), some_knobs(policy)):
+        together = policy.gradients(ROWS, knobs, mean_nll)
+        for number, row in enumerate(ROWS):
+            alone = policy.gradients([row], knobs, mean_nll)
+            assert torch.allclose(together.gradients[number], alone.gradients[0], atol=1e-6)
+            count = len(row.completion)
+            assert torch.allclose(
+                together.log_probabilities[number, :count], alone.log_probabilities[0, :count], atol=1e-6
+            )
+            assert not together.log_probabilities[number, count:].any()
+
+
+def test_each_row_can_have_knobs_of_its_own(policy: PolicyRows) -> None:
+    several = torch.stack([some_knobs(policy, seed) for seed in range(3)])
+    together, _ = policy.log_probabilities(ROWS, several)
+    for number, row in enumerate(ROWS):
+        alone, _ = policy.log_probabilities([row], several[number])
+        assert torch.allclose(together[number, : alone.shape[1]], alone[0], atol=1e-6)
+    gradients = policy.gradients(ROWS, several, mean_nll).gradients
+    assert torch.allclose(gradients[2], policy.gradients(ROWS[2:], several[2], mean_nll).gradients[0], atol=1e-6)
+
+
+def test_logits_in_chunks_give_the_same_gradients(policy: PolicyRows) -> None:
+    chunked = PolicyRows(policy.model, policy.adapter, rows_at_once=3, tokens_at_once=2)
+    knobs = some_knobs(policy)
+    assert torch.allclose(
+        chunked.gradients(ROWS, knobs, mean_nll).gradients, policy.gradients(ROWS, knobs, mean_nll).gradients, atol=1e-6
+    )
+
+
+def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities() -> None:
+    """The stated bounds: 1e-4 nats a token in float32, 0.1 in bfloat16, for knobs of 0.1."""
+    policy = toy_policy(ToySettings(), seed=3)
+    model = policy.model
+    assert isinstance(model, ToyModel)
+    knobs = some_knobs(policy, size=0.1)
+    originals = [linear.weight for linear in (model.first, model.second)]
+    trained, _ = policy.log_probabilities(ROWS, knobs)
+    base, _ = policy.log_probabilities(ROWS, policy.adapter.zeros())
+    with policy.adapter.folded(knobs):
+        folded, _ = policy.log_probabilities(ROWS, policy.adapter.zeros())
+    assert (folded - trained).abs().max() < 1e-4 < (base - trained).abs().max()
+    assert all(now is then for now, then in zip((model.first.weight, model.second.weight), originals, strict=True))
+
+    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
+    policy.adapter.close()
+    model.to(torch.bfloat16)
+    rounded = PolicyRows(model, Adapter(model, bases), rows_at_once=8)
+    trained, _ = rounded.log_probabilities(ROWS, knobs)
+    with rounded.adapter.folded(knobs):
+        folded, _ = rounded.log_probabilities(ROWS, rounded.adapter.zeros())
+    assert (folded - trained).abs().max() < 0.1
+    # The rounding that the bound allows for: a change of a thousandth is gone.
+    before = model.first.weight.clone()
+    with rounded.adapter.folded(knobs * 1e-3):
+        changed = (model.first.weight != before).float().mean()
+    assert changed < 0.2
+
+
+def test_sampling_leaves_weights_and_the_global_random_state_alone(policy: PolicyRows) -> None:
+    model = policy.model
+    assert isinstance(model, ToyModel)
+    state = torch.get_rng_state()
+    weights = [parameter.clone() for parameter in model.parameters()]
+
+    def drawn(seed: int) -> list[tuple[int, ...]]:
+        with policy.adapter.folded(some_knobs(policy)):
+            return sample_completions(model, [prompt_of(A, 3).tokens] * 8, 5, torch.Generator().manual_seed(seed))
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert all(len(completion) <= 5 for completion in drawn(1))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), weights, strict=True))
+
+
+def test_completions_are_drawn_as_often_as_the_training_path_says() -> None:
+    policy = toy_policy(ToySettings(), seed=3)
+    model = policy.model
+    assert isinstance(model, ToyModel)
+    prompt = prompt_of(A, 3).tokens
+    knobs = some_knobs(policy, size=0.05)
+    with policy.adapter.folded(knobs):
+        drawn = sample_completions(model, [prompt] * 4000, 4, torch.Generator().manual_seed(0))
+    log_probability, _ = policy.log_probabilities([TokenRow(prompt, (CHEAT,))], knobs)
+    chance = float(log_probability.exp())
+    share = sum(completion[0] == CHEAT for completion in drawn) / len(drawn)
+    assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / len(drawn))
+
+
+def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> None:
+    model = policy.model
+    assert isinstance(model, ToyModel)
+    row = ROWS[0]
+    found = policy.activations([row, ROWS[1]], policy.adapter.zeros())
+    batch = pad_rows([row], 3, torch.device("cpu"))
+    inputs = (model.seen(batch.ids).cumsum(1) + model.last(batch.ids))[0, len(row.prompt) :].mean(0)
+    assert policy.adapter.inputs == KnobLayout(("first", "second"), (32, 64))
+    assert torch.allclose(found[0, :32], inputs, atol=1e-6)
+    beside = policy.gradients([row, ROWS[1]], policy.adapter.zeros(), mean_nll, record=True).inputs
+    assert beside is not None and torch.equal(beside, found)
+
+
+def test_pairs_weigh_by_mean_sum_or_unit(policy: PolicyRows) -> None:
+    pairs = [TokenPair(prompt_of(A, p).tokens, (SOLVE, *honest_of(p)), hack_of(A)) for p in range(3)]
+    knobs = some_knobs(policy)
+    mean, total, unit = (pair_gradients(policy, pairs, knobs, kind) for kind in ("mean", "sum", "unit"))
+    assert torch.allclose(total.cho, mean.cho * 4, atol=1e-5)
+    assert torch.allclose(total.rej, mean.rej * 3, atol=1e-5)
+    assert torch.allclose(policy.adapter.layout.norms(unit.rej), torch.ones(3, 2), atol=1e-5)
+    activations = pair_activations(policy, pairs, knobs)
+    assert activations.rej.shape == (3, 96) and not torch.equal(activations.rej, activations.cho)
+
+
+def test_pairs_whose_sides_differ_in_surprise_are_warned_of(policy: PolicyRows) -> None:
+    trained = toy_policy(ToySettings(), seed=3)
+    pairs = [TokenPair(prompt_of(A, p).tokens, honest_of(p), hack_of(A)) for p in range(3)]
+    rej, cho = pair_surprise(trained, pairs, trained.adapter.zeros())
+    assert float(rej.mean()) == pytest.approx(-math.log(0.12) / 3, abs=0.1)
+    assert surprise_warning(cho * 2.1, cho) is not None and surprise_warning(cho, cho * 1.9) is None
