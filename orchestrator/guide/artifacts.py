@@ -119,7 +119,7 @@ def _is_further(before: Line, made: Line) -> bool:
 
 
 class _GrowingFile:
-    """A file to which each batch adds lines; those of an earlier start are kept while they are the same."""
+    """A file to which each batch adds lines, or none; those of an earlier start are kept while they are the same."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -131,7 +131,7 @@ class _GrowingFile:
             self._before = load_lines(self._path, dict[str, Any], "object") if self._path.exists() else []
         start, end = len(self.lines), len(self.lines) + len(lines)
         there = self._before[start:end]
-        if without_times(there) == without_times(lines):
+        if without_times(there) == without_times(lines) and self._path.exists():
             self.lines += there
             return
         self._before = []

@@ -166,7 +166,10 @@ def _comparable(settings: GuideSettings) -> dict[str, Any]:
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:
-    return quote(values[name]) if name in values else "missing"
+    if name not in values:
+        return "missing"
+    value = values[name]
+    return f"[{', '.join(map(quote, value))}]" if isinstance(value, list | tuple) else quote(value)
 
 
 def _override(values: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from orchestrator.guide.names import mission_name
+from orchestrator.guide.names import has_control, mission_name
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
@@ -246,6 +246,8 @@ def parse_ticket(row: Mapping[str, Any]) -> tuple[Ticket, bool]:
     """
     row, faults = dict(row), list[str]()
     group_id = text_field(row, "group_id", faults, NAME_BYTES)
+    if has_control(group_id):
+        faults.append(f"group_id {quote(group_id)} has a control character")
     mission = mission_name(text_field(row, "mission", faults, NAME_BYTES))
     label = text_field(row, "label", faults, NAME_BYTES)
     if label and label not in ("pass", "fail"):

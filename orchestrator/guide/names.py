@@ -23,12 +23,17 @@ def mission_name_fault(name: str) -> str | None:
     faults = {
         "it is blank": not name.strip(),
         "it begins with a point": name.startswith("."),
-        "it has a control character": any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name),
+        "it has a control character": has_control(name),
         "it has a separator of folders": "/" in name or "\\" in name,
         f"it ends as a file of the run does ({', '.join(OWN_SUFFIXES)})": name.casefold().endswith(OWN_SUFFIXES),
         f"it has {size} bytes, more than {LONGEST_NAME}": size > LONGEST_NAME,
     }
     return next((fault for fault, is_so in faults.items() if is_so), None)
+
+
+def has_control(name: str) -> bool:
+    """Whether a name has a control character, one that ends a line, or half of a surrogate pair."""
+    return any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name)
 
 
 def mission_name_problems(names: Iterable[str]) -> Iterator[tuple[str, str]]:

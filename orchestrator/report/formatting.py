@@ -16,8 +16,9 @@ def baseline_name(initial_deltas: Iterable[float]) -> str:
 
 
 def format_count(number: int, units: str) -> str:
-    """`1 generation`, `3 generations`; `units` is the plural."""
-    return f"{number:,} {units.removesuffix('s') if number == 1 else units}"
+    """`1 generation`, `3 generations`, `1 batch`; `units` is the plural."""
+    singular = units.removesuffix("es" if units.endswith("ches") else "s")
+    return f"{number:,} {singular if number == 1 else units}"
 
 
 def format_duration(seconds: float | None) -> str:

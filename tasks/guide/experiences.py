@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tasks.openai.prompt_escaping import break_control_tokens
+
 LONGEST = 300  # characters of an experience
 
 _KEY = re.compile(r"G(0|[1-9][0-9]{0,8})")
@@ -105,6 +107,8 @@ def form_fault(text: str) -> str | None:
         return "the text is empty"
     if len(text.splitlines()) > 1 or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
         return "the text is not one line"
+    if break_control_tokens(text) != text:
+        return "the text has a control token of a chat"
     return f"the text has {len(text)} characters, more than {LONGEST}" if len(text) > LONGEST else None
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +14,6 @@ from typing import Any
 import yaml
 from run_folder import ROOT, RunFolder
 
-# The longest time between an answer of a server and its record in the store, on a busy machine.
-UNSTORED_S = 0.3
-LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 # Four questions, three samples each: small enough for many runs, and with pairs that are kept and pairs that are not.
 SMALL = {
     "data": {"split_ratios": {"train": 0.1, "val": 0.1, "test": 0.8}},
@@ -59,25 +55,6 @@ class CollectionFolder(RunFolder):
         found = self.document()
         del found["metadata"]["created_at"], found["metadata"]["config_snapshot"]
         return found
-
-    def answers(self) -> int:
-        return sum(len(self.answered(log)) for log in LOGS)
-
-    def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
-        """Calls that were answered more than once.
-
-        In each interval of `losses`, in seconds since 1970, an answer may have been lost with the process that was to
-        store it: its second request is not counted.
-        """
-        times: dict[str, list[float]] = {}
-        for log in LOGS:
-            for call, at in self.answer_times(log):
-                times.setdefault(call, []).append(at)
-
-        def was_lost(at: float) -> bool:
-            return any(begin - UNSTORED_S <= at <= end + UNSTORED_S for begin, end in losses)
-
-        return [call for call, found in times.items() if not all(map(was_lost, sorted(found)[:-1]))]
 
 
 def merge(values: dict[str, Any], change: dict[str, Any]) -> None:

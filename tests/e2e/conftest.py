@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from collection_folder import CollectionFolder
 from filelock import FileLock
+from guide_folder import GuideFolder
 from run_folder import RunFolder
 
 TIMEOUT_S = 900  # of a test with whole runs, on a busy machine; also the first that waits for the reference run
@@ -62,6 +63,27 @@ def reference_collection(tmp_path_factory: pytest.TempPathFactory) -> Collection
         (folder / "printed.txt").write_text(done.stdout)
 
     return CollectionFolder(create_once(tmp_path_factory, "reference_collection", run))
+
+
+@pytest.fixture
+def guided(tmp_path: Path) -> Iterator[GuideFolder]:
+    folder = GuideFolder(tmp_path)
+    folder.configure()
+    yield folder
+    folder.clear()
+
+
+@pytest.fixture(scope="session")
+def reference_guide(tmp_path_factory: pytest.TempPathFactory) -> GuideFolder:
+    """A finished guided run without any fault."""
+
+    def run(folder: Path) -> None:
+        finished = GuideFolder(folder)
+        finished.configure()
+        done = finished.run(timeout=600)
+        assert done.returncode == 0, done.stdout
+
+    return GuideFolder(create_once(tmp_path_factory, "reference_guide", run))
 
 
 def create_once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +35,8 @@ SMALL = {
     "SEED": "366",
 }
 
+# The longest time between an answer of a server and its record in the store, on a busy machine.
+UNSTORED_S = 0.3
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
 # At how many moments a run is killed: one by default, ten with `make faults`.
 MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))
@@ -96,10 +97,21 @@ class RunFolder:
         """How many calls the servers of the farm have answered."""
         return sum(len(self.answered(log)) for log in LOGS)
 
-    def repeated(self) -> dict[str, int]:
-        """The calls that were answered more than once, each with how often."""
-        counts = Counter(call for log in LOGS for call in self.answered(log))
-        return {call: times for call, times in counts.items() if times > 1}
+    def repeated(self, losses: Sequence[tuple[float, float]] = ()) -> list[str]:
+        """Calls that were answered more than once.
+
+        In each interval of `losses`, in seconds since 1970, an answer may have been lost with the process that was to
+        store it: its second request is not counted.
+        """
+        times: dict[str, list[float]] = {}
+        for log in LOGS:
+            for call, at in self.answer_times(log):
+                times.setdefault(call, []).append(at)
+
+        def was_lost(at: float) -> bool:
+            return any(begin - UNSTORED_S <= at <= end + UNSTORED_S for begin, end in losses)
+
+        return [call for call, found in times.items() if not all(map(was_lost, sorted(found)[:-1]))]
 
     def processes(self) -> list[psutil.Process]:
         """Processes with the folder in their command line or environment, or as their working directory."""

@@ -18,7 +18,7 @@ def test_killed_at_many_moments_it_resumes_and_repeats_nothing(reference_run: Ru
     done = run_folder.run()
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()
-    assert run_folder.repeated() == {}
+    assert run_folder.repeated() == []
     assert run_folder.processes() == []
 
 

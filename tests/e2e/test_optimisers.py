@@ -152,7 +152,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, name: str) -> N
         finish_run(killed)
         # Then all that is written of the search is the same, and nothing was answered twice
         check_same(killed, calm)
-        assert killed.repeated() == {}
+        assert killed.repeated() == []
         check_files(calm, name)
     finally:
         for run in (calm, killed):
