@@ -45,8 +45,7 @@ def test_retry_in_containers(clone: ComposeClone, tmp_path: Path) -> None:
     assert status == 3, printed
     run = json.loads((clone.folder / "outputs/failing/run.json").read_text())["id"]
     user, password = clone.secret("flower_basic_auth").split(":", 1)
-    url = clone.flower()
-    with browsing(url, user, password) as page:
+    with browsing(clone.flower(), user, password) as page:
         page.goto("/tasks?state=FAILURE")
         row = page.locator("#tasks-table tbody tr", has_text="openai.reflect")
         row.locator("button.task-retry").wait_for()
@@ -57,10 +56,12 @@ def test_retry_in_containers(clone: ComposeClone, tmp_path: Path) -> None:
         page.locator(".run-retried", has_text="ended with status 0").wait_for()
         picture(page, "compose_runs", tmp_path)
     assert clone.state("outputs/failing") == clone.state("outputs/reference")
-    with httpx.Client(base_url=url, auth=(user, password), timeout=60) as client:
+    with httpx.Client(base_url=clone.flower(), auth=(user, password), timeout=60) as client:
         nothing_secret(client, [clone.secret(name) for name in ("valkey_password", "flower_basic_auth")])
         before = set(client.get("/api/tasks").json())
-        clone("restart", "flower")
+    clone("restart", "flower")
+    # Its port may be another one now: the engine takes the next of the range that is free.
+    with httpx.Client(base_url=clone.flower(), auth=(user, password), timeout=60) as client:
         wait_until(lambda: healthy(client), "Flower to answer again")
         assert set(client.get("/api/tasks").json()) == before
 
