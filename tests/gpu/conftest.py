@@ -66,7 +66,11 @@ class Server:
 
 def host_in(folder: Path) -> LocalTargetHost:
     """A host that shares the first GPU with others."""
-    return LocalTargetHost(folder, "gpu", {**os.environ, "CUDA_VISIBLE_DEVICES": "0", GPU_VARIABLE: SHARED})
+    return LocalTargetHost(
+        folder,
+        "gpu",
+        {**os.environ, "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"), GPU_VARIABLE: SHARED},
+    )
 
 
 def target_of(model: str, arguments: str, lifecycle: Literal["resident", "restart"] = "resident") -> Target:

@@ -75,7 +75,8 @@ def start_server(model: str, folder: Path, name: str, arguments: str = "") -> Pl
     command += shlex.split(f"{ARGUMENTS} {arguments}")
     log = folder / f"{name}.log"
     with log.open("wb") as out:
-        environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "0"}
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+        environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": gpu}
         process = subprocess.Popen(
             command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
