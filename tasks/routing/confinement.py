@@ -1,0 +1,210 @@
+"""What a process gives up before it runs code that nobody has read: for good, and by the kernel's own means.
+
+`confine` combines four of them, none of which needs a privilege or a further package:
+
+- rlimits: CPU time, address space, sizes of files, open files, no core dump
+- capabilities, which root has, are dropped
+- Landlock (Linux 5.13): only Python's library and the working folder can be read, only one named file written
+- seccomp: of the system calls only those of `ALLOWED` are left, so there is no other process or thread, no socket, no
+  signal to anyone, no change of a file's name, owner or mode
+
+Only the standard library is imported: the process that is confined holds nothing that it need not know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """Of one process.  `wall_s` and `output_bytes` are watched from outside, the rest by the kernel."""
+
+    cpu_s: int = 2
+    wall_s: float = 10.0
+    memory_bytes: int = 512 * MIB
+    file_bytes: int = 64 * 1024
+    output_bytes: int = 64 * 1024
+    """Of the standard output."""
+    message_bytes: int = MIB
+    """Of one message of the process: all results of one solution."""
+    open_files: int = 32
+
+
+class CannotConfine(OSError):
+    """This machine lacks a means; the message says which."""
+
+
+def confine(limits: ProcessLimits, writable: Path | None) -> None:
+    """Confine this process, which has one thread; `writable` is a file that exists.  Raises: CannotConfine.
+
+    After an error the process must end: it is confined in part.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise CannotConfine(f"programs run on Linux on x86-64 only, not on {sys.platform} on {platform.machine()}")
+    for name, most in (
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(name, (most, most))
+    _prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
+    _drop_capabilities()
+    _restrict_files(writable)
+    _restrict_calls()
+
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+SECCOMP_MODE_FILTER = 2
+SYS_CAPSET, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 126, 444, 445, 446
+CAPABILITY_VERSION_3 = 0x20080522
+
+
+def die_with(parent: int, signal_number: int) -> None:
+    """Have the kernel signal this process when its parent ends.  Raises: CannotConfine; OSError if it has ended."""
+    _prctl("the signal at the parent's death", PR_SET_PDEATHSIG, signal_number)
+    if os.getppid() != parent:
+        raise ProcessLookupError(errno.ESRCH, "the parent has ended")
+
+
+def _drop_capabilities() -> None:
+    header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
+    _syscall("dropping capabilities", SYS_CAPSET, header, bytes(24))
+
+
+# Landlock, <linux/landlock.h>.
+_READ_FILE, _READ_FOLDER, _WRITE_FILE, _EXECUTE, _TRUNCATE = 1 << 2, 1 << 3, 1 << 1, 1 << 0, 1 << 14
+# By version of the interface: how many kinds of access to files it knows.
+_FILE_ACCESSES = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_ALL_TCP, _ALL_SCOPES = 0b11, 0b11  # since versions 4 and 6
+
+
+def _restrict_files(writable: Path | None) -> None:
+    version = _syscall("Landlock (Linux 5.13, enabled)", SYS_LANDLOCK_CREATE, None, 0, 1)
+    handled = (1 << _FILE_ACCESSES.get(version, 16)) - 1
+    attributes = struct.pack("Q", handled)
+    attributes += struct.pack("Q", _ALL_TCP) if version >= 4 else b""
+    attributes += struct.pack("Q", _ALL_SCOPES) if version >= 6 else b""
+    rules = _syscall("Landlock's rules", SYS_LANDLOCK_CREATE, attributes, len(attributes), 0)
+    granted = [(path, _READ_FILE | _READ_FOLDER) for path in readable_folders()]
+    granted += [(Path.cwd(), _READ_FILE | _READ_FOLDER), (Path("/dev/urandom"), _READ_FILE)]
+    granted += [(Path("/dev/null"), _READ_FILE | _WRITE_FILE)]
+    granted += [(writable, _READ_FILE | _WRITE_FILE | _TRUNCATE)] if writable else []
+    for path, access in granted:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        _syscall("a rule of Landlock", SYS_LANDLOCK_ADD, rules, 1, struct.pack("=Qi", access & handled, place), 0)
+        os.close(place)
+    _syscall("Landlock", SYS_LANDLOCK_RESTRICT, rules, 0)
+    os.close(rules)
+
+
+def readable_folders() -> list[Path]:
+    """Where Python's standard library and the shared libraries that it loads are."""
+    names = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), f"{sys.base_prefix}/lib"}
+    names |= {"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo"}
+    return [Path(name) for name in sorted(names) if os.access(name, os.R_OK)]
+
+
+# The system calls that are left, <asm/unistd_64.h>.
+ALLOWED = {
+    "read": 0, "write": 1, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8, "mmap": 9,
+    "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
+    "pread64": 17, "readv": 19, "writev": 20, "access": 21, "pipe": 22, "select": 23, "sched_yield": 24, "mremap": 25,
+    "madvise": 28, "dup": 32, "dup2": 33, "pause": 34, "nanosleep": 35, "getitimer": 36, "alarm": 37, "setitimer": 38,
+    "getpid": 39, "exit": 60, "uname": 63, "ftruncate": 77, "getcwd": 79, "chdir": 80, "fchdir": 81, "readlink": 89,
+    "umask": 95, "gettimeofday": 96, "getrlimit": 97, "getrusage": 98, "sysinfo": 99, "times": 100, "getuid": 102,
+    "getgid": 104, "geteuid": 107, "getegid": 108, "getppid": 110, "getpgrp": 111, "getgroups": 115, "getresuid": 118,
+    "getresgid": 120, "sigaltstack": 131, "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204,
+    "getdents64": 217, "restart_syscall": 219, "fadvise64": 221, "clock_gettime": 228, "clock_getres": 229,
+    "clock_nanosleep": 230, "exit_group": 231, "newfstatat": 262, "readlinkat": 267, "faccessat": 269, "pselect6": 270,
+    "ppoll": 271, "set_robust_list": 273, "dup3": 292, "pipe2": 293, "getrandom": 318, "statx": 332, "rseq": 334,
+    "faccessat2": 439,
+}  # fmt: skip
+SYS_OPEN, SYS_OPENAT, SYS_FCNTL, SYS_PRLIMIT64 = 2, 257, 72, 302
+# Of fcntl: duplicate, and flags; not F_SETOWN, with which the kernel would send a signal to another process.
+FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
+AUDIT_ARCH_X86_64 = 0xC000003E
+_LOAD, _EQUAL, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where <linux/seccomp.h> has them
+_X32 = 0x40000000
+_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
+
+
+def _restrict_calls() -> None:
+    program = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter())
+    buffer = ctypes.create_string_buffer(program, len(program))
+    count = len(program) // 8
+    described = struct.pack("HxxxxxxP", count, ctypes.addressof(buffer))
+    _prctl("seccomp", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described)
+
+
+def _filter() -> Iterator[tuple[int, int, int, int]]:
+    """The program for seccomp: (operation, jump if true, jump if false, operand), `struct sock_filter`."""
+
+    def argument(index: int) -> tuple[int, int, int, int]:
+        return _LOAD, 0, 0, _ARGUMENTS + 8 * index
+
+    allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)
+    yield _LOAD, 0, 0, _ARCHITECTURE
+    yield _EQUAL, 1, 0, AUDIT_ARCH_X86_64
+    yield _RETURN, 0, 0, _KILL
+    yield _LOAD, 0, 0, _NUMBER
+    yield _AT_LEAST, 0, 1, _X32
+    yield refuse
+    for number in ALLOWED.values():
+        yield from ((_EQUAL, 0, 1, number), allow)
+    # O_TRUNC without writing empties a file, and Landlock before its version 3 lets that pass.
+    for number, flags in ((SYS_OPEN, 1), (SYS_OPENAT, 2)):
+        yield _EQUAL, 0, 5, number
+        yield argument(flags)
+        yield _AND, 0, 0, os.O_TRUNC | os.O_ACCMODE
+        yield _EQUAL, 0, 1, os.O_TRUNC
+        yield from (refuse, allow)
+    yield _EQUAL, 0, 2 + 2 * len(FCNTL_COMMANDS), SYS_FCNTL
+    yield argument(1)
+    for command in FCNTL_COMMANDS:
+        yield from ((_EQUAL, 0, 1, command), allow)
+    yield refuse
+    yield _EQUAL, 0, 3, SYS_PRLIMIT64
+    yield argument(0)
+    yield from ((_EQUAL, 0, 1, 0), allow)  # its own limits alone
+    yield refuse
+
+
+def _prctl(purpose: str, option: int, *values: int | bytes) -> None:
+    if _libc().prctl(option, *(_as_argument(value) for value in (*values, *[0] * (4 - len(values))))) != 0:
+        raise _missing(purpose)
+
+
+def _syscall(purpose: str, number: int, *values: int | bytes | None) -> int:
+    found: int = _libc().syscall(ctypes.c_long(number), *(_as_argument(value) for value in values))
+    if found < 0:
+        raise _missing(purpose)
+    return found
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _as_argument(value: int | bytes | None) -> ctypes.c_long | ctypes.c_char_p | None:
+    return ctypes.c_long(value) if isinstance(value, int) else None if value is None else ctypes.c_char_p(value)
+
+
+def _missing(purpose: str) -> CannotConfine:
+    code = ctypes.get_errno()
+    return CannotConfine(code, f"this machine refuses {purpose}: {os.strerror(code)}")
