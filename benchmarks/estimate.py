@@ -20,7 +20,7 @@ import time
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from figures import table, write
 
@@ -30,6 +30,7 @@ from orchestrator.runs.search import make_search
 from orchestrator.runs.setup import choose_examples
 from orchestrator.settings import load_settings
 from orchestrator.settings.brevity import prompts_of
+from tasks.plan import ExampleSet
 
 WANTED = 1.5
 RUNS = (("60 evaluations", "12"), ("20 evaluations", "100"))
@@ -109,9 +110,9 @@ def expected_calls(config: Path) -> float:
     """How many verdicts a language model would have to give, with the settings that the rules have run."""
     settings = load_settings(config)
     examples = choose_examples(settings)
-    sizes = {which: len(rows) for which, rows in examples.items()}
+    sizes: dict[ExampleSet, int] = {which: len(examples[which]) for which in get_args(ExampleSet)}
     works = planned_work(make_search(settings))
-    parts = parts_of(settings, works, settings.ngen, sizes, len(prompts_of(settings)))  # type: ignore[arg-type]
+    parts = parts_of(settings, works, settings.ngen, sizes, len(prompts_of(settings)))
     paid = dataclasses.replace(settings, embedded_endpoint="openai")
     verdict = call_sizes(paid, examples["training"], 0).verdict
     assert isinstance(verdict, CallSize)

@@ -12,7 +12,7 @@ from orchestrator.collection.settings import CollectSettings, FarmOptions, Split
 from orchestrator.farm.embedded import FarmSpec
 from orchestrator.report.announcement import announce, highest_cost, provider_at
 from orchestrator.settings import SettingsError
-from orchestrator.settings.run import EMBEDDED_KEY_ENV
+from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import models
 from tasks.collect.collection import Collection
@@ -22,9 +22,6 @@ from tasks.models import Example
 from tasks.questions import read_questions
 
 SYSTEM_PROMPT = "Answer the question using the provided context."
-# The file has no keys for these.  A 429 with Retry-After is always obeyed.
-ENDPOINT_TIMEOUT_S = 120.0
-ENDPOINT_TRIES = 6
 TARGET_READY_S = 600.0
 
 
@@ -43,7 +40,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
             seed=reflector.seed,
         ),
         compress_template=reflector.compress_prompt_template,
-        reflector_endpoint=_endpoint(reflector.api_base, reflector.api_key_env, options),
+        reflector_endpoint=endpoint_at(reflector.api_base, reflector.api_key_env, options),
         judge=models.Judge(
             model=correctness.evaluator_model,
             tolerance=correctness.tolerance,
@@ -55,7 +52,7 @@ def make_collection(settings: CollectSettings, options: FarmOptions, run_id: str
             concurrency=1,
             context_tokens=smallest_limit(options.context_tokens, options.tokens_per_minute),
         ),
-        judge_endpoint=_endpoint(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
+        judge_endpoint=endpoint_at(correctness.evaluator_api_base, correctness.evaluator_api_key_env, options),
         salt=run_id if options.is_fresh else "",
         context_tokens=options.context_tokens,
     )
@@ -96,29 +93,12 @@ def _target(settings: CollectSettings) -> models.Target:
     )
 
 
-def _endpoint(base: str, key_env: str, options: FarmOptions) -> models.Endpoint:
-    embedded = base == EMBEDDED
-    prompt, cached, completion = (0.0 if price is None and embedded else price for price in options.prices)
-    return models.Endpoint(
-        base_url="" if embedded else base,
-        api_key_env=EMBEDDED_KEY_ENV if embedded else key_env,
-        timeout_s=ENDPOINT_TIMEOUT_S,
-        max_tries=ENDPOINT_TRIES,
-        requests_per_minute=options.requests_per_minute,
-        tokens_per_minute=options.tokens_per_minute,
-        price_prompt=prompt,
-        price_cached=cached,
-        price_completion=completion,
-        budget_usd=options.budget_usd,
-    )
-
-
 def collect_announcement(settings: CollectSettings, options: FarmOptions) -> str:
     """Who reflects and judges, and what it may cost at most."""
     reflector, judge = settings.reflector, settings.phase0.correctness
     rules, external = reflector.api_base == EMBEDDED, options.farm == "external"
-    endpoint = _endpoint(reflector.api_base, reflector.api_key_env, options)
-    judge_endpoint = _endpoint(judge.evaluator_api_base, judge.evaluator_api_key_env, options)
+    endpoint = endpoint_at(reflector.api_base, reflector.api_key_env, options)
+    judge_endpoint = endpoint_at(judge.evaluator_api_base, judge.evaluator_api_key_env, options)
     return announce(
         provider_at(reflector.model_id, endpoint, rules=rules, external=external),
         provider_at(judge.evaluator_model, judge_endpoint, rules=rules, external=external),

@@ -11,10 +11,10 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import yaml
 from typing_extensions import TypedDict
@@ -26,9 +26,8 @@ from orchestrator.farm.connection import FarmConnection, embedded_address, exter
 from orchestrator.output import OutputFolder, check_inputs, read_state
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping
+from orchestrator.settings.documents import override_values, pop_section, read_mapping
 from orchestrator.signals import raise_on_signals
-from tasks.escape import quote
 
 if TYPE_CHECKING:
     from orchestrator.runs.drive import Ending
@@ -186,43 +185,11 @@ def save_settings(output: OutputFolder, settings: CollectSettings, options: Farm
 def load_saved(folder: Path, overrides: Sequence[str] = ()) -> tuple[CollectSettings, FarmOptions]:
     """What the collection was started with, and what is changed of it.  Raises: SettingsError."""
     values = read_mapping(folder / SETTINGS_FILE)
-    _set_all(values, overrides)
-    farm = values.pop("farm", {})
-    try:
-        options = parse_document(farm if isinstance(farm, Mapping) else {}, FarmOptions)
-    except SettingsError as error:
-        raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
+    override_values(values, overrides, RESUMABLE, "collection")
+    options = pop_section(values, "farm", FarmOptions)
     if options.budget_usd and None in options.prices:
         raise SettingsError(["farm.budget_usd: needs farm.price_prompt, farm.price_cached and farm.price_completion"])
     return collect_settings_from(values), options
-
-
-def _set_all(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Change values by NAME=VALUE.  Raises: SettingsError."""
-    given: dict[str, str] = {}
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        if not equals:
-            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
-        if name in given:
-            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
-        given[name] = text
-        _set(values, name, text)
-
-
-def _set(values: dict[str, Any], name: str, text: str) -> None:
-    if name not in RESUMABLE:
-        kind = "alters results, so it is another collection" if name in flatten(values) else "is not a setting"
-        raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(RESUMABLE)}"])
-    *sections, key = name.split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            raise SettingsError([f"{section}: {quote(values)} is not a section with keys of its own"])
-    try:
-        values[key] = parse_typed(text)
-    except ValueError as error:
-        raise SettingsError([f"--set {name}: {error}"]) from None
 
 
 KIND: RunKind = CollectKind()

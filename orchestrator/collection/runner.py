@@ -26,13 +26,14 @@ from orchestrator.collection.document import make_document, validate
 from orchestrator.collection.pipeline import Gathered, Pipeline, providers, seed_store
 from orchestrator.collection.settings import CollectSettings, FarmOptions
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedded_farm, external_farm
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lengths import find_long_prompts
 from orchestrator.runs.ownership import own_run
 from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.sameness import current_server
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
@@ -41,8 +42,6 @@ from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
-from tasks.context import content_hash
-from tasks.job import JobSpec
 from tasks.openai.provider import is_priced, listed
 from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
@@ -202,12 +201,8 @@ class _Session:
 
     def _identify_server(self) -> None:
         """Learn which server answers, because all keys cover it, and take up the checkpoints.  Raises: Parked."""
-        # With the attempt in its key: at each start the server may be another one.
-        key = "server:" + content_hash(self.run_id, self.scheduler.attempt)
-        arguments = {"target": dataclasses.asdict(self.collection.target)}
-        self.scheduler.submit(Request(key, JobSpec("gpu.identity", "server", arguments, JOB_LIMIT_S)))
-        [(_, result)] = self.scheduler.results()
-        self.collection = dataclasses.replace(self.collection, server=result["server"])
+        server = current_server(self.scheduler, self.collection.target, JOB_LIMIT_S)
+        self.collection = dataclasses.replace(self.collection, server=server)
         self.farm.store.put_metadata(self.run_id, COLLECTION, self.collection.to_json())
         judged = seed_store(self.farm.store, self.run_id, self.collection, self.train, *self.checkpoints)
         log.info("%d of %d examples are in the checkpoints", judged, len(self.train))

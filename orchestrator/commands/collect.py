@@ -36,14 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     start.add_argument("--fresh", action="store_true",
                        help="compute everything anew: set the collection in the output folder aside, and take nothing "
                             "from the store (without: results of equal settings are taken from it)")  # fmt: skip
-    farm = parser.add_argument_group("the farm")
-    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
-                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
-    farm.add_argument(
-        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
-    )
-    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
-                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    farm = common.add_own_farm(parser)
     farm.add_argument("--requests-per-minute", type=_count, default=NO_LIMIT_REQUESTS, metavar="N",
                       help="most requests a minute to an OpenAI endpoint, of all workers together")  # fmt: skip
     farm.add_argument("--tokens-per-minute", type=_count, default=NO_LIMIT_TOKENS, metavar="N",

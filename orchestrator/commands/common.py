@@ -87,6 +87,19 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_own_farm(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """--farm, --redis-url and --farm-dir, for a command whose file says nothing of the farm; returns their group."""
+    farm = parser.add_argument_group("the farm")
+    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
+                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
+    farm.add_argument(
+        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
+    )
+    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
+                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    return farm
+
+
 def add_cost(parser: argparse.ArgumentParser, calls: str, default: str = "unknown") -> None:
     """--price-prompt, --price-cached, --price-completion and --budget."""
     cost = parser.add_argument_group(f"cost, of {calls}")

@@ -41,14 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
                         help="the whole; the tickets and shuffles only; or a run's exports anew (all)")  # fmt: skip
     parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
                         help="what is logged; `logging` is INFO (logging)")  # fmt: skip
-    farm = parser.add_argument_group("the farm")
-    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
-                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
-    farm.add_argument(
-        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
-    )
-    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
-                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    farm = common.add_own_farm(parser)
     farm.add_argument("--rollout-jobs", type=int, default=64, metavar="N",
                       help="jobs of the target in flight, over all workers (64)")  # fmt: skip
     farm.add_argument("--endpoint-jobs", type=int, default=4, metavar="N", help="calls of the endpoint in flight (4)")

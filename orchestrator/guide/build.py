@@ -11,16 +11,14 @@ from orchestrator.farm.connection import FarmConnection, embedded_farm, external
 from orchestrator.farm.embedded import FarmSpec
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.report.announcement import highest_cost, provider_at
-from orchestrator.settings.run import EMBEDDED_KEY_ENV
+from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import models
 from tasks.escape import escape_control
 
 log = logging.getLogger(__name__)
 
-# The file has no keys for these.  A 429 with Retry-After is always obeyed.
-ENDPOINT_TIMEOUT_S = 120.0
-ENDPOINT_TRIES = 6
+# The file has no keys for these.
 TARGET_READY_S = 600.0
 TARGET_TIMEOUT_S = 600.0
 LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
@@ -61,20 +59,7 @@ def guide_endpoint(settings: GuideSettings, options: GuideOptions) -> models.End
     endpoint = settings.endpoint
     if endpoint is None or not settings.needs_endpoint:
         return None
-    rules = endpoint.api_base == EMBEDDED
-    prompt, cached, completion = (0.0 if price is None and rules else price for price in options.prices)
-    return models.Endpoint(
-        base_url="" if rules else endpoint.api_base,
-        api_key_env=EMBEDDED_KEY_ENV if rules else endpoint.api_key_env,
-        timeout_s=ENDPOINT_TIMEOUT_S,
-        max_tries=ENDPOINT_TRIES,
-        requests_per_minute=options.requests_per_minute,
-        tokens_per_minute=options.tokens_per_minute,
-        price_prompt=prompt,
-        price_cached=cached,
-        price_completion=completion,
-        budget_usd=options.budget_usd,
-    )
+    return endpoint_at(endpoint.api_base, endpoint.api_key_env, options)
 
 
 def guide_farm_spec(settings: GuideSettings, options: GuideOptions) -> FarmSpec:

@@ -20,7 +20,7 @@ from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_setti
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten, parse_document, parse_typed, read_mapping, shown_key
+from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
 from tasks.context import content_hash
 from tasks.escape import quote
 
@@ -92,12 +92,8 @@ def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettin
     Raises: SettingsError.
     """
     values = read_mapping(folder / SETTINGS_FILE)
-    _override(values, overrides)
-    farm = values.pop("farm", {})
-    try:
-        options = parse_document(farm if isinstance(farm, Mapping) else {}, GuideOptions)
-    except SettingsError as error:
-        raise SettingsError([f"farm.{problem}" for problem in error.problems]) from None
+    override_values(values, overrides, RESUMABLE, "run")
+    options = pop_section(values, "farm", GuideOptions)
     folder = folder.resolve()
     output = values.get("output")
     if isinstance(output, dict):
@@ -170,26 +166,3 @@ def _shown(values: Mapping[str, Any], name: str) -> str:
         return "missing"
     value = values[name]
     return f"[{', '.join(map(quote, value))}]" if isinstance(value, list | tuple) else quote(value)
-
-
-def _override(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Change values by NAME=VALUE.  Raises: SettingsError."""
-    given: dict[str, str] = {}
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        if not equals:
-            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
-        if name in given:
-            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
-        if name not in RESUMABLE:
-            kind = "alters results, so it is another run" if name in flatten(values) else "is not a setting"
-            raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(RESUMABLE)}"])
-        given[name] = text
-        section, _, key = name.partition(".")
-        place = values.setdefault(section, {})
-        if not isinstance(place, dict):
-            raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
-        try:
-            place[key] = parse_typed(text)
-        except ValueError as error:
-            raise SettingsError([f"--set {name}: {error}"]) from None

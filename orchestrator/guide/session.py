@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.callbacks import Callbacks, RunInfo
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
-from orchestrator.dispatch.scheduler import Request, Scheduler
+from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
 from orchestrator.guide.artifacts import MissionFolder
 from orchestrator.guide.build import guide_endpoint, guide_target, open_guide_farm
@@ -32,16 +32,15 @@ from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputFolder
 from orchestrator.runs.ownership import own_run
 from orchestrator.runs.provenance import keep_versions
+from orchestrator.runs.sameness import current_server
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks import logs, tracing
 from tasks.code_version import code_version
-from tasks.context import content_hash
 from tasks.guide.context import GUIDE, GuideContext
 from tasks.guide.verifier import VerifierError, load_verifier
-from tasks.job import JobSpec
 from tasks.openai.provider import is_priced
 from tasks.store.keys import LIMIT
 from tasks.store.results import KEPT_S
@@ -161,12 +160,8 @@ class _Session:
 
     def _identify_server(self) -> None:
         """Learn which server answers, because all keys cover it.  Raises: Parked, SettingsError for another one."""
-        # With the attempt in its key: at each start the server may be another one.
-        key = "server:" + content_hash(self.run_id, self.scheduler.attempt)
-        arguments = {"target": dataclasses.asdict(self.context.target)}
-        self.scheduler.submit(Request(key, JobSpec("gpu.identity", "server", arguments, JOB_LIMIT_S)))
-        [(_, result)] = self.scheduler.results()
-        self.context = dataclasses.replace(self.context, server=result["server"])
+        server = current_server(self.scheduler, self.context.target, JOB_LIMIT_S)
+        self.context = dataclasses.replace(self.context, server=server)
         known = read_context(self.output)
         if known is not None and known.server != self.context.server:
             raise SettingsError([f"model.model_name_or_path: {_other_server(known.server, self.context.server)}"])

@@ -81,16 +81,25 @@ def keep_questions(output: OutputFolder, examples: Mapping[str, Sequence[Example
         output.write_state(QUESTIONS, question_hashes(examples))
 
 
+def current_server(scheduler: Scheduler, target: Target, limit_s: float | None = None) -> dict[str, Any]:
+    """What the gpu queue says of the server of `target`, which all keys cover; `TargetHost.identity` has the fields.
+
+    limit_s: of the job, in seconds; None is the run's own.  Raises: Parked.
+    """
+    # With the attempt in its key: at each start the server may be another one.
+    key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
+    scheduler.submit(Request(key, JobSpec("gpu.identity", "server", {"target": dataclasses.asdict(target)}, limit_s)))
+    [(_, result)] = scheduler.results()
+    server: dict[str, Any] = result["server"]
+    return server
+
+
 def ensure_same_server(scheduler: Scheduler, settings: Settings, target: Target, output: OutputFolder) -> None:
     """Ask the gpu queue which server answers, and keep it with the run.
 
     Raises: SettingsError for a server that differs from those that have answered for the run; Parked, OutputError.
     """
-    # With the attempt in its key: at each start the server may be another one.
-    key = "server:" + content_hash(scheduler.dispatcher.run_id, scheduler.attempt)
-    scheduler.submit(Request(key, JobSpec("gpu.identity", "server", {"target": dataclasses.asdict(target)})))
-    [(_, result)] = scheduler.results()
-    now: dict[str, Any] = result["server"]
+    now = current_server(scheduler, target)
     known = read_servers(output)
     if known and now not in known:
         option = "CONFIG_SGLANG_URL" if settings.sglang_url else "CONFIG_SGLANG_COMMAND"

@@ -135,6 +135,46 @@ def parse_document(values: Mapping[Any, Any], kind: type[T], cross_checks: Seque
     return found
 
 
+def pop_section(values: dict[Any, Any], name: str, kind: type[T]) -> T:
+    """The document in the section `name` of a file, which is taken out of `values`; an absent one has its defaults.
+
+    Raises: SettingsError, with the keys' names behind that of the section.
+    """
+    section = values.pop(name, {})
+    try:
+        return parse_document(section if isinstance(section, Mapping) else {}, kind)
+    except SettingsError as error:
+        raise SettingsError([f"{name}.{problem}" for problem in error.problems]) from None
+
+
+def override_values(values: dict[Any, Any], overrides: Sequence[str], may_change: Sequence[str], another: str) -> None:
+    """Change `values` by each NAME=VALUE, whose name is dotted and one of `may_change`.
+
+    `another` is what the file would describe if another value changed: "run", "collection".  Raises: SettingsError.
+    """
+    given: dict[str, str] = {}
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise SettingsError([f"--set {override}: it is NAME=VALUE"])
+        if name in given:
+            raise SettingsError([f"--set {name}: is set twice, to {quote(given[name])} and to {quote(text)}"])
+        if name not in may_change:
+            kind = f"alters results, so it is another {another}" if name in flatten(values) else "is not a setting"
+            raise SettingsError([f"--set {name}: it {kind}; what may change: {', '.join(may_change)}"])
+        given[name] = text
+        *sections, key = name.split(".")
+        place = values
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise SettingsError([f"{section}: {quote(place)} is not a section with keys of its own"])
+        try:
+            place[key] = parse_typed(text)
+        except ValueError as error:
+            raise SettingsError([f"--set {name}: {error}"]) from None
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The values that are no sections, by dotted name."""
     flat: dict[str, Any] = {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Protocol, cast
 
 from orchestrator.settings.clusters import pinned_of
 from orchestrator.settings.fields import read_value
@@ -13,6 +14,7 @@ from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.load import load_settings
 from orchestrator.settings.options import Settings, SettingsError, options
 from orchestrator.settings.references import BEST_PROMPT, read_discovered_tokens
+from orchestrator.settings.value_checks import EMBEDDED
 from tasks.cutting import smallest_limit
 from tasks.judging.grader import needs_model
 from tasks.models import (
@@ -31,6 +33,9 @@ from tasks.models import (
 from tasks.named import absolute
 from tasks.objective import LEAST_TOKENS
 
+# The YAML files have no keys for these two.  A 429 with Retry-After is always obeyed.
+ENDPOINT_TIMEOUT_S = 120.0
+ENDPOINT_TRIES = 6
 EMBEDDED_KEY_ENV = "OPENAI_API_KEY"  # in the workers of an embedded farm with rules, whatever the settings name
 
 
@@ -171,6 +176,40 @@ def endpoint_of(s: Settings, rules: bool | None = None) -> Endpoint:
         price_cached=_price(s.openai_price_cached, rules),
         price_completion=_price(s.openai_price_completion, rules),
         budget_usd=s.budget_usd,
+    )
+
+
+class EndpointOptions(Protocol):
+    """What a command's options say of its endpoints.
+
+    prices: US dollars for a million tokens of prompt, cached prompt and completion; None where unknown.
+    """
+
+    @property
+    def prices(self) -> Sequence[float | None]: ...
+    @property
+    def requests_per_minute(self) -> int: ...
+    @property
+    def tokens_per_minute(self) -> int: ...
+    @property
+    def budget_usd(self) -> float: ...
+
+
+def endpoint_at(base: str, key_env: str, options: EndpointOptions) -> Endpoint:
+    """The endpoint at an address of a YAML file; that of the rules of an embedded farm if it is "embedded"."""
+    rules = base == EMBEDDED
+    prompt, cached, completion = (_price(price, rules) for price in options.prices)
+    return Endpoint(
+        base_url="" if rules else base,
+        api_key_env=EMBEDDED_KEY_ENV if rules else key_env,
+        timeout_s=ENDPOINT_TIMEOUT_S,
+        max_tries=ENDPOINT_TRIES,
+        requests_per_minute=options.requests_per_minute,
+        tokens_per_minute=options.tokens_per_minute,
+        price_prompt=prompt,
+        price_cached=cached,
+        price_completion=completion,
+        budget_usd=options.budget_usd,
     )
 
 
