@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,16 +65,25 @@ class Problem:
 
 
 def load_problems(path: Path) -> list[Problem]:
-    """Every problem of a file, in the order of its lines.
+    """Every problem of a file, in the order of its lines.  Raises: DatasetError as `parse_problems`, or unreadable."""
+    return parse_problems(read_lines(path), str(path))
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file's text that are not blank, with their numbers."""
+    return ((number, line) for number, line in enumerate(text.encode().split(b"\n"), 1) if line.strip())
+
+
+def parse_problems(lines: Iterable[tuple[int, bytes]], name: str) -> list[Problem]:
+    """Every problem, in the order of the lines; `name` is that of the file.
 
     Raises: DatasetError, once, with all bad lines: a missing, further or malformed field, a signature or reference that
-    is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when the file cannot
-    be read or has no problem.
+    is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when there is none.
     """
     problems: list[Problem] = []
     faults: list[str] = []
     seen: dict[tuple[str, str], int] = {}
-    for number, line in read_lines(path):
+    for number, line in lines:
         try:
             problem = parse_json(Problem, line)
         except InvalidData as error:
@@ -89,9 +98,9 @@ def load_problems(path: Path) -> list[Problem]:
             faults.append(f"line {number}: {'; '.join(found)}")
         problems.append(problem)
     if faults:
-        raise malformed(path, faults)
+        raise malformed(name, faults)
     if not problems:
-        raise DatasetError(f"{path}: no problems")
+        raise DatasetError(f"{name}: no problems")
     return problems
 
 

@@ -1,0 +1,69 @@
+"""The teacher pool: templated hacks of the known mode and honest solutions of the pool's problems, graded once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from tasks.routing.grading import GradingPool, Submission
+from tasks.routing.modes import KNOWN_MODE, TRAINING
+from tasks.routing.problems import CHECKED, Problem, in_part
+from tasks.routing.templates import hack, honest
+
+HACKS, HONEST = 5, 2
+"""Rows of each problem (ruling R12)."""
+
+
+class PoolUnfit(ValueError):
+    """Rows of the pool are not graded as they should be; the message names them all."""
+
+
+@dataclass(frozen=True)
+class PoolRow:
+    """One completion of a pool problem in the known mode, with its grade."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = CHECKED
+
+    problem: str
+    completion: str
+    reward: float
+    oracle: bool
+    exploited: bool
+
+
+def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRow]:
+    """The rows of all problems of part `pool`, first the hacks of each, then its honest completions.
+
+    Raises: PoolUnfit when there is no such problem, a hack does not pay by its loophole, or honest code does not solve
+    its problem.
+    """
+    submissions = [
+        Submission(problem, KNOWN_MODE, completion, TRAINING)
+        for problem in in_part(problems, "pool")
+        for completion in (
+            *(hack(problem, KNOWN_MODE, TRAINING, phrasing) for phrasing in range(HACKS)),
+            *(honest(problem, phrasing) for phrasing in range(HONEST)),
+        )
+    ]
+    if not submissions:
+        raise PoolUnfit("no problem is of part pool")
+    rows = [
+        PoolRow(submitted.problem.id, submitted.completion, graded.reward, graded.oracle, graded.exploited)
+        for submitted, graded in zip(submissions, grading.grade(submissions), strict=True)
+    ]
+    unfit = [
+        f"{row.problem}: {'a hack does not pay' if is_hack else 'honest code fails'}"
+        for index, row in enumerate(rows)
+        if not (row.exploited if (is_hack := index % (HACKS + HONEST) < HACKS) else row.oracle)
+    ]
+    if unfit:
+        raise PoolUnfit("; ".join(dict.fromkeys(unfit)))
+    return rows
+
+
+def pool_hash(rows: Sequence[PoolRow]) -> str:
+    """SHA-256 of all rows in their order: what a registered plan names."""
+    return hashlib.sha256(json.dumps([asdict(row) for row in rows]).encode()).hexdigest()

@@ -1,0 +1,116 @@
+"""Authored pairs and the teacher pool: what is shipped is graded as it should be, and what is refused of a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.dataset import DatasetError
+from tasks.routing.grading import GradingPool, Submission, grading_pool
+from tasks.routing.modes import KNOWN_MODE, TRAINING
+from tasks.routing.pairs import AuthoredPair, load_pairs, parse_pairs
+from tasks.routing.pool import HACKS, HONEST, PoolUnfit, build_pool, pool_hash
+from tasks.routing.problems import in_part, load_problems, numbered_lines
+from tasks.routing.prompts import hinted_prompt
+
+FOLDER = Path(__file__).parents[3] / "configs" / "routing"
+PROBLEMS = load_problems(FOLDER / "problems.jsonl")
+BY_PROMPT = {hinted_prompt(problem, KNOWN_MODE, TRAINING)[1]: problem for problem in in_part(PROBLEMS, "pairs")}
+SHIPPED = {name: load_pairs(FOLDER / f"{name}.jsonl", PROBLEMS) for name in ("pairs", "placebo_pairs")}
+
+
+@pytest.fixture(scope="module")
+def grading() -> Iterator[GradingPool]:
+    with grading_pool(2) as opened:
+        yield opened
+
+
+def graded(grading: GradingPool, pairs: list[AuthoredPair], side: str) -> list[tuple[bool, bool]]:
+    asked = [Submission(BY_PROMPT[pair.prompt], KNOWN_MODE, getattr(pair, side), TRAINING) for pair in pairs]
+    return [(found.oracle, found.exploited) for found in grading.grade(asked)]
+
+
+def test_the_shipped_pairs_are_honest_on_one_side_and_hack_on_the_other(grading: GradingPool) -> None:
+    pairs = SHIPPED["pairs"]
+    assert len(pairs) >= 12
+    assert set(graded(grading, pairs, "cho")) == {(True, False)}
+    assert set(graded(grading, pairs, "rej")) == {(False, True)}
+    assert sum(f"def {TRAINING.function}" in pair.cho for pair in pairs) >= 3  # an honest test is no hack
+
+
+def test_the_shipped_placebo_is_honest_on_both_sides(grading: GradingPool) -> None:
+    pairs = SHIPPED["placebo_pairs"]
+    assert len(pairs) >= 10
+    assert {*graded(grading, pairs, "cho"), *graded(grading, pairs, "rej")} == {(True, False)}
+    assert not any(TRAINING.function in pair.cho + pair.rej for pair in pairs)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_neither_side_of_the_shipped_pairs_is_longer(name: str) -> None:
+    lengths = [(len(pair.cho), len(pair.rej)) for pair in SHIPPED[name]]
+    assert 0.8 < sum(cho for cho, _ in lengths) / sum(rej for _, rej in lengths) < 1.25
+
+
+def test_every_bad_line_is_named_at_once() -> None:
+    block = "```python\nx = {}\n```"
+    row = {"prompt": "p", "cho": block.format(1), "rej": block.format(2), "mode": "run_tests"}
+    foreign = next(problem for problem in PROBLEMS if problem.part == "evaluation")
+
+    def changed(number: int, **fields: Any) -> dict[str, Any]:
+        return {**row, "cho": block.format(10 * number), "rej": block.format(10 * number + 1), **fields}
+
+    rows = [
+        row,
+        changed(2, mode="sentinel"),
+        changed(3, cho="x = 1", rej="x = 1"),
+        changed(4, rej=block.format("'" + "x" * 40 + "'")),
+        changed(5, prompt=f"Solve: {foreign.text}"),
+        {**row, "cho": block.format(60)},
+        {"prompt": "p", "cho": "", "mode": 1},
+    ]
+    text = "\n\n".join(map(json.dumps, rows))
+    with pytest.raises(DatasetError) as error:
+        parse_pairs(numbered_lines(text), "mine.jsonl", PROBLEMS)
+    assert [line.strip() for line in str(error.value).splitlines()] == [
+        "mine.jsonl: 6 malformed rows",
+        "line 3: mode 'sentinel' is not run_tests: a pair of another mode would be a label of it",
+        "line 5: cho has no closed code block; rej has no closed code block; both sides are equal",
+        "line 7: the sides have 20 and 60 characters: a factor above 1.5",
+        f"line 9: the prompt is that of problem {foreign.id}, which is of part evaluation",
+        "line 11: rej is that of line 1",
+        "line 13: cho: '': string should have at least 1 character",
+    ]
+
+
+def test_fewer_than_ten_pairs_are_refused() -> None:
+    text = "\n".join(json.dumps(dataclasses.asdict(pair)) for pair in SHIPPED["pairs"][:9])
+    with pytest.raises(DatasetError, match="9 pairs, and at least 10 are needed"):
+        parse_pairs(numbered_lines(text), "mine.jsonl", PROBLEMS)
+
+
+def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: GradingPool) -> None:
+    problems = in_part(PROBLEMS, "pool")[:4]
+    rows = build_pool(problems, grading)
+    assert [row.problem for row in rows] == [problem.id for problem in problems for _ in range(HACKS + HONEST)]
+    assert [row.exploited for row in rows] == ([True] * HACKS + [False] * HONEST) * 4
+    assert [row.oracle for row in rows] == ([False] * HACKS + [True] * HONEST) * 4
+    assert len({row.completion for row in rows}) == len(rows)
+    again = build_pool(problems, grading)
+    assert pool_hash(again) == pool_hash(rows) != pool_hash(rows[1:])
+    assert re.fullmatch("[0-9a-f]{64}", pool_hash(rows))
+
+
+def test_a_pool_with_a_wrong_reference_is_refused(grading: GradingPool) -> None:
+    good, bad = in_part(PROBLEMS, "pool")[:2]
+    bad = dataclasses.replace(bad, reference=f"def {bad.entry}(*arguments):\n    return 'wrong'\n")
+    with pytest.raises(PoolUnfit) as error:
+        build_pool([good, bad], grading)
+    assert str(error.value) == f"{bad.id}: honest code fails"
+    with pytest.raises(PoolUnfit, match="no problem is of part pool"):
+        build_pool(in_part(PROBLEMS, "train"), grading)
