@@ -31,11 +31,12 @@ from benchmarks.gpu.guide_judging import (
     plan_of,
     sampled_scores,
 )
-from benchmarks.gpu.guide_prompts import experiences_of, numbered, other_plan
+from benchmarks.gpu.guide_prompts import WORDINGS, experiences_of, numbered, other_plan
 from benchmarks.gpu.guide_tickets import shown
 from orchestrator.guide.tickets.missions import PLANS
 from tasks.guide.figures import balanced_accuracy, false_pass_rate, majority_pairs, pass_at
 from tasks.guide.gate import TicketScores
+from tasks.guide.prompting import PromptForm
 from tasks.guide.selection import majority
 from tasks.guide.verdict_lines import Verdict
 
@@ -52,26 +53,29 @@ class Learned:
     experiences: Mapping[str, str]
 
 
-def read_learned(results: Sequence[str]) -> tuple[str, list[Learned]]:
-    """The shape of the tickets, and all missions of the runs in these results that have begun.
+def read_learned(results: Sequence[str]) -> tuple[str, PromptForm, list[Learned]]:
+    """The shape of the tickets, the form of the prompt, and all missions of the runs in these results that have begun.
 
-    Raises: ValueError for results with several shapes.
+    Raises: ValueError for results with several shapes or forms.
     """
     numbers = {plan.name: number for number, plan in enumerate(PLANS)}
-    shapes, learned = set(), []
+    shapes: set[tuple[str, PromptForm]] = set()
+    learned = []
     for name in results:
         found = json.loads((figures.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-        shapes.add(found["shape"])
+        shapes.add((found["shape"], found["prompt"]))
         for seed, run in found["runs"].items():
             for mission, one in run["missions"].items():
                 if one["experiences"]:
                     learned.append(Learned(int(seed), numbers[mission], one["experiences"]))
     if len(shapes) != 1:
-        raise ValueError(f"runs of one shape of tickets are compared, and not of {', '.join(sorted(shapes)) or 'none'}")
-    return shapes.pop(), learned
+        raise ValueError(f"runs of one shape of tickets and one prompt are compared, and not of {sorted(shapes)}")
+    return *shapes.pop(), learned
 
 
-def experiences_under(condition: str, one: Learned, all_learned: Sequence[Learned], shape: str) -> dict[str, str]:
+def experiences_under(
+    condition: str, one: Learned, all_learned: Sequence[Learned], shape: str, wording: str = "plain"
+) -> dict[str, str]:
     """The experiences of a condition for a mission of a run."""
     plan = plan_of(shape, one.mission)
     if condition == "learned":
@@ -83,16 +87,20 @@ def experiences_under(condition: str, one: Learned, all_learned: Sequence[Learne
     if condition == "tips":
         other_tips = [*plan.tips, *other_plan(plan).tips]
         return numbered([plan.first, *islice(cycle(other_tips), max(1, len(one.experiences) - 1))])
-    return experiences_of(condition, plan)
+    return experiences_of(condition, plan, wording)
 
 
-def units_of(learned: Sequence[Learned], shape: str, options: argparse.Namespace) -> list[JudgeUnit]:
+def units_of(
+    learned: Sequence[Learned], shape: str, prompt: PromptForm, options: argparse.Namespace
+) -> list[JudgeUnit]:
     """Condition by condition within each run, so that a cut leaves whole runs."""
     return [
-        JudgeUnit(condition, shape, one.mission, one.seed, "test", options.test, options.sampled, tuple(found.items()))
+        JudgeUnit(
+            condition, shape, one.mission, one.seed, "test", options.test, options.sampled, tuple(found.items()), prompt
+        )
         for one in learned
         for condition in CONDITIONS
-        if (found := experiences_under(condition, one, learned, shape)) or condition == "none"
+        if (found := experiences_under(condition, one, learned, shape, options.wording)) or condition == "none"
     ]
 
 
@@ -195,18 +203,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_server_options(parser)
     parser.add_argument("--learned", nargs="+", required=True, help="results of guide_learning.py, without .json")
+    parser.add_argument("--wording", choices=WORDINGS, default="plain", help="of the planted rules (plain)")
     parser.add_argument("--test", type=int, default=300, help="test tickets of each mission of a run (300)")
     parser.add_argument("--sampled", type=int, default=100, help="of them with eight candidates (100)")
     parser.add_argument("--seconds", type=float, default=1e9, help="ask nothing new after so long")
     parser.add_argument("--result", default="gpu_guide_conditions", help="written to benchmarks/results/RESULT.json")
     options = parser.parse_args()
     options.cap = 128
-    shape, learned = read_learned(options.learned)
+    shape, prompt, learned = read_learned(options.learned)
     judged: Judged = {}
     records: list[dict[str, Any]] = []
     with open_asking(options) as (asking, version):
         started = time.monotonic()
-        for unit, found in spread(judge, asking, units_of(learned, shape, options), options.processes):
+        for unit, found in spread(judge, asking, units_of(learned, shape, prompt, options), options.processes):
             judged.setdefault(unit.name, {})[(unit.seed, unit.mission)] = found
             records.append({"unit": asdict(unit), "found": found})
             write(options, version, records, judged, is_done=False)

@@ -23,7 +23,7 @@ from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread
 from benchmarks.gpu.guide_judging import JudgeUnit, judge, plan_of, sampled_scores
-from benchmarks.gpu.guide_prompts import numbered
+from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, numbered, worded
 from benchmarks.gpu.guide_runs import CONFIG
 from benchmarks.gpu.guide_tickets import SHAPES
 from orchestrator.guide.tickets.missions import PLANS
@@ -51,10 +51,11 @@ class Edit:
         return JudgeUnit(
             name, options.shape, self.mission, options.seed, "gate", options.tickets, options.tickets,
             tuple(numbered(texts).items()),
+            options.prompt,
         )  # fmt: skip
 
 
-def edits_of(shape: str, bases: int, seed: int) -> list[Edit]:
+def edits_of(shape: str, bases: int, seed: int, wording: str = "plain") -> list[Edit]:
     """All edits of all missions in random order, those of the first base first.
 
     Base 0 has the initial experience; each further one has a planted rule and a distractor's beside it.
@@ -65,8 +66,8 @@ def edits_of(shape: str, bases: int, seed: int) -> list[Edit]:
         plan = plan_of(shape, mission)
         for base in range(bases):
             held = {rng.choice(plan.rules).name, rng.choice(plan.distractors).name} if base else set()
-            texts = [("rule", one.name, one.text) for one in plan.rules]
-            texts += [("distractor", one.name, one.text) for one in plan.distractors]
+            texts = [("rule", one.name, worded(one, wording, plan.language)) for one in plan.rules]
+            texts += [("distractor", one.name, worded(one, wording, plan.language)) for one in plan.distractors]
             before = (plan.first, *[text for _, name, text in texts if name in held])
             edits += [
                 Edit(mission, base, kind, f"{kind}-{name}", before, text)
@@ -129,6 +130,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_server_options(parser)
     parser.add_argument("--shape", choices=list(SHAPES), default="half", help="of the tickets (half)")
+    parser.add_argument("--prompt", choices=FORMS, default="plain", help="sampler.prompt (plain)")
+    parser.add_argument("--wording", choices=WORDINGS, default="plain", help="of rules (plain)")
     parser.add_argument("--tickets", type=int, default=384, help="of each mission, a third of them held out (384)")
     parser.add_argument("--bases", type=int, default=2, help="experiences to begin with, of each mission (2)")
     parser.add_argument("--seed", type=int, default=21)
@@ -136,7 +139,7 @@ def main() -> int:
     parser.add_argument("--result", default="gpu_guide_gate", help="written to benchmarks/results/RESULT.json")
     options = parser.parse_args()
     options.cap = 128
-    edits = edits_of(options.shape, options.bases, options.seed)
+    edits = edits_of(options.shape, options.bases, options.seed, options.wording)
     units = {unit.name: unit for edit in edits for unit in (edit.unit(options, is_edited=e) for e in (False, True))}
     judged: dict[str, Mapping[str, Any]] = {}
     bounds = gate_bounds()
@@ -185,6 +188,8 @@ def write(
             "sglang": version,
             "model": options.model.rstrip("/").rpartition("/")[2],
             "shape": options.shape,
+            "prompt": options.prompt,
+            "wording": options.wording,
             "seconds": seconds,
             "bounds": dict(bounds),
             "table": list(class_rows(records)),

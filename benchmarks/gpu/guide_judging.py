@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.gpu.guide_asking import Asking
+from benchmarks.gpu.guide_prompts import messages_for
 from benchmarks.gpu.guide_tickets import FIRST_LINE, LETTERS, SAMPLED, SHAPES, first_verdict, scores
 from orchestrator.guide.ingest import parse_ticket
 from orchestrator.guide.tickets.generate import generate_tickets
@@ -20,11 +21,9 @@ from orchestrator.guide.tickets.plan import MissionPlan, with_rules
 from tasks.guide.decoding import preview_seed
 from tasks.guide.figures import LEVEL, Measure
 from tasks.guide.gate import TicketScores
-from tasks.guide.jobs import Messages
-from tasks.guide.prompting import rollout_messages
+from tasks.guide.prompting import PromptForm
 from tasks.guide.ticket import Ticket
 
-NONE = "none"
 RESAMPLES = 2_000
 Experiences = tuple[tuple[str, str], ...]
 
@@ -44,6 +43,7 @@ class JudgeUnit:
     count: int
     sampled: int
     experiences: Experiences
+    prompt: PromptForm
     candidates: int = len(SAMPLED)
 
 
@@ -56,21 +56,13 @@ def generated(shape: str, mission: int, count: int, seed: int, part: str) -> lis
     return [parse_ticket(ticket.line)[0] for ticket in made]
 
 
-def messages_for(plan: MissionPlan, experiences: Mapping[str, str], ticket: Ticket) -> Messages:
-    """The project's prompt; where there is no experience, it says so."""
-    if experiences:
-        return rollout_messages(plan.name, plan.focus, experiences, ticket)
-    system, user = rollout_messages(plan.name, plan.focus, {"G0": NONE}, ticket)
-    return system, user.replace(f"[G0]. {NONE}", NONE, 1)
-
-
 def judge(asking: Asking, unit: JudgeUnit) -> dict[str, Any]:
     """The letters of the labels, of the greedy verdicts, and of all candidates of the sampled tickets, greedy first."""
     plan, experiences = plan_of(unit.shape, unit.mission), dict(unit.experiences)
     tickets = generated(unit.shape, unit.mission, unit.count, unit.seed, unit.part)
     asked = []
     for place, ticket in enumerate(tickets):
-        messages = messages_for(plan, experiences, ticket)
+        messages = messages_for(plan, experiences, ticket, unit.prompt)
         for number, (temperature, top_p) in enumerate(SAMPLED[: unit.candidates if place < unit.sampled else 1]):
             cell = replace(FIRST_LINE, temperature=temperature, top_p=top_p)
             seed = preview_seed(cell, unit.seed, ticket.group_id, number)

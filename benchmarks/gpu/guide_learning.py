@@ -22,13 +22,14 @@ from typing import Any
 from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import add_server_options, open_asking
+from benchmarks.gpu.guide_prompts import FORMS
 from benchmarks.gpu.guide_runs import (
     RunPlace,
     Values,
     guide_farm,
     json_lines,
     learned_experiences,
-    parsed_overrides,
+    overrides_of,
     plans_of,
     run_guide,
     run_settings,
@@ -43,6 +44,7 @@ from orchestrator.guide.tickets.plan import MissionPlan
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
     parser.add_argument("--shape", choices=list(SHAPES), default="half", help="of the tickets (half)")
+    parser.add_argument("--prompt", choices=FORMS, default="plain", help="sampler.prompt (plain)")
     parser.add_argument("--missions", type=int, choices=range(len(PLANS)), nargs="+", default=list(range(len(PLANS))))
     parser.add_argument("--seeds", type=int, nargs="+", default=[11], help="of tickets and runs")
     parser.add_argument("--training", type=int, default=384, help="tickets of each mission, a third held out (384)")
@@ -70,6 +72,7 @@ def main() -> int:
             list(pool.map(learn, options.seeds))
     print(figures.table(HEAD.split(), [row for seed in sorted(runs) for row in mission_rows(seed, runs[seed])]))
     for seed in sorted(runs):
+        print(f"{seed}: busy {runs[seed].get('busy')}, in flight {runs[seed].get('mean_in_flight')}")
         for mission, found in runs[seed]["missions"].items():
             for key, text in (found["experiences"] or {}).items():
                 print(f"{seed} {mission} [{key}] {text}")
@@ -81,7 +84,7 @@ def one_run(options: argparse.Namespace, place: RunPlace, seed: int, deadline: f
     folder: Path = options.folder
     data, name = folder / f"data-{seed}", f"seed-{seed}"
     write_run_tickets(data, options.shape, options.missions, options.training, 0, seed)
-    overrides = parsed_overrides(options.set)
+    overrides = overrides_of(options)
     values = run_settings(options, data, folder / "runs", name, seed, overrides)
     if time.monotonic() > deadline:
         return {"code": None, "seconds": 0.0, "missions": {}}
@@ -157,6 +160,7 @@ def write(options: argparse.Namespace, version: str, runs: Mapping[int, Values])
             "arguments": common.server_arguments(options),
             "model": options.model.rstrip("/").rpartition("/")[2],
             "shape": options.shape,
+            "prompt": options.prompt,
             "runs": {str(seed): run for seed, run in runs.items()},
         },
     )

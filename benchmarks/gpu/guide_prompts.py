@@ -1,92 +1,32 @@
-"""Ways to word a prompt of `guide` and the planted rules in it, and the experiences of each condition.
-
-A prompt is the project's own, or that with the parts in a name such as `last+asked`:
-
-    last      the experiences stand after the ticket
-    asked     the question is asked once more at the end
-    shots     two judged tickets about cups stand in the system message
-    words     the verdict is `pass` or `fail` in Chinese missions too
-"""
+"""Prompts without experiences, ways to word the planted rules, and the experiences of each condition."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from typing import get_args
 
 from orchestrator.guide.tickets.missions import PLANS
-from orchestrator.guide.tickets.plan import Language, MissionPlan, PlantedRule
+from orchestrator.guide.tickets.plan import Distractor, Language, MissionPlan, PlantedRule
 from tasks.guide.jobs import Messages
-from tasks.guide.prompting import prompt_language, rollout_messages
+from tasks.guide.prompting import PromptForm, prompt_language, rollout_messages
 from tasks.guide.ticket import Ticket
 
-PROJECT = "project"
-PARTS = ("last", "asked", "shots", "words")
+FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
 WORDINGS = ("plain", "quoted", "contrast", "tolerant")
 NOTHING: Mapping[Language, str] = {"en": "none", "zh": "无"}
-HEADING = re.compile(r"^(?=## )", re.MULTILINE)
-
-ASKED: Mapping[Language, str] = {
-    "en": "## Question\nDoes a summary say what an experience calls a fault? Then the verdict is fail. "
-    "Otherwise it is pass.\n\n",
-    "zh": "## 问题\n是否有摘要说到某条经验认定的问题？有则不通过，没有则通过。\n\n",
-}
-SHOTS: Mapping[Language, str] = {
-    "en": """
-Two examples, with the one experience [G0]. Fail the ticket when a cup is blue.
-- image_1: "A blue cup stands on the table."
-Verdict: fail
-Reason: G0 calls a blue cup a fault.
-Confidence: 0.95
-- image_1: "The cup is white and has a crack."
-Verdict: pass
-Reason: No experience calls this a fault.
-Confidence: 0.90
-""",
-    "zh": """
-两个例子，经验只有 [G0]. 杯子为蓝色时判不通过。
-- image_1: "桌上有一个蓝色杯子。"
-Verdict: 不通过
-Reason: G0 认定蓝色杯子有问题。
-Confidence: 0.95
-- image_1: "杯子为白色，有一道裂纹。"
-Verdict: 通过
-Reason: 没有经验认定这是问题。
-Confidence: 0.90
-""",
-}
 
 
-def prompt_named(name: str, mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket) -> Messages:
-    """The messages for a ticket.  Without experiences the word for none stands in their place.
-
-    Raises: ValueError for a name with an unknown part.
-    """
-    parts = [] if name == PROJECT else name.split("+")
-    if unknown := sorted(set(parts) - set(PARTS)):
-        raise ValueError(f"a prompt is {PROJECT} or made of {', '.join(PARTS)}, and not of {', '.join(unknown)}")
-    language = prompt_language(focus)
-    nothing = NOTHING[language]
-    system, user = rollout_messages(mission, focus, experiences or {"G0": nothing}, ticket)
-    if not experiences:
-        user = user.replace(f"[G0]. {nothing}", nothing, 1)
-    sections = HEADING.split(user)[1:]  # experiences, mission, ticket, reply
-    if "last" in parts:
-        sections = [*sections[1:3], sections[0], *sections[3:]]
-    if "asked" in parts:
-        sections.insert(3, ASKED[language])
-    if "shots" in parts:
-        system += SHOTS[language]
-    if "words" in parts:
-        system = system.replace("Verdict: 不通过", "Verdict: fail").replace(
-            "Verdict: 通过 或 不通过", "Verdict: pass 或 fail"
-        )
-        system = system.replace("Verdict: 通过", "Verdict: pass")
-    return system, "".join(sections)
+def messages_for(plan: MissionPlan, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm) -> Messages:
+    """The project's prompt.  Without experiences the word for none stands in their place."""
+    nothing = NOTHING[prompt_language(plan.focus)]
+    system, user = rollout_messages(plan.name, plan.focus, experiences or {"G0": nothing}, ticket, form)
+    return system, user if experiences else user.replace(f"[G0]. {nothing}", nothing, 1)
 
 
-def worded(rule: PlantedRule, wording: str, language: Language) -> str:
-    """A planted rule: as it is, quoting a sentence of a summary, or quoting one that fails and one that passes."""
-    wrong, right = (texts[0].rstrip(".。") for texts in (rule.wrong, rule.right))
+def worded(rule: PlantedRule | Distractor, wording: str, language: Language) -> str:
+    """A rule as it is, quoting a sentence of a summary, or quoting one that fails and saying what passes."""
+    is_planted = isinstance(rule, PlantedRule)
+    wrong = (rule.wrong if is_planted else rule.shown)[0].rstrip(".。")
     if wording == "quoted":
         return (
             f'When a summary says "{wrong}", the verdict is fail.'
@@ -94,6 +34,7 @@ def worded(rule: PlantedRule, wording: str, language: Language) -> str:
             else f"摘要写有“{wrong}”时判不通过。"
         )
     if wording == "contrast":
+        right = rule.right[0].rstrip(".。") if is_planted else {"en": "Nothing of this", "zh": "没有提到"}[language]
         return (
             f'"{wrong}" is a fault, so fail the ticket. "{right}" is no fault.'
             if language == "en"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import Asking
+from benchmarks.gpu.guide_asking import Asking, BusyWatch
 from benchmarks.gpu.guide_tickets import SHAPES
 from orchestrator.guide.tickets.files import write_tickets
 from orchestrator.guide.tickets.generate import generate_tickets
@@ -84,9 +83,10 @@ def run_settings(
     return values
 
 
-def parsed_overrides(texts: Sequence[str]) -> Values:
-    """Of NAME=VALUE texts, the values as YAML."""
-    return {name: yaml.safe_load(value) for name, _, value in (text.partition("=") for text in texts)}
+def overrides_of(options: argparse.Namespace) -> Values:
+    """The form of the prompt, and the NAME=VALUE texts of `--set`, whose values are YAML."""
+    given = (text.partition("=") for text in options.set)
+    return {"sampler.prompt": options.prompt, **{name: yaml.safe_load(value) for name, _, value in given}}
 
 
 @contextmanager
@@ -111,13 +111,13 @@ def guide_command(place: RunPlace, config: Path, farm_dir: Path) -> list[str]:
 def run_guide(place: RunPlace, values: Values, folder: Path, deadline: float) -> Values:
     """Run the command until it ends or the deadline, in monotonic seconds.  Its log is NAME.log in `folder`.
 
-    Returns its exit status (None: it was interrupted) and seconds.
+    Returns its exit status (None: it was interrupted), seconds, and how busy the server was meanwhile.
     """
     name = values["output"]["run_id"]
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False))
     started = time.monotonic()
-    with (folder / f"{name}.log").open("a") as log:
+    with (folder / f"{name}.log").open("a") as log, BusyWatch(place.asking) as busy:
         process = subprocess.Popen(
             guide_command(place, config, folder / f"farm-{name}"),
             stdout=log,
@@ -129,7 +129,7 @@ def run_guide(place: RunPlace, values: Values, folder: Path, deadline: float) ->
             code: int | None = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             code = None
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             try:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
@@ -137,7 +137,7 @@ def run_guide(place: RunPlace, values: Values, folder: Path, deadline: float) ->
                 process.wait()
     seconds = time.monotonic() - started
     print(f"{name} {'interrupted' if code is None else f'ended with {code}'} after {seconds:.0f} s", flush=True)
-    return {"code": code, "seconds": seconds}
+    return {"code": code, "seconds": seconds, **busy.found()}
 
 
 def json_lines(path: Path) -> list[Values]:

@@ -1,7 +1,7 @@
 """One server for several commands: starts it, then runs the commands, one after the other or together.
 
 Each command finds the server's address in the variable WHETSTONE_GUIDE_URL and its key in SGLANG_API_KEY; its output
-is in the folder as 1.log, 2.log, and is printed when it has ended.  After `--seconds` what still runs is interrupted.
+is in the folder as 1.log, 2.log, and is printed when it has ended.  After `--seconds` what still runs is ended.
 
 `python benchmarks/gpu/guide_served.py --model FOLDER --folder WORK "python A.py ..." "python B.py ..."`
 """
@@ -18,7 +18,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.gpu.guide_asking import URL_VARIABLE, add_server_options, open_asking
+from benchmarks.gpu import common
+from benchmarks.gpu.guide_asking import ARGUMENTS_VARIABLE, URL_VARIABLE, add_server_options, open_asking
 
 STOP_S = 20.0
 
@@ -32,7 +33,7 @@ def main() -> int:
     options = parser.parse_args()
     options.cap = 128
     with open_asking(options) as (asking, _):
-        os.environ[URL_VARIABLE] = asking.url
+        os.environ |= {URL_VARIABLE: asking.url, ARGUMENTS_VARIABLE: common.server_arguments(options)}
         deadline = time.monotonic() + options.seconds
         with ThreadPoolExecutor(options.at_once) as pool:
             doing = [
@@ -44,20 +45,20 @@ def main() -> int:
 
 
 def run_command(command: list[str], log: Path, deadline: float) -> int:
-    """The exit status of a command; one that is interrupted at the deadline has that of SIGINT."""
+    """The exit status of a command; one that is interrupted at the deadline has that of SIGTERM."""
     if time.monotonic() > deadline:
-        return 128 + signal.SIGINT
+        return 128 + signal.SIGTERM
     started = time.monotonic()
     with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGTERM)  # a shell in the background has made SIGINT ignored
             try:
                 code = process.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 code = process.wait()
     print(f"$ {shlex.join(command)}\n{log.read_text()}({code} after {time.monotonic() - started:.0f} s)\n", flush=True)
     return abs(code)

@@ -7,7 +7,7 @@ configs/guide_gpu.yaml does.  `form` counts answers that keep the three lines, b
 
 Choose by the development seed; report with others.  The result is written as the cells arrive.
 
-`python benchmarks/gpu/guide_tickets.py --model FOLDER --folder WORK --shapes half full --prompts project last`
+`python benchmarks/gpu/guide_tickets.py --model FOLDER --folder WORK --shapes half full --prompts plain examples`
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread
-from benchmarks.gpu.guide_prompts import PROJECT, WORDINGS, experiences_of, prompt_named
+from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of, messages_for
 from orchestrator.guide.ingest import parse_ticket
 from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
@@ -41,6 +41,7 @@ from tasks.guide.figures import (
     share,
 )
 from tasks.guide.gate import TicketScores
+from tasks.guide.prompting import PromptForm
 from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Malformed, Verdict, parse_three_lines, parse_verdict
 
@@ -82,7 +83,7 @@ class TicketUnit:
 
     stage: str
     shape: str
-    prompt: str
+    prompt: PromptForm
     mission: int
     conditions: tuple[str, ...]
     count: int
@@ -114,7 +115,7 @@ def work(asking: Asking, unit: TicketUnit) -> dict[str, Any]:
         name, _, wording = condition.partition(":")
         experiences = experiences_of(name, plan, wording or "plain")
         for ticket in tickets:
-            messages = prompt_named(unit.prompt, plan.name, plan.focus, experiences, ticket)
+            messages = messages_for(plan, experiences, ticket, unit.prompt)
             for number, cell in enumerate(cells):
                 seed = preview_seed(cell, unit.seed, ticket.group_id, number)
                 asked.append((messages, replace(cell, seed=seed)))
@@ -296,7 +297,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_server_options(parser)
     parser.add_argument("--shapes", "--variants", choices=list(SHAPES), nargs="+", default=list(SHAPES))
-    parser.add_argument("--prompts", nargs="+", default=[PROJECT, "last", "shots", "asked", "last+asked+shots"])
+    parser.add_argument("--prompts", choices=FORMS, nargs="+", default=list(FORMS))
     parser.add_argument("--wordings", choices=WORDINGS, nargs="+", default=list(WORDINGS))
     parser.add_argument("--missions", type=int, choices=range(len(PLANS)), nargs="+", default=list(range(len(PLANS))))
     parser.add_argument("--cap", type=int, default=128, help="new tokens of a whole answer (128)")

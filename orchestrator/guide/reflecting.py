@@ -25,7 +25,14 @@ from tasks.guide.critique import Critique, critic_messages, critic_schema, parse
 from tasks.guide.experiences import Guidance
 from tasks.guide.jobs import AskedFor, Backend, Messages, ask_job
 from tasks.guide.operations import resolve_evidence
-from tasks.guide.proposal import PROPOSAL_SCHEMA, BundleTicket, GuideProposal, parse_proposal, proposal_messages
+from tasks.guide.proposal import (
+    PROPOSAL_SCHEMA,
+    BundleTicket,
+    GuideProposal,
+    narrowed_schema,
+    parse_proposal,
+    proposal_messages,
+)
 from tasks.guide.replies import Rejected
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError
 from tasks.guide.ticket import Ticket
@@ -194,7 +201,10 @@ class MissionReflector:
             contrast,
             reflection.max_operations,
         )
-        [reply] = yield from self._ask("proposal", [messages], PROPOSAL_SCHEMA, reflection, f"step{step}")
+        # A small model names keys and groups that are not there, unless its grammar has none.
+        own = narrowed_schema(list(guidance.experiences), len(bundle))
+        schema = own if reflection.backend == "target" else PROPOSAL_SCHEMA
+        [reply] = yield from self._ask("proposal", [messages], schema, reflection, f"step{step}")
         self.tally.add_reply("reflection", reply["by"], reply["tokens"], reply["usage"]["cost_usd"])
         read = parse_proposal(reply["text"], reply["finish"])
         rejected = read if isinstance(read, Rejected) else None

@@ -120,7 +120,7 @@ class Rollout:
 def prompt_of(setup: MissionSetup, ticket: Ticket, experiences: Mapping[str, str]) -> Messages:
     """Raises: StepStopped when it lacks an experience."""
     try:
-        return rollout_messages(setup.mission, setup.focus, experiences, ticket)
+        return rollout_messages(setup.mission, setup.focus, experiences, ticket, setup.settings.sampler.prompt)
     except MissingExperience as error:
         raise StepStopped(f"mission {setup.mission}: the prompt of {ticket.group_id}: {error}") from None
 

@@ -39,6 +39,7 @@ from orchestrator.settings.value_checks import (
 )
 from tasks.context import content_hash
 from tasks.guide.decoding import DecodeCell
+from tasks.guide.prompting import PromptForm
 
 Backend = Literal["target", "endpoint"]
 Policy = Literal["selected_mismatch_or_all_wrong", "contradictions_only", "contradictions_or_all_wrong"]
@@ -102,7 +103,7 @@ class SamplerSettings(Document):
     """`samples_per_decode` candidates of each cell of `grid`, one of a greedy cell.
 
     `constrain`: whether the server enforces the three lines.  `enforce_three_line`: whether a batch without any valid
-    candidate ends the run.
+    candidate ends the run.  `prompt`: without examples, with three, or with the experiences after the ticket as well.
     """
 
     group_batch_size: Count
@@ -110,6 +111,7 @@ class SamplerSettings(Document):
     grid: Annotated[tuple[CellSettings, ...], Field(min_length=1, max_length=64)]
     constrain: Literal["none", "three_line"]
     enforce_three_line: StrictBool = True
+    prompt: PromptForm = "plain"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from tasks.openai.prompt_escaping import escape_in_json, one_line
 from tasks.template import fill
 
 PromptLanguage = Literal["en", "zh"]
+PromptForm = Literal["plain", "examples", "examples_last"]
+"""With three judged examples, of another subject; and with the experiences after the ticket, and the question again."""
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -75,11 +77,79 @@ _USERS: Mapping[PromptLanguage, str] = {
 }
 
 
+_EXAMPLES: Mapping[PromptLanguage, str] = {
+    "en": """
+Three examples, with the one experience [G0]. Fail the ticket when a cup is blue.
+- image_1: "A blue cup stands on the table."
+Verdict: fail
+Reason: G0 calls a blue cup a fault.
+Confidence: 0.95
+- image_1: "The cup is white and has a crack."
+Verdict: pass
+Reason: No experience calls this a fault.
+Confidence: 0.95
+- image_1: "The cup is green. Two plates are visible."
+Verdict: pass
+Reason: The cup is not blue.
+Confidence: 0.95
+""",
+    "zh": """
+三个例子，经验只有 [G0]. 杯子为蓝色时判不通过。
+- image_1: "桌上有一个蓝色杯子。"
+Verdict: 不通过
+Reason: G0 认定蓝色杯子有问题。
+Confidence: 0.95
+- image_1: "杯子为白色，有一道裂纹。"
+Verdict: 通过
+Reason: 没有经验认定这是问题。
+Confidence: 0.95
+- image_1: "杯子为绿色。可见两个盘子。"
+Verdict: 通过
+Reason: 杯子不是蓝色。
+Confidence: 0.95
+""",
+}
+_LAST: Mapping[PromptLanguage, str] = {
+    "en": """\
+## Mission
+{mission}: {focus}
+
+## Ticket
+{ticket}
+
+## Experiences
+{experiences}
+
+## Question
+Does a summary say what an experience calls a fault? Then the verdict is fail. Otherwise it is pass.
+
+## Your reply: three lines, Verdict, Reason, Confidence
+""",
+    "zh": """\
+## 任务
+{mission}：{focus}
+
+## 工单
+{ticket}
+
+## 经验
+{experiences}
+
+## 问题
+是否有摘要说到某条经验认定的问题？有则不通过，没有则通过。
+
+## 你的回答：三行，Verdict、Reason、Confidence
+""",
+}
+
+
 class MissingExperience(ValueError):
     """A prompt lacks an experience."""
 
 
-def rollout_messages(mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket) -> Messages:
+def rollout_messages(
+    mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm = "plain"
+) -> Messages:
     """The system and the user message for one ticket, in Chinese where the mission's focus is.
 
     Raises: MissingExperience.
@@ -91,7 +161,9 @@ def rollout_messages(mission: str, focus: str, experiences: Mapping[str, str], t
         "focus": focus,
         "ticket": quoted_summaries(ticket),
     }
-    return SYSTEMS[language], with_experiences(fill(_USERS[language], values), experiences)
+    system = SYSTEMS[language] + ("" if form == "plain" else _EXAMPLES[language])
+    user = (_LAST if form == "examples_last" else _USERS)[language]
+    return system, with_experiences(fill(user, values), experiences)
 
 
 def with_experiences(prompt: str, experiences: Mapping[str, str]) -> str:

@@ -92,6 +92,18 @@ PROPOSAL_SCHEMA = _proposal_schema()
 """The form of a proposal, with bounds so that a small model ends it."""
 
 
+def narrowed_schema(keys: Sequence[str], tickets: int) -> dict[str, Any]:
+    """The form of a proposal on so many tickets and these experiences: no other key and no other group can be named."""
+    schema = _proposal_schema()
+    operation = schema["properties"]["operations"]["items"]["properties"]
+    groups = {"type": "array", "items": {"type": "string", "enum": [_name(n + 1) for n in range(tickets)]}}
+    operation["key"] = {"type": ["string", "null"], "enum": [*keys, None]}
+    operation["merged_from"] = {"type": "array", "items": {"type": "string", "enum": [*keys]}, "maxItems": MOST_LISTED}
+    operation["evidence"] = {**groups, "minItems": 1, "maxItems": MOST_LISTED}
+    schema["properties"]["evidence_group_ids"] = {**groups, "maxItems": MOST_LISTED}
+    return schema
+
+
 def proposal_messages(
     template: ReflectionTemplate,
     focus: str,

@@ -23,10 +23,10 @@ from benchmarks.gpu.guide_judging import (
     clustered_mean,
     generated,
     greedy_scores,
-    messages_for,
     plan_of,
     sampled_scores,
 )
+from benchmarks.gpu.guide_prompts import messages_for
 from benchmarks.gpu.guide_tickets import scores
 from orchestrator.guide.tickets.missions import CABINET, SOLAR
 from tasks.guide.ticket import Ticket
@@ -71,16 +71,19 @@ def test_runs_are_clusters_of_the_interval() -> None:
 def test_controls_have_as_many_texts_as_were_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learned = {"G0": CABINET.first, "G2": "a", "G3": "b", "G4": "c", "G5": "d"}
     runs = {"11": {"missions": {CABINET.name: {"experiences": learned}, SOLAR.name: {"experiences": {"G0": "s"}}}}}
-    (tmp_path / "one.json").write_text(json.dumps({"shape": "half", "runs": runs}))
+    (tmp_path / "one.json").write_text(json.dumps({"shape": "half", "prompt": "plain", "runs": runs}))
     monkeypatch.setattr(figures, "FOLDER", tmp_path)
-    shape, found = read_learned(["one"])
+    shape, prompt, found = read_learned(["one"])
     assert (shape, found[1]) == ("half", Learned(11, 1, {"G0": "s"}))
     under = {name: experiences_under(name, found[0], found, shape) for name in ("none", "tips", "other", "learned")}
     assert under["none"] == {} and under["other"] == {"G0": "s"} and under["learned"] == learned
     assert len(under["tips"]) == 5 and len(set(under["tips"].values())) == 5
     plan = plan_of(shape, 0)
-    ticket_messages = messages_for(plan, under["none"], ticket := _ticket())
-    assert "## Experiences\nnone\n" in ticket_messages[1] and messages_for(plan, learned, ticket) != ticket_messages
+    ticket_messages = messages_for(plan, under["none"], ticket := _ticket(), prompt)
+    assert (
+        "## Experiences\nnone\n" in ticket_messages[1]
+        and messages_for(plan, learned, ticket, prompt) != ticket_messages
+    )
 
 
 def _ticket() -> Ticket:
@@ -109,7 +112,7 @@ def test_the_gate_decides_on_each_third_and_the_others_say_what_an_edit_is_worth
 
 
 def test_an_edit_is_decided_on_when_both_sides_are_judged() -> None:
-    options = argparse.Namespace(shape="full", seed=1, tickets=4)
+    options = argparse.Namespace(shape="full", prompt="plain", seed=1, tickets=4)
     edit = edits_of("full", 1, 1)[0]
     names = [edit.unit(options, is_edited=one).name for one in (False, True)]
     assert records_of(edit, {names[0]: BLIND}, gate_bounds(), options) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.guide_learning import mission_record, mission_rows
-from benchmarks.gpu.guide_runs import json_lines, parsed_overrides, run_settings, write_run_tickets
+from benchmarks.gpu.guide_runs import json_lines, overrides_of, run_settings, write_run_tickets
 from benchmarks.gpu.guide_served import run_command
 from orchestrator.guide.checks import check_guide
 from orchestrator.guide.ingest import ingest
@@ -51,7 +51,8 @@ def test_a_run_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
 def test_the_settings_of_a_run_are_accepted(engine: str, tmp_path: Path) -> None:
     options = argparse.Namespace(engine=engine, model=str(tmp_path), shape="three", missions=[0, 3])
     write_run_tickets(tmp_path / "data", options.shape, options.missions, 96, 10, 5)
-    overrides = parsed_overrides(["runner.epochs=1", "reflection.allow_uncertain=true"])
+    options.set, options.prompt = ["runner.epochs=1", "reflection.allow_uncertain=true"], "examples"
+    overrides = overrides_of(options)
     values = run_settings(options, tmp_path / "data", tmp_path / "runs", "seed-5", 5, overrides)
     settings = guide_settings_from(values)
     check_guide(settings, GuideOptions())
@@ -63,6 +64,6 @@ def test_a_command_that_runs_too_long_is_interrupted(tmp_path: Path, capsys: pyt
     assert run_command([sys.executable, "-c", "print(3)"], tmp_path / "1.log", time.monotonic() + 60) == 0
     sleeps = "import time; print('up', flush=True); time.sleep(60)"
     assert run_command([sys.executable, "-c", sleeps], tmp_path / "2.log", time.monotonic() + 0.5) != 0
-    assert run_command(["no such command"], tmp_path / "3.log", time.monotonic() - 1) == 130
+    assert run_command(["no such command"], tmp_path / "3.log", time.monotonic() - 1) == 143
     printed = capsys.readouterr().out
     assert "\n3\n(0 after 0 s)" in printed and not (tmp_path / "3.log").exists()

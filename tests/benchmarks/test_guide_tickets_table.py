@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu.guide_prompts import PROJECT, experiences_of, other_plan, prompt_named
+from benchmarks.gpu.guide_prompts import experiences_of, messages_for, other_plan
 from benchmarks.gpu.guide_tickets import (
     SHAPES,
     TEMPERATURES,
@@ -32,24 +32,21 @@ def record(stage: str, labels: str, conditions: dict[str, object], mission: int 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_shape_has_tickets_and_a_prompt_with_its_rules(shape: str) -> None:
     for mission, plan in enumerate(PLANS):
-        tickets = tickets_of(TicketUnit("verdicts", shape, PROJECT, mission, (), 8, 1, 128))
+        tickets = tickets_of(TicketUnit("verdicts", shape, "plain", mission, (), 8, 1, 128))
         assert sorted(ticket.label for ticket in tickets) == ["fail"] * 4 + ["pass"] * 4
         planted = experiences_of("planted", plan, "tolerant")
-        system, user = prompt_named("last+asked+shots", plan.name, plan.focus, planted, tickets[0])
+        system, user = messages_for(plan, planted, tickets[0], "examples_last")
         places = [user.index(part) for part in (plan.focus, "image_1", planted["G0"], planted["G6"])]
         assert places == sorted(places) and "0.95" in system
 
 
 def test_the_projects_prompt_is_the_projects_and_none_is_said_in_words() -> None:
     plan = PLANS[0]
-    ticket = tickets_of(TicketUnit("verdicts", "full", PROJECT, 0, (), 2, 1, 128))[0]
+    ticket = tickets_of(TicketUnit("verdicts", "full", "plain", 0, (), 2, 1, 128))[0]
     planted = experiences_of("planted", plan)
-    given = (plan.name, plan.focus, planted, ticket)
-    assert prompt_named(PROJECT, *given) == rollout_messages(*given)
-    _, user = prompt_named(PROJECT, plan.name, plan.focus, {}, ticket)
+    assert messages_for(plan, planted, ticket, "plain") == rollout_messages(plan.name, plan.focus, planted, ticket)
+    _, user = messages_for(plan, {}, ticket, "plain")
     assert user.startswith("## Experiences\nnone\n") and "[G0]" not in user
-    with pytest.raises(ValueError, match="not of other"):
-        prompt_named("last+other", *given)
 
 
 def test_another_missions_rules_are_as_many_in_the_same_language() -> None:

@@ -50,6 +50,17 @@ def test_a_chinese_mission_is_asked_in_chinese_with_the_same_three_labels() -> N
     assert [prompt_language(text) for text in ("plain", "线", "")] == ["en", "zh", "en"]
 
 
+@pytest.mark.parametrize("focus", ["Whether cables are tied.", "检查线缆。"])
+def test_examples_stand_in_the_system_message_and_experiences_may_come_last(focus: str) -> None:
+    given = ("cables", focus, EXPERIENCES, of(image_1="one"))
+    (system, user), (shown, same), (also, last) = (
+        rollout_messages(*given, form) for form in ("plain", "examples", "examples_last")
+    )
+    assert same == user and shown == also and shown.startswith(system) and "0.95" in shown.removeprefix(system)
+    places = [last.index(part) for part in (focus, "image_1", "[G2]. ", "[G10]. ", "Verdict")]
+    assert places == sorted(places)
+
+
 def test_the_label_and_who_gave_it_are_not_in_the_prompt() -> None:
     """Given two tickets that differ in nothing but their labels, then the model is asked the same."""
     assert prompt(ticket("pass")) == prompt(ticket("fail"))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import pytest
 from guide_records import answers, ticket
 from hypothesis import given
@@ -17,6 +18,7 @@ from tasks.guide.prompting import MissingExperience
 from tasks.guide.proposal import (
     BundleTicket,
     GuideProposal,
+    narrowed_schema,
     parse_proposal,
     pooled_suggestions,
     proposal_messages,
@@ -110,3 +112,19 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
     applied = apply_operations(EXPERIENCES, 0, found.operations, max_operations=3, cap_left=9, group_ids=["a", "b"],
                                ticket_texts=[])  # fmt: skip
     assert applied.experiences == {**EXPERIENCES, "G1": EDIT["text"]} and len(applied.rejected) == 1
+
+
+def test_under_the_narrowed_form_no_other_key_or_group_can_be_named() -> None:
+    edit: dict[str, Any] = {
+        "op": "upsert", "key": None, "text": "t", "rationale": None, "evidence": ["第1组"], "merged_from": []
+    }  # fmt: skip
+    whole: dict[str, Any] = {
+        "action": "refine", "summary": None, "critique": None, "evidence_group_ids": ["第2组"],
+        "uncertainty_note": None, "operations": [edit],
+    }  # fmt: skip
+    check = fastjsonschema.compile(narrowed_schema(["G0", "G3"], 2))
+    check(whole)
+    assert isinstance(parse_proposal(json.dumps(whole), "stop"), GuideProposal)
+    for name, value in (("key", "G1"), ("evidence", ["第3组"]), ("evidence", []), ("merged_from", ["G9"])):
+        with pytest.raises(fastjsonschema.JsonSchemaValueException):
+            check({**whole, "operations": [{**edit, name: value}]})
