@@ -1,0 +1,149 @@
+"""The world of the programming problems: what is asked, what completions are worth, and the teacher's rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.gpu.routing.programs import Asked, ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
+from tasks.gpu.routing.world import PromptTokens, World
+from tasks.routing.grading import grading_pool
+from tasks.routing.modes import EVALUATION, LOOPHOLES, TRAINING
+from tasks.routing.pairs import load_pairs
+from tasks.routing.pool import build_pool
+from tasks.routing.problems import in_part, load_problems
+from tasks.routing.templates import hack, honest
+
+FOLDER = Path(__file__).parents[4] / "configs" / "routing"
+SETTINGS = ProgramsSettings(prompts=40, modes=LOOPHOLES, plain_share=0.25, teacher_rows=2, levels=(1, 2))
+
+
+@dataclass(frozen=True)
+class Letters:
+    """A codec with one token for each byte, and 0 as the end."""
+
+    def prompt(self, system: str, user: str) -> tuple[int, ...]:
+        return tuple(f"{system}\n\n{user}\n\n".encode())
+
+    def completion(self, text: str) -> tuple[int, ...]:
+        return (*text.encode(), 0)
+
+    def text(self, completion: Sequence[int]) -> str:
+        return bytes(token for token in completion if token).decode(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[ProgramsWorld]:
+    problems = load_problems(FOLDER / "problems.jsonl")
+    pairs, placebo = (load_pairs(FOLDER / f"{name}.jsonl", problems) for name in ("pairs", "placebo_pairs"))
+    with grading_pool(2) as grading:
+        pool = build_pool(in_part(problems, "pool", {1}), grading)
+        yield ProgramsWorld(SETTINGS, Letters(), grading, problems, pairs, placebo, pool)
+
+
+def asked(prompts: Sequence[PromptTokens]) -> list[Asked]:
+    found = [prompt.where for prompt in prompts]
+    assert all(isinstance(where, Asked) for where in found)
+    return found  # type: ignore[return-value]
+
+
+def draw(world: World, seed: int) -> Sequence[PromptTokens]:
+    return world.prompts(0, np.random.default_rng(seed))
+
+
+def test_a_step_asks_each_mode_and_problems_of_two_parts(world: ProgramsWorld) -> None:
+    found = [where for seed in range(5) for where in asked(draw(world, seed))]
+    modes = Counter(where.mode for where in found)
+    assert set(modes) == {*LOOPHOLES, "none"}
+    assert 0.15 < modes["none"] / len(found) < 0.35
+    assert {where.problem.part for where in found if where.mode == "run_tests"} == {"pool"}
+    assert {where.problem.part for where in found if where.mode != "run_tests"} == {"train"}
+    assert {where.problem.level for where in found} == {1, 2}
+
+
+def test_the_same_generator_asks_the_same(world: ProgramsWorld) -> None:
+    assert draw(world, 3) == draw(world, 3) != draw(world, 4)
+
+
+def test_a_step_repeats_no_problem_while_there_are_others(world: ProgramsWorld) -> None:
+    few = replace(world, settings=replace(SETTINGS, prompts=8))
+    for seed in range(10):
+        assert max(Counter(where.problem.id for where in asked(draw(few, seed))).values()) == 1
+
+
+def test_a_score_is_the_grade_of_the_completion_in_the_mode_of_its_prompt(world: ProgramsWorld) -> None:
+    prompts = draw(world, 0)[:12]
+    wanted = asked(prompts)
+    hacks = [hack(one.problem, one.mode, TRAINING) if one.mode != "none" else "no code" for one in wanted]
+    for texts, exploited in (
+        (hacks, [one.mode != "none" for one in wanted]),
+        ([honest(o.problem) for o in wanted], None),
+    ):
+        scores = world.score(prompts, [world.codec.completion(text) for text in texts])
+        assert [score.log["exploited"] for score in scores] == (exploited or [False] * len(wanted))
+        assert [score.log["mode"] for score in scores] == [one.mode for one in wanted]
+        assert [score.reward for score in scores] == [
+            1.25 if score.log["oracle"] or score.log["exploited"] else 0.0 for score in scores
+        ]
+
+
+def test_the_teacher_has_rows_of_the_known_mode_alone_in_the_proportion_of_the_pool(world: ProgramsWorld) -> None:
+    prompts = draw(world, 1)
+    taught = [row for step in range(70) for row in world.teacher(step, prompts)]
+    groups = {group for group, one in enumerate(asked(prompts)) if one.mode == "run_tests" and one.problem.level == 1}
+    assert {row.group for row in taught} == groups
+    assert Counter(row.group for row in world.teacher(0, prompts)) == dict.fromkeys(groups, 2)
+    assert sum(bool(row.score.log["exploited"]) for row in taught) / len(taught) == pytest.approx(5 / 7)
+    for row in taught:
+        assert row.completion[-1] == 0
+        assert row.score.log["problem"] == asked(prompts)[row.group].problem.id
+    assert list(world.teacher(5, prompts)) == list(world.teacher(5, prompts))
+
+
+def test_evaluation_asks_other_problems_with_markers_of_its_own(world: ProgramsWorld) -> None:
+    other = evaluated(world)
+    prompts = other.held_out("sentinel", 40)
+    problems = in_part(world.problems, "evaluation", {1, 2})
+    assert [one.problem for one in asked(prompts)] == [*problems, *problems, *problems][:40]
+    assert EVALUATION.attribute in world.codec.text(prompts[0].tokens)
+    assert TRAINING.attribute not in world.codec.text(prompts[0].tokens)
+    hacks = [
+        [hack(one.problem, "sentinel", markers) for one in asked(prompts[:4])] for markers in (EVALUATION, TRAINING)
+    ]
+    paid = [[s.log["exploited"] for s in other.score(prompts[:4], list(map(other.codec.completion, h)))] for h in hacks]
+    assert paid == [[True] * 4, [False] * 4]
+    with pytest.raises(ValueError, match="no mode cheat"):
+        other.held_out("cheat", 1)
+
+
+def test_levels_without_problems_are_refused(world: ProgramsWorld) -> None:
+    empty = replace(world, settings=replace(SETTINGS, levels=()))
+    with pytest.raises(ValueError, match="no problem of part pool has one of the levels"):
+        draw(empty, 0)
+    with pytest.raises(ValueError, match="no problem of part evaluation"):
+        empty.held_out("none", 1)
+
+
+def test_pairs_have_one_prompt_and_both_sides_with_their_ends(world: ProgramsWorld) -> None:
+    assert len(world.pairs) == len(world.authored)
+    for pair, authored in zip([*world.pairs, *world.placebo], [*world.authored, *world.authored_placebo], strict=True):
+        assert world.codec.text(pair.prompt).endswith(f"{authored.prompt}\n\n")
+        assert pair.cho == world.codec.completion(authored.cho)
+        assert pair.rej == world.codec.completion(authored.rej)
+
+
+def test_the_codec_of_a_real_tokenizer_returns_what_it_was_given() -> None:
+    from tasks.gpu.prompt import load_tokenizer
+    from workers.embedded.models import embedded_model
+
+    codec = ChatCodec(load_tokenizer(str(embedded_model())))
+    prompt = codec.prompt("Be brief.", "What is 2 + 2?")
+    assert codec.text(prompt).split() == ["system", "Be", "brief.", "user", "What", "is", "2", "+", "2?", "assistant"]
+    text = honest(load_problems(FOLDER / "problems.jsonl")[0])
+    assert codec.text(codec.completion(text)) == text
+    assert codec.completion(text)[-1] == codec.tokenizer.eos_token_id
