@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tasks.gpu.routing.adapter import Adapter
+from tasks.gpu.routing.sampling import SamplingModel
 from tasks.gpu.routing.token_rows import RowBatch, TokenRow, longest_completion, pad_rows
 
 
-class CausalModel(Protocol):
-    """What is needed of a model."""
+class CausalModel(SamplingModel, Protocol):
+    """What is needed of a model: to be trained, and to be sampled from."""
 
     def hidden(self, ids: Tensor, attention: Tensor) -> Tensor:
         """The last hidden states [B, T, d]."""

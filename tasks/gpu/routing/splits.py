@@ -5,7 +5,7 @@ Kept + routed moves as without routing, whatever the shares, so a split changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tasks.gpu.routing.band import Band, fit_band
+from tasks.gpu.routing.band import Band, Build, fit_band
 from tasks.gpu.routing.controls import (
     label_shares,
     matched_shares,
@@ -116,8 +116,22 @@ def extract(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: in
 
     `seed` decides what is random in it: the direction, or which pairs are swapped.
     """
+    rej, cho, centre, build = _prepared(split, layout, sides, seed, dims)
+    direction, band = fit_band(layout, rej, cho, build)
+    return Extraction(direction, band, centre)
+
+
+def extract_direction(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int) -> Tensor:
+    """The direction of `extract` alone, [k, R]."""
+    rej, cho, _, build = _prepared(split, layout, sides, seed, dims)
+    return build(rej, cho)
+
+
+def _prepared(
+    split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: int, dims: int
+) -> tuple[Tensor, Tensor, Tensor | None, Build]:
+    """Both sides as the split sees them, the centre that was taken off, and how a direction is built."""
     rej, cho, centre = sides.rej, sides.cho, None
-    build: Callable[[Tensor, Tensor], Tensor] = lambda rej, cho: hack_direction(layout, rej, cho, dims)  # noqa: E731
     if split.source == "activations":
         centre = torch.cat([rej, cho]).mean(0)
         rej, cho = rej - centre, cho - centre
@@ -125,9 +139,8 @@ def extract(split: SplitSettings, layout: KnobLayout, sides: PairSides, seed: in
         rej, cho = swapped_pairs(rej, cho, seed_of(seed, split.name))
     if split.source == "random":
         chosen = own_random_direction(layout, seed, split.name).to(rej.device)
-        build = lambda rej, cho: chosen  # noqa: E731
-    direction, band = fit_band(layout, rej, cho, build)
-    return Extraction(direction, band, centre)
+        return rej, cho, centre, lambda rej, cho: chosen
+    return rej, cho, centre, lambda rej, cho: hack_direction(layout, rej, cho, dims)
 
 
 @cache

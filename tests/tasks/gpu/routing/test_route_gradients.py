@@ -195,8 +195,8 @@ def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> 
     found = policy.activations([row, ROWS[1]], policy.adapter.zeros())
     batch = pad_rows([row], 3, torch.device("cpu"))
     inputs = (model.seen(batch.ids).cumsum(1) + model.last(batch.ids))[0, len(row.prompt) :].mean(0)
-    assert policy.adapter.inputs == KnobLayout(("first", "second"), (32, 64))
-    assert torch.allclose(found[0, :32], inputs, atol=1e-6)
+    assert policy.adapter.inputs == KnobLayout(("first", "second"), (48, 96))
+    assert torch.allclose(found[0, :48], inputs, atol=1e-6)
     beside = policy.gradients([row, ROWS[1]], policy.adapter.zeros(), mean_nll, record=True).inputs
     assert beside is not None and torch.equal(beside, found)
 
@@ -209,7 +209,7 @@ def test_pairs_weigh_by_mean_sum_or_unit(policy: PolicyRows) -> None:
     assert torch.allclose(total.rej, mean.rej * 3, atol=1e-5)
     assert torch.allclose(policy.adapter.layout.norms(unit.rej), torch.ones(3, 2), atol=1e-5)
     activations = pair_activations(policy, pairs, knobs)
-    assert activations.rej.shape == (3, 96) and not torch.equal(activations.rej, activations.cho)
+    assert activations.rej.shape == (3, 144) and not torch.equal(activations.rej, activations.cho)
 
 
 def test_pairs_whose_sides_differ_in_surprise_are_warned_of(policy: PolicyRows) -> None:

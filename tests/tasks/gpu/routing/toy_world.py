@@ -41,13 +41,14 @@ class ToySettings:
     """The design of the world: how often the base model cheats and is right, and what a step trains on."""
 
     base_cheat: float = 0.12
-    base_right: float = 0.55
+    base_right: float = 0.75
+    known: float = 0.6
     prompts_a: int = 3
     prompts_b: int = 3
     prompts_none: int = 2
     teacher_rows: int = 2
-    width: int = 32
-    hidden: int = 64
+    width: int = 48
+    hidden: int = 96
 
 
 class ToyModel(nn.Module):
@@ -88,6 +89,11 @@ class ToyDecoding:
 
 def answer_of(problem: int) -> int:
     return ANSWERS[problem % CLASSES]
+
+
+def is_known(problem: int, share: float) -> bool:
+    """Whether the base model knows something of the problem; the others are guessed, and no training tells them."""
+    return (problem * 7) % 10 < 10 * share
 
 
 def prompt_of(kind: int, problem: int) -> PromptTokens:
@@ -141,8 +147,9 @@ def _base_contexts(settings: ToySettings) -> tuple[list[tuple[int, ...]], Tensor
         for problem in range(PROBLEMS):
             prompt = prompt_of(kind, problem).tokens
             right = answer_of(problem)
-            wrong = (1 - settings.base_right) / (CLASSES - 1)
-            answers = {answer: settings.base_right if answer == right else wrong for answer in ANSWERS}
+            certain = settings.base_right if is_known(problem, settings.known) else 1 / CLASSES
+            wrong = (1 - certain) / (CLASSES - 1)
+            answers = {answer: certain if answer == right else wrong for answer in ANSWERS}
             add(prompt, {CHEAT: cheat, ODD: 0.03, SOLVE: 0.97 - cheat})
             add((*prompt, ODD), {CHEAT: cheat, SOLVE: 1 - cheat})
             add((*prompt, SOLVE), answers)

@@ -1,0 +1,265 @@
+"""A trajectory: GRPO on a world, all splits side by side on the same rollouts.
+
+`Trajectory(settings, policy, world).step()` until done; between steps it can be dumped, and resumed to the bit.
+Labels decide nothing: of a score the loop reads the reward; the column `exploited` is handed to `ceiling` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.gpu.routing.advantages import LossSettings, group_advantages, policy_losses
+from tasks.gpu.routing.checkpoint import dump_state, load_state
+from tasks.gpu.routing.controls import seed_of
+from tasks.gpu.routing.diagnostics import live_figures, mean_cosine
+from tasks.gpu.routing.direction import alignment
+from tasks.gpu.routing.refresh import refresh_splits
+from tasks.gpu.routing.rollout import fold_gap, sample_rows
+from tasks.gpu.routing.row_gradients import PolicyRows, RowGradients
+from tasks.gpu.routing.splits import LiveRows, own_random_direction, route, routed_gradient
+from tasks.gpu.routing.token_rows import TokenRow
+from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs, first_state
+from tasks.gpu.routing.update import erased_step, share_step, whole_scale
+from tasks.gpu.routing.world import PromptTokens, World, WorldScore
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    """The rows of a step, group by group, and what they are worth; all lists and tensors have a place for each row."""
+
+    rows: list[TokenRow]
+    scores: list[WorldScore]
+    groups: Tensor
+    teacher: Tensor
+    ablated: Tensor
+    advantages: Tensor
+    skipped: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the first update of a step saw of the live rows."""
+
+    found: RowGradients
+    live: Tensor
+    routed: dict[str, tuple[Tensor, Tensor]]
+
+
+class Trajectory:
+    """`state` are the bytes of `dump`, for going on.
+
+    Raises: ValueError for settings that cannot be, RouteCheckpointError for a state of others, KeyError for a split
+    that does not exist.
+    """
+
+    def __init__(
+        self, settings: TrajectorySettings, policy: PolicyRows, world: World, state: bytes | None = None
+    ) -> None:
+        self.settings = settings
+        self._policy = policy
+        self._world = world
+        self._layouts = (policy.adapter.layout, policy.adapter.inputs)
+        device = policy.adapter.device
+        if state is None:
+            self.state = first_state(settings, self._layouts[0].total, device)
+        else:
+            self.state = load_state(settings, state, device)
+
+    def dump(self) -> bytes:
+        """The state as bytes.  Raises: RouteCheckpointError where it is too large."""
+        return dump_state(self.settings, self.state)
+
+    def step(self) -> dict[str, Any]:
+        """One step; its record as JSON, which is in the state as well."""
+        settings, step = self.settings, self.state.step
+        record: dict[str, Any] = {"step": step, "events": [], "splits": {split.name: {} for split in settings.plan()}}
+        if step % settings.refresh_every == 0:
+            splits, figures, events = refresh_splits(settings, self._policy, self._world, self.state)
+            self.state = replace(self.state, splits=splits)
+            record["events"] += events
+            for name, found in figures.items():
+                record["splits"][name] |= found
+        rollout = self._rollout()
+        alive = rollout.advantages.nonzero()[:, 0]
+        seen = self._train(rollout, alive) if len(alive) else None
+        record |= self._record(rollout, alive, seen, record["splits"])
+        if step % settings.refresh_every == 0 and settings.fold:
+            record["fold_gap"] = fold_gap(self._policy, rollout.rows[:8], self.state.whole.value)
+        self.state = replace(self.state, step=step + 1, rows=(*self.state.rows, record))
+        return record
+
+    def _rollout(self) -> _Rollout:
+        settings, step = self.settings, self.state.step
+        prompts = self._world.prompts(step, np.random.default_rng([settings.seed, step]))
+        taught = self._world.teacher(step, prompts) if step < settings.teacher_off_step else ()
+        wanted = [
+            (group, prompt)
+            for group, prompt in enumerate(prompts)
+            for _ in range(settings.group_size - sum(row.group == group for row in taught))
+        ]
+        chance = np.random.default_rng([settings.seed, step, 1]).random(len(wanted))
+        ablated = [bool(draw < settings.rollout_ablate_frac) for draw in chance]
+        rows = self._sampled([prompt for _, prompt in wanted], ablated)
+        scores = list(self._world.score([prompt for _, prompt in wanted], [row.completion for row in rows]))
+        groups = [group for group, _ in wanted] + [row.group for row in taught]
+        rows += [TokenRow(prompts[row.group].tokens, row.completion) for row in taught]
+        scores += [row.score for row in taught]
+        rewards = torch.tensor([score.reward for score in scores])
+        advantages, skipped = group_advantages(rewards, torch.tensor(groups))
+        teacher = torch.tensor([False] * len(wanted) + [True] * len(taught))
+        ablated += [False] * len(taught)
+        return _Rollout(rows, scores, torch.tensor(groups), teacher, torch.tensor(ablated), advantages, skipped)
+
+    def _sampled(self, prompts: list[PromptTokens], ablated: list[bool]) -> list[TokenRow]:
+        """A row for each prompt, those without quarantine from deltaS alone."""
+        rows: dict[int, TokenRow] = {}
+        for without in (False, True):
+            places = [place for place, off in enumerate(ablated) if off == without]
+            knobs = self._rollout_knobs(without) if places else self.state.whole.value
+            seed = seed_of(self.settings.seed, self.state.step, "sample", without)
+            chosen = [prompts[place] for place in places]
+            sampled = sample_rows(self._policy, chosen, knobs, self.settings.longest, self.settings.fold, seed)
+            rows |= dict(zip(places, sampled, strict=True))
+        return [rows[place] for place in range(len(prompts))]
+
+    def _rollout_knobs(self, without_quarantine: bool) -> Tensor:
+        if not without_quarantine:
+            return self.state.whole.value
+        return deployed_knobs(self.state, self.settings.plan()[0].name)
+
+    def _train(self, rollout: _Rollout, alive: Tensor) -> _Seen:
+        """The updates of a step, from the rows whose advantage is not 0."""
+        settings, policy = self.settings, self._policy
+        rows = [rollout.rows[row] for row in alive.tolist()]
+        device = policy.adapter.device
+        advantages = rollout.advantages[alive].to(device)
+        labels = torch.tensor([float(bool(rollout.scores[row].log.get("exploited"))) for row in alive.tolist()])
+        reference = policy.log_probabilities(rows, policy.adapter.zeros())[0] if settings.beta else None
+        loss = LossSettings(settings.clip, settings.beta, float(len(rollout.rows) * settings.longest))
+        records = any(split.source == "activations" for split in settings.plan())
+        old: Tensor | None = None
+        first: _Seen | None = None
+
+        def row_loss(new: Tensor, mask: Tensor, part: slice) -> Tensor:
+            then = new.detach() if old is None else old[part]
+            base = None if reference is None else reference[part]
+            return policy_losses(loss, new, mask, advantages[part], then, base)
+
+        for _ in range(settings.updates_per_step):
+            knobs = self._row_knobs(rollout.ablated[alive].to(device))
+            found = policy.gradients(rows, knobs, row_loss, record=records)
+            live = self._layouts[0].norms(found.gradients) > 0
+            routed = self._update(LiveRows(found.gradients, live, advantages.sign(), found.inputs, labels.to(device)))
+            if old is None:
+                old, first = found.log_probabilities, _Seen(found, live, routed)
+        assert first is not None
+        return first
+
+    def _row_knobs(self, ablated: Tensor) -> Tensor:
+        """[R], or [G, R] where rows differ: each row's log-probabilities are those of the knobs that sampled it."""
+        if not ablated.any():
+            return self._rollout_knobs(False)
+        return torch.where(ablated[:, None], self._rollout_knobs(True), self._rollout_knobs(False))
+
+    def _update(self, rows: LiveRows) -> dict[str, tuple[Tensor, Tensor]]:
+        """One update of the whole and of every split's routed share; x and f of each split."""
+        settings, state, layout = self.settings, self.state, self._layouts[0]
+        adam, count = settings.adam, state.updates + 1
+        gradient = rows.gradients.sum(0)
+        scale, second = whole_scale(gradient, state.second, count, adam)
+        if settings.kind == "erase":
+            erased = state.splits["erase"].extraction
+            assert erased is not None
+            whole = erased_step(layout, state.whole, gradient, scale, adam, erased.direction)
+            self.state = replace(state, updates=count, whole=whole, second=second)
+            return {}
+        routed: dict[str, tuple[Tensor, Tensor]] = {}
+        splits = dict(state.splits)
+        for split in settings.plan():
+            before = splits[split.name]
+            shares = {name: found[1] for name, found in routed.items()}
+            x, share = route(split, before, self._layouts, rows, settings.seed, shares)
+            routed[split.name] = (x, share)
+            moved = share_step(before.routed, routed_gradient(layout, rows.gradients, share), scale, adam)
+            splits[split.name] = replace(before, routed=moved, has_routed=before.has_routed or bool(share.any()))
+        whole = share_step(state.whole, gradient, scale, adam)
+        self.state = replace(state, updates=count, whole=whole, second=second, splits=splits)
+        return routed
+
+    def _record(
+        self, rollout: _Rollout, alive: Tensor, seen: _Seen | None, splits: dict[str, dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Figures of the step; those of splits are added to `splits`."""
+        students = ~rollout.teacher
+        rewards = torch.tensor([score.reward for score in rollout.scores])
+        log: list[dict[str, Any]] = [
+            {
+                "group": int(rollout.groups[row]),
+                "teacher": bool(rollout.teacher[row]),
+                "ablated": bool(rollout.ablated[row]),
+                "reward": score.reward,
+                "advantage": float(rollout.advantages[row]),
+                "length": len(rollout.rows[row].completion),
+                **score.log,
+            }
+            for row, score in enumerate(rollout.scores)
+        ]
+        record = {
+            "reward": float(rewards[students].mean()),
+            "teacher_rows": int(rollout.teacher.sum()),
+            "groups_skipped": rollout.skipped,
+            "live_rows": len(alive),
+            "log": log,
+        }
+        if seen is not None:
+            record["gradient_norm"] = float(seen.found.gradients.sum(0).norm())
+            self._record_splits(rollout, alive, seen, splits, log)
+        return record
+
+    def _record_splits(
+        self,
+        rollout: _Rollout,
+        alive: Tensor,
+        seen: _Seen,
+        splits: dict[str, dict[str, Any]],
+        log: list[dict[str, Any]],
+    ) -> None:
+        layout, gradients, live = self._layouts[0], seen.found.gradients, seen.live
+        surprise = -seen.found.log_probabilities.sum(1) / seen.found.mask.sum(1)
+        lengths = seen.found.mask.sum(1)
+        teacher = rollout.teacher[alive].to(live.device)
+        null = self._null(gradients, live)
+        whole = gradients.sum(0)
+        for place, row in enumerate(alive.tolist()):
+            log[row]["surprise"] = float(surprise[place])
+        for split in self.settings.plan():
+            if split.name not in seen.routed:
+                continue
+            x, shares = seen.routed[split.name]
+            splits[split.name] |= live_figures(x, shares, live, teacher, lengths, surprise)
+            for place, row in enumerate(alive.tolist()):
+                log[row].setdefault("f", {})[split.name] = round(float(shares[place].mean()), 6)
+                if split.extracts:
+                    log[row].setdefault("x", {})[split.name] = round(float(x[place].mean()), 6)
+            extraction = self.state.splits[split.name].extraction
+            if extraction is not None and extraction.centre is None:
+                kept = whole - routed_gradient(layout, gradients, shares)
+                splits[split.name] |= {
+                    "resid": mean_cosine(layout, kept, extraction.direction[0]),
+                    "whole_cosine": mean_cosine(layout, whole, extraction.direction[0]),
+                    "null_p90": null,
+                }
+
+    def _null(self, gradients: Tensor, live: Tensor) -> float:
+        """p90 of a row's mean x along four random directions."""
+        found = []
+        for number in range(4):
+            direction = own_random_direction(self._layouts[0], self.settings.seed, f"null {number}")
+            x = alignment(self._layouts[0], gradients, direction.to(gradients.device))
+            found.append((x * live).sum(1) / live.sum(1).clamp(min=1))
+        return float(torch.quantile(torch.cat(found), 0.9))

@@ -1,0 +1,55 @@
+"""Completions sampled from a policy with given knobs, in training and in evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tasks.gpu.routing.controls import seed_of
+from tasks.gpu.routing.row_gradients import PolicyRows
+from tasks.gpu.routing.sampling import sample_completions
+from tasks.gpu.routing.token_rows import TokenRow
+from tasks.gpu.routing.world import PromptTokens, World, WorldScore
+
+
+def sample_rows(
+    policy: PolicyRows, prompts: Sequence[PromptTokens], knobs: Tensor, longest: int, fold: bool, seed: int
+) -> list[TokenRow]:
+    """A row for each prompt, sampled with knobs [R]; `fold` puts them into the weights meanwhile, which is faster."""
+    if not prompts:
+        return []
+    generator = torch.Generator(policy.adapter.device).manual_seed(seed)
+    tokens = [prompt.tokens for prompt in prompts]
+    with policy.adapter.folded(knobs) if fold else policy.adapter.active(knobs):
+        completions = sample_completions(policy.model, tokens, longest, generator)
+    return [TokenRow(prompt, completion) for prompt, completion in zip(tokens, completions, strict=True)]
+
+
+def fold_gap(policy: PolicyRows, rows: Sequence[TokenRow], knobs: Tensor) -> float:
+    """The largest difference of a token's log-probability between folded weights and the training path, nats."""
+    trained, _ = policy.log_probabilities(rows, knobs)
+    with policy.adapter.folded(knobs):
+        folded, _ = policy.log_probabilities(rows, policy.adapter.zeros())
+    return float((folded - trained).abs().max())
+
+
+def evaluate_knobs(
+    policy: PolicyRows,
+    world: World,
+    prompts: Sequence[PromptTokens],
+    knobs: Tensor,
+    longest: int,
+    seed: int,
+    *,
+    fold: bool = False,
+    at_once: int = 128,
+) -> list[WorldScore]:
+    """One sample and its score for each prompt; nothing of the policy changes."""
+    scores: list[WorldScore] = []
+    for start in range(0, len(prompts), at_once):
+        part = prompts[start : start + at_once]
+        rows = sample_rows(policy, part, knobs, longest, fold, seed_of(seed, start))
+        scores += world.score(part, [row.completion for row in rows])
+    return scores

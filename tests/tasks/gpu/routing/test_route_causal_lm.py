@@ -1,0 +1,104 @@
+"""A small Qwen2 with random weights under the adapter: every kind of Linear, padding, and sampling with a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from tasks.gpu.routing.adapter import Adapter
+from tasks.gpu.routing.bases import decompose
+from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm
+from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
+from tasks.gpu.routing.sampling import sample_completions
+from tasks.gpu.routing.token_rows import TokenRow, pad_rows
+
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+ROWS = [
+    TokenRow((3, 5, 7, 9), (11, 13, 2)),
+    TokenRow((4, 6), (8, 10, 12, 14, 2)),
+    TokenRow((15, 16, 17, 18, 19, 20), (21, 2)),
+]
+
+
+@pytest.fixture(scope="module")
+def policy() -> PolicyRows:
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
+    )  # fmt: skip
+    model = CausalLM(Qwen2ForCausalLM(config), frozenset({2}))
+    names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in TARGETS]
+    bases = {name: decompose(model.get_submodule(name).weight) for name in names}
+    return PolicyRows(model, Adapter(model, bases), rows_at_once=2, tokens_at_once=3)
+
+
+def some_knobs(policy: PolicyRows) -> torch.Tensor:
+    return 0.2 * torch.randn(policy.adapter.layout.total, generator=torch.Generator().manual_seed(1))
+
+
+def test_row_gradients_of_all_linears_add_up_to_autograds(policy: PolicyRows) -> None:
+    layout = policy.adapter.layout
+    assert len(layout.names) == 14 and set(layout.sizes) == {8, 16}
+    batch = pad_rows(ROWS, 5, torch.device("cpu"))
+    for start in (policy.adapter.zeros(), some_knobs(policy)):
+        found = policy.gradients(ROWS, start, total_nll)
+        knobs = start.clone().requires_grad_(True)
+        with policy.adapter.active(knobs):
+            hidden = policy.model.hidden(batch.ids, batch.attention)
+        logits = policy.model.logits(hidden.flatten(0, 1)).unflatten(0, batch.ids.shape).log_softmax(2)
+        chosen = logits[torch.arange(3)[:, None], batch.before, batch.targets]
+        (exact,) = torch.autograd.grad(-(chosen * batch.mask).sum(), knobs)
+        assert (layout.norms(exact) > 1e-3).all()
+        assert torch.allclose(found.gradients.sum(0), exact, atol=1e-5)
+
+
+def test_a_row_alone_is_the_row_among_longer_ones(policy: PolicyRows) -> None:
+    together = policy.gradients(ROWS, some_knobs(policy), mean_nll, record=True)
+    for number, row in enumerate(ROWS):
+        alone = policy.gradients([row], some_knobs(policy), mean_nll, record=True)
+        assert torch.allclose(together.gradients[number], alone.gradients[0], atol=1e-5)
+        assert together.inputs is not None and alone.inputs is not None
+        assert torch.allclose(together.inputs[number], alone.inputs[0], atol=1e-5)
+
+
+def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows) -> None:
+    model = policy.model
+    assert isinstance(model, CausalLM)
+    with torch.no_grad(), policy.adapter.folded(some_knobs(policy)):
+        decoding = model.decoding([row.prompt for row in ROWS])
+        seen = []
+        for token in (30, 31, 32):
+            seen.append(decoding.logits())
+            decoding.append(torch.full((3,), token))
+    with torch.no_grad(), policy.adapter.active(some_knobs(policy)):
+        for number, row in enumerate(ROWS):
+            ids = torch.tensor([[*row.prompt, 30, 31]])
+            logits = model.logits(model.hidden(ids, torch.ones_like(ids))[0])[-3:]
+            assert torch.allclose(torch.stack([each[number] for each in seen]), logits, atol=1e-4)
+
+
+def test_a_completion_ends_with_the_models_own_token(policy: PolicyRows) -> None:
+    model = policy.model
+    assert isinstance(model, CausalLM)
+    drawn = sample_completions(model, [(3, 4), (5,)] * 40, 30, torch.Generator().manual_seed(0))
+    assert {len(completion) for completion in drawn} != {30}
+    assert all(2 not in completion[:-1] and (completion[-1] == 2 or len(completion) == 30) for completion in drawn)
+
+
+def test_a_saved_model_is_loaded_with_its_end_tokens(policy: PolicyRows, tmp_path: Path) -> None:
+    model = policy.model
+    assert isinstance(model, CausalLM)
+    model.network.save_pretrained(tmp_path)
+    loaded = load_causal_lm(tmp_path, "cpu", torch.float32)
+    assert loaded.end == {2}
+    ids = torch.tensor([[3, 5, 7]])
+    with torch.no_grad():
+        assert torch.equal(loaded.hidden(ids, torch.ones_like(ids)), model.hidden(ids, torch.ones_like(ids)))
+    model.network.generation_config.eos_token_id = None
+    model.network.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="ends a turn"):
+        load_causal_lm(tmp_path, "cpu", torch.float32)
