@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import Asking, BusyWatch
 from benchmarks.gpu.guide_tickets import SHAPES
+from orchestrator.exit_status import PARKED
 from orchestrator.guide.tickets.files import write_tickets
 from orchestrator.guide.tickets.generate import generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
@@ -28,7 +29,8 @@ from workers.embedded.farm import FarmSpec
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "guide_gpu.yaml"
-STOP_S = 30.0
+STOP_S = 20.0
+MOST_PARKS = 30
 Values = dict[str, Any]
 
 
@@ -111,33 +113,36 @@ def guide_command(place: RunPlace, config: Path, farm_dir: Path) -> list[str]:
 def run_guide(place: RunPlace, values: Values, folder: Path, deadline: float) -> Values:
     """Run the command until it ends or the deadline, in monotonic seconds.  Its log is NAME.log in `folder`.
 
-    Returns its exit status (None: it was interrupted), seconds, and how busy the server was meanwhile.
+    A run that parks is gone on with, up to `MOST_PARKS` times.  Returns its exit status (None: it was interrupted), how
+    often it parked, seconds, and how busy the server was meanwhile.
     """
     name = values["output"]["run_id"]
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False))
-    started = time.monotonic()
+    started, parks = time.monotonic(), 0
     with (folder / f"{name}.log").open("a") as log, BusyWatch(place.asking) as busy:
-        process = subprocess.Popen(
-            guide_command(place, config, folder / f"farm-{name}"),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        )
-        try:
-            code: int | None = process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            code = None
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        while (code := _run_once(place, config, folder / f"farm-{name}", log, deadline)) == PARKED:
+            parks += 1
+            if parks == MOST_PARKS:
+                break
     seconds = time.monotonic() - started
     print(f"{name} {'interrupted' if code is None else f'ended with {code}'} after {seconds:.0f} s", flush=True)
-    return {"code": code, "seconds": seconds, **busy.found()}
+    return {"code": code, "parks": parks, "seconds": seconds, **busy.found()}
+
+
+def _run_once(place: RunPlace, config: Path, farm_dir: Path, log: IO[str], deadline: float) -> int | None:
+    command, environment = guide_command(place, config, farm_dir), os.environ | {"HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=environment)
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return None
 
 
 def json_lines(path: Path) -> list[Values]:
