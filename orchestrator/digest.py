@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.output import OutputError
 from orchestrator.report.figures import ReportedSystem, ReportFigures, SystemFigures
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.results import RunResults
+from orchestrator.results import GUIDE, RunResults
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.plan import Evaluations
 
@@ -77,7 +78,12 @@ class Digest:
 
 
 def digest_of(results: RunResults) -> Digest:
-    """Raises: OutputError for a file of the run that cannot be used."""
+    """Raises: OutputError for a file of the run that cannot be used, and for a guided run, which has other figures."""
+    if results.kind == GUIDE:
+        raise OutputError(
+            f"{results.folder} holds a guided run, which has no page: `orchestrator status` shows its figures, "
+            "`orchestrator guide compare` compares two, and each mission has a stats.json and a reflection.jsonl"
+        )
     status = results.status
     common: dict[str, Any] = {
         "run": results.run,

@@ -44,7 +44,7 @@ from tasks.limits import SETTINGS_BYTES, STATE_BYTES
 from tasks.plan import Evaluations
 from tasks.validation import Delta, InvalidData, check_value
 
-COLLECT, SETTINGS_FILE = "collect", "settings.yaml"
+COLLECT, GUIDE, SETTINGS_FILE = "collect", "guide", "settings.yaml"
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class RunResults:
 
     @cached_property
     def kind(self) -> str:
-        """ "evolve" or "collect"."""
+        """ "evolve", "collect" or "guide"."""
         return run_file(self.folder)["kind"]
 
     @cached_property

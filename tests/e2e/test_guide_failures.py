@@ -59,7 +59,7 @@ def test_a_failing_critic_or_reflector_parks_the_run_and_retry_in_flower_ends_it
 
 
 def test_five_replies_in_a_row_that_nobody_understands_park_the_run_and_retry_goes_on(guided: GuideFolder) -> None:
-    with faulty_farm(guided, "critique:invalid_json:64"):
+    with faulty_farm(guided, "critique:invalid_json:12"):
         parked, sessions = guided.run(timeout=600), 1
         while parked.returncode == 3:
             assert "5 replies in a row could not be used as a critique" in parked.stdout
@@ -67,8 +67,8 @@ def test_five_replies_in_a_row_that_nobody_understands_park_the_run_and_retry_go
             parked, sessions = orchestrator("retry", str(guided.output)), sessions + 1
         assert parked.returncode == 0, parked.stdout
     asked = [json.loads((guided.output / name / "stats.json").read_text())["critiques"] for name in MISSIONS]
-    assert sum(one["rejected"] for one in asked) == 64
-    assert sessions > 5
+    assert sum(one["rejected"] for one in asked) == 12
+    assert sessions > 1
     assert guided.repeated() == []
 
 
