@@ -12,7 +12,11 @@ from tasks.guide.prompting import PromptForm, prompt_language, rollout_messages
 from tasks.guide.ticket import Ticket
 
 FORMS: tuple[PromptForm, ...] = get_args(PromptForm)
-WORDINGS = ("plain", "quoted", "contrast", "tolerant")
+WORDINGS = ("plain", "quoted", "contrast", "tolerant", "settled")
+SETTLED: Mapping[Language, str] = {
+    "en": "Pass the ticket when no summary says any of these faults.",
+    "zh": "没有摘要说到以上问题时判通过。",
+}
 NOTHING: Mapping[Language, str] = {"en": "none", "zh": "无"}
 
 
@@ -33,7 +37,7 @@ def worded(rule: PlantedRule | Distractor, wording: str, language: Language) -> 
             if language == "en"
             else f"摘要写有“{wrong}”时判不通过。"
         )
-    if wording == "contrast":
+    if wording in ("contrast", "settled"):
         right = rule.right[0].rstrip(".。") if is_planted else {"en": "Nothing of this", "zh": "没有提到"}[language]
         return (
             f'"{wrong}" is a fault, so fail the ticket. "{right}" is no fault.'
@@ -77,6 +81,6 @@ def experiences_of(condition: str, plan: MissionPlan, wording: str = "plain") ->
 
 
 def _rules(plan: MissionPlan, wording: str) -> list[str]:
-    return [worded(rule, wording, plan.language) for rule in plan.rules] + (
-        tolerances(plan) if wording == "tolerant" else []
-    )
+    rules = [worded(rule, wording, plan.language) for rule in plan.rules]
+    more = {"tolerant": tolerances(plan), "settled": [SETTLED[plan.language]]}
+    return rules + more.get(wording, [])

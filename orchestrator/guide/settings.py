@@ -103,7 +103,7 @@ class SamplerSettings(Document):
     """`samples_per_decode` candidates of each cell of `grid`, one of a greedy cell.
 
     `constrain`: whether the server enforces the three lines.  `enforce_three_line`: whether a batch without any valid
-    candidate ends the run.  `prompt`: without examples, with three, or with the experiences after the ticket as well.
+    candidate ends the run.  `prompt`: with or without judged examples, see `PromptForm`.
     """
 
     group_batch_size: Count

@@ -16,8 +16,9 @@ from tasks.openai.prompt_escaping import escape_in_json, one_line
 from tasks.template import fill
 
 PromptLanguage = Literal["en", "zh"]
-PromptForm = Literal["plain", "examples", "examples_last"]
-"""With three judged examples, of another subject; and with the experiences after the ticket, and the question again."""
+PromptForm = Literal["plain", "examples", "examples_last", "examples_pass"]
+"""With three judged examples, of another subject; with the experiences after the ticket as well, and the question
+again; and with two more examples, which pass, for a model that fails everything."""
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -79,7 +80,7 @@ _USERS: Mapping[PromptLanguage, str] = {
 
 _EXAMPLES: Mapping[PromptLanguage, str] = {
     "en": """
-Three examples, with the one experience [G0]. Fail the ticket when a cup is blue.
+Examples, with the one experience [G0]. Fail the ticket when a cup is blue.
 - image_1: "A blue cup stands on the table."
 Verdict: fail
 Reason: G0 calls a blue cup a fault.
@@ -94,7 +95,7 @@ Reason: The cup is not blue.
 Confidence: 0.95
 """,
     "zh": """
-三个例子，经验只有 [G0]. 杯子为蓝色时判不通过。
+例子，经验只有 [G0]. 杯子为蓝色时判不通过。
 - image_1: "桌上有一个蓝色杯子。"
 Verdict: 不通过
 Reason: G0 认定蓝色杯子有问题。
@@ -106,6 +107,28 @@ Confidence: 0.95
 - image_1: "杯子为绿色。可见两个盘子。"
 Verdict: 通过
 Reason: 杯子不是蓝色。
+Confidence: 0.95
+""",
+}
+_PASSING: Mapping[PromptLanguage, str] = {
+    "en": """\
+- image_1: "The cup stands on a red cloth."
+Verdict: pass
+Reason: Nothing says that the cup is blue.
+Confidence: 0.95
+- image_1: "A spoon lies beside the cup. The window is open."
+Verdict: pass
+Reason: Nothing says that the cup is blue.
+Confidence: 0.95
+""",
+    "zh": """\
+- image_1: "杯子放在红布上。"
+Verdict: 通过
+Reason: 没有提到蓝色杯子。
+Confidence: 0.95
+- image_1: "杯子旁边有一把勺子。窗户开着。"
+Verdict: 通过
+Reason: 没有提到蓝色杯子。
 Confidence: 0.95
 """,
 }
@@ -121,7 +144,7 @@ _LAST: Mapping[PromptLanguage, str] = {
 {experiences}
 
 ## Question
-Does a summary say what an experience calls a fault? Then the verdict is fail. Otherwise it is pass.
+The verdict is pass, unless a summary says what an experience calls a fault. Does one?
 
 ## Your reply: three lines, Verdict, Reason, Confidence
 """,
@@ -136,7 +159,7 @@ Does a summary say what an experience calls a fault? Then the verdict is fail. O
 {experiences}
 
 ## 问题
-是否有摘要说到某条经验认定的问题？有则不通过，没有则通过。
+除非有摘要说到某条经验认定的问题，否则就是通过。有这样的摘要吗？
 
 ## 你的回答：三行，Verdict、Reason、Confidence
 """,
@@ -162,7 +185,8 @@ def rollout_messages(
         "ticket": quoted_summaries(ticket),
     }
     system = SYSTEMS[language] + ("" if form == "plain" else _EXAMPLES[language])
-    user = (_LAST if form == "examples_last" else _USERS)[language]
+    system += _PASSING[language] if form == "examples_pass" else ""
+    user = (_LAST if form in ("examples_last", "examples_pass") else _USERS)[language]
     return system, with_experiences(fill(user, values), experiences)
 
 

@@ -57,6 +57,8 @@ def test_examples_stand_in_the_system_message_and_experiences_may_come_last(focu
         rollout_messages(*given, form) for form in ("plain", "examples", "examples_last")
     )
     assert same == user and shown == also and shown.startswith(system) and "0.95" in shown.removeprefix(system)
+    more, same_last = rollout_messages(*given, "examples_pass")
+    assert more.startswith(shown) and more.count("0.95") == shown.count("0.95") + 2 and same_last == last
     places = [last.index(part) for part in (focus, "image_1", "[G2]. ", "[G10]. ", "Verdict")]
     assert places == sorted(places)
 
