@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from refusing_valkey import RefusingValkey
 
+from tasks.routing.sandbox import Sandbox, SandboxUnavailable
 from tasks.store.address import store_url
 from tasks.store.client import connect
 from tasks.store.store import Store
@@ -127,6 +128,16 @@ def processes(request: pytest.FixtureRequest) -> None:
     """For a test whose processes start in another thread, where the exception of the hook does not end the test."""
     if request.config.getoption("--quick"):
         pytest.skip(STARTS_A_PROCESS)
+
+
+@pytest.fixture(scope="session")
+def confinement() -> None:
+    """Skips what runs strangers' programs where the kernel cannot confine them (docs/route.md says what it needs)."""
+    try:
+        with Sandbox():
+            pass
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ MODE_NAMES = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[GradingPool]:
+def pool(confinement: None) -> Iterator[GradingPool]:
     with grading_pool(2, ProcessLimits(cpu_s=2, wall_s=20.0)) as opened:
         yield opened
 

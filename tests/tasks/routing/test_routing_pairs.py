@@ -26,7 +26,7 @@ SHIPPED = {name: load_pairs(FOLDER / f"{name}.jsonl", PROBLEMS) for name in ("pa
 
 
 @pytest.fixture(scope="module")
-def grading() -> Iterator[GradingPool]:
+def grading(confinement: None) -> Iterator[GradingPool]:
     with grading_pool(2) as opened:
         yield opened
 

@@ -53,7 +53,7 @@ COMMON_PYTHONS = ("/usr/bin/python3.11", "/usr/local/bin/python3.11", "/usr/bin/
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
+def sandbox(confinement: None) -> Iterator[Sandbox]:
     with Sandbox(LIMITS) as opened:
         yield opened
 
@@ -144,7 +144,7 @@ def test_a_helper_that_was_killed_is_started_again(sandbox: Sandbox) -> None:
     assert solves(DOUBLE, DOUBLE.reference, sandbox)
 
 
-def test_what_runs_ends_with_its_grader() -> None:
+def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     script = (
         "from tasks.routing.sandbox import *\nwith Sandbox() as s:\n"
         " print(s._helper.pid, s._folder, flush=True)\n"
@@ -176,7 +176,7 @@ def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_user_without_privileges_is_confined_alike() -> None:
+def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
     python = next((name for name in COMMON_PYTHONS if Path(name).exists()), None)
     if python is None or not os.stat(PROBLEMS.parents[2]).st_mode & 0o005:
         pytest.skip("another user can run no Python here")

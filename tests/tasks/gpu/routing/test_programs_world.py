@@ -38,7 +38,7 @@ class Letters:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[ProgramsWorld]:
+def world(confinement: None) -> Iterator[ProgramsWorld]:
     problems = load_problems(FOLDER / "problems.jsonl")
     pairs, placebo = (load_pairs(FOLDER / f"{name}.jsonl", problems) for name in ("pairs", "placebo_pairs"))
     with grading_pool(2) as grading:
