@@ -1,15 +1,15 @@
 """The world of the programming problems: prompts with hints, completions graded in the sandbox, the teacher pool.
 
-Prompts of the known mode are problems of part `pool`, for which there are teacher rows; of every other mode, and
-without a loophole, problems of part `train`.  What is evaluated are problems of part `evaluation` with markers of their
-own, so no problem has two uses.
+Prompts of the known mode are problems of part `pool`, for which there are teacher rows; all other prompts are problems
+of part `train`.  What is evaluated are problems of part `evaluation` with markers of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import cycle, islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from tasks.routing.grading import Graded, GradingPool, Submission
 from tasks.routing.modes import EVALUATION, KNOWN_MODE, MODES, NO_LOOPHOLE, TRAINING, Markers, Mode
 from tasks.routing.pairs import AuthoredPair
 from tasks.routing.pool import PoolRow
-from tasks.routing.problems import LEVELS, Problem, in_part
+from tasks.routing.problems import LEVELS, Part, Problem, in_part
 from tasks.routing.prompts import SYSTEM, hinted_prompt
 
 
@@ -98,33 +98,24 @@ class ProgramsWorld:
         return [self._token_pair(pair) for pair in self.authored_placebo]
 
     def prompts(self, step: int, generator: np.random.Generator) -> Sequence[PromptTokens]:
-        """Modes are drawn, and problems without repetition as far as there are enough.
+        """The modes in turn, in an order that is drawn; no problem twice as far as there are enough.
 
         Raises: ValueError where no problem of these levels is in a part that is needed.
         """
         settings = self.settings
-        plain = generator.random(settings.prompts) < settings.plain_share
-        modes = [
-            NO_LOOPHOLE if is_plain else settings.modes[int(generator.integers(len(settings.modes)))]
-            for is_plain in plain
-        ]
-        drawn = {part: list(generator.permutation(len(self._parts[part]))) for part in self._parts}
-        found = []
-        for mode in modes:
-            part = "pool" if mode == KNOWN_MODE else "train"
-            if not drawn[part]:
-                drawn[part] = list(generator.permutation(len(self._parts[part])))
-            found.append(self._prompt(self._parts[part][drawn[part].pop()], mode))
-        return found
+        plain = round(settings.prompts * settings.plain_share)
+        order = [settings.modes[number] for number in generator.permutation(len(settings.modes))]
+        modes = [*islice(cycle(order), settings.prompts - plain), *[NO_LOOPHOLE] * plain]
+        parts: list[Part] = ["pool" if mode == KNOWN_MODE else "train" for mode in modes]
+        drawn = {part: self._drawn(part, parts.count(part), generator) for part in sorted(set(parts))}
+        return [self._prompt(next(drawn[part]), mode) for part, mode in zip(parts, modes, strict=True)]
 
     def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
         """So many prompts of part `evaluation`, each problem as often as any other, but for the last round.
 
         Raises: ValueError for a mode that is none, or when no problem is left.
         """
-        problems = in_part(self.problems, "evaluation", self.settings.levels)
-        if not problems:
-            raise ValueError(f"no problem of part evaluation has one of the levels {list(self.settings.levels)}")
+        problems = self._of("evaluation")
         asked = _mode_named(mode)
         return [self._prompt(problems[number % len(problems)], asked) for number in range(count)]
 
@@ -151,14 +142,16 @@ class ProgramsWorld:
                 found.append(TeacherRow(group, self.codec.completion(row.completion), score))
         return found
 
-    @cached_property
-    def _parts(self) -> Mapping[str, Sequence[Problem]]:
-        parts = {part: in_part(self.problems, part, self.settings.levels) for part in ("train", "pool")}
-        needed = {"pool" if mode == KNOWN_MODE else "train" for mode in (*self.settings.modes, NO_LOOPHOLE)}
-        for part in sorted(needed):
-            if not parts[part]:
-                raise ValueError(f"no problem of part {part} has one of the levels {list(self.settings.levels)}")
-        return parts
+    def _drawn(self, part: Part, count: int, generator: np.random.Generator) -> Iterator[Problem]:
+        among = self._of(part)
+        rounds = [generator.permutation(len(among)) for _ in range(-(-count // len(among)))]
+        return (among[number] for order in rounds for number in order)
+
+    def _of(self, part: Part) -> list[Problem]:
+        found = in_part(self.problems, part, self.settings.levels)
+        if not found:
+            raise ValueError(f"no problem of part {part} has one of the levels {list(self.settings.levels)}")
+        return found
 
     @cached_property
     def _rows(self) -> Mapping[str, Sequence[PoolRow]]:
