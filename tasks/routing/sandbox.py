@@ -139,10 +139,12 @@ class Sandbox:
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         try:
-            with theirs:
+            try:
                 sent = executor.order(self.limits, written)
                 socket.send_fds(self._control, [sent], [theirs.fileno(), writing])
-            os.close(writing)
+            finally:
+                theirs.close()
+                os.close(writing)
             conversation = _Conversation(execution, self.limits, self._control, ours, reading)
             status, late = conversation.run()
             return Ended(
