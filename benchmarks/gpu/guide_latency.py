@@ -1,8 +1,8 @@
 """How long answers of `guide` take: whole candidates at some numbers in flight, and a reflection prompt's first token.
 
 Candidates: tickets in the project's prompt, one sample each, so many in flight all the time.  Reflection: the prompts
-that one batch of each mission makes, streamed one at a time on an idle server, once new and once more (with the
-prefix in the server's cache).  Nothing else may use the card meanwhile.
+that one batch of each mission makes, one at a time; answers of one token say when the first one is there.  Nothing else
+may use the card meanwhile.
 
 `python benchmarks/gpu/guide_latency.py --model FOLDER --folder WORK --in-flights 64 256`
 """
@@ -40,19 +40,7 @@ from tasks.http.address import http_url, unix_path
 CELL = DecodeCell(0.7, 0.95, 128)
 
 
-async def _post(http: aiohttp.ClientSession, url: str, request: GenerateRequest) -> tuple[float, float]:
-    """Seconds to the first bytes of a streamed answer, and to its end."""
-    body = request_body(request, "") | {"stream": True}
-    started = time.perf_counter()
-    first = 0.0
-    async with http.post(http_url(url, "/generate"), json=body) as reply:
-        reply.raise_for_status()
-        async for _ in reply.content.iter_any():
-            first = first or time.perf_counter() - started
-    return first, time.perf_counter() - started
-
-
-async def _timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight: int) -> list[tuple[float, float]]:
+async def _timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight: int) -> list[float]:
     path = unix_path(asking.url)
     connector = aiohttp.UnixConnector(path, limit=0) if path else aiohttp.TCPConnector(limit=0)
     headers = {"Authorization": f"Bearer {asking.api_key}"} if asking.api_key else {}
@@ -60,15 +48,19 @@ async def _timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight:
     timeout = aiohttp.ClientTimeout(total=300)
     async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as http:
 
-        async def one(request: GenerateRequest) -> tuple[float, float]:
+        async def one(request: GenerateRequest) -> float:
             async with limit:
-                return await _post(http, asking.url, request)
+                started = time.perf_counter()
+                async with http.post(http_url(asking.url, "/generate"), json=request_body(request, "")) as reply:
+                    reply.raise_for_status()
+                    await reply.read()
+                return time.perf_counter() - started
 
         return list(await asyncio.gather(*(one(request) for request in requests)))
 
 
-def timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight: int) -> list[tuple[float, float]]:
-    """For each request the seconds to its first bytes and to its end, `in_flight` at once."""
+def timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight: int) -> list[float]:
+    """The seconds of each request, `in_flight` at once."""
     return asyncio.run(_timed(asking, requests, in_flight))
 
 
@@ -121,13 +113,11 @@ def summary(times: Sequence[float]) -> dict[str, float]:
     }
 
 
-def latency_row(name: str, found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    first, whole = found["first"], found["whole"]
-    cells = [f"{1000 * one[key]:.0f}" for one in (first, whole) for key in ("median", "p95")]
-    return [name, f"{first['count']:.0f}", *cells]
+def latency_row(name: str, found: Mapping[str, float]) -> list[str]:
+    return [name, f"{found['count']:.0f}", *(f"{1000 * found[key]:.0f}" for key in ("median", "p95", "most"))]
 
 
-HEAD = ("what", "number", "first ms", "95th", "whole ms", "95th")
+HEAD = ("what", "number", "median ms", "95th", "most")
 
 
 def main() -> int:
@@ -145,24 +135,22 @@ def main() -> int:
     found: dict[str, dict[str, Any]] = {}
     with open_asking(options) as (asking, version):
 
-        def keep(name: str, times: Sequence[tuple[float, float]], seconds: float) -> None:
-            firsts, wholes = [first for first, _ in times], [whole for _, whole in times]
-            found[name] = {"first": summary(firsts), "whole": summary(wholes), "seconds": seconds}
+        def keep(name: str, asked: Sequence[GenerateRequest], in_flight: int) -> None:
+            found[name] = summary(timed(asking, asked, in_flight))
             write(options, version, found)
-            print(f"{name}: median {1000 * found[name]['whole']['median']:.0f} ms", flush=True)
+            print(f"{name}: median {1000 * found[name]['median']:.0f} ms", flush=True)
 
         requests = candidate_requests(asking, options.shape, options.prompt, options.candidates, options.seed)
         timed(asking, requests[:16], 16)
         for in_flight in options.in_flights:
-            started = time.perf_counter()
-            times = timed(asking, requests, in_flight)
-            keep(f"candidates, {in_flight} in flight", times, time.perf_counter() - started)
+            keep(f"candidates, {in_flight} in flight", requests, in_flight)
         if proposals := reflection_requests(asking, options):
+            first_tokens = [replace(request, max_new_tokens=1) for request in proposals]
             with common.client(asking.url, asking.api_key) as http:
                 http.post("/flush_cache")
-            for name in ("reflection, new", "reflection, again"):
-                started = time.perf_counter()
-                keep(name, timed(asking, proposals, 1), time.perf_counter() - started)
+            keep("reflection, first token of a new prompt", first_tokens, 1)
+            keep("reflection, first token once more", first_tokens, 1)
+            keep("reflection, whole reply", proposals, 1)
     print(figures.table(HEAD, [latency_row(name, one) for name, one in found.items()]))
     return 0
 
