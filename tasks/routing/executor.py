@@ -102,7 +102,7 @@ def _found_wanting() -> str:
     attempts: dict[str, Callable[[], object]] = {
         "read other files": lambda: os.listdir("/"),
         "write files": lambda: os.open("escaped", os.O_CREAT | os.O_WRONLY),
-        "start a process": os.fork,
+        "start a process": lambda: os.fork() or os._exit(0),
         "open a socket": socket.socket,
         "signal a process": lambda: os.kill(os.getppid(), 0),
     }

@@ -176,6 +176,16 @@ def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_root_keeps_no_capability() -> None:
+    script = (
+        "from tasks.routing import confinement\nconfinement._drop_capabilities()\n"
+        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapEff', 'CapPrm'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(["0" * 16] * 2)
+
+
+@needs_root
 def test_a_user_without_privileges_is_confined_alike(confinement: None) -> None:
     python = next((name for name in COMMON_PYTHONS if Path(name).exists()), None)
     if python is None or not os.stat(PROBLEMS.parents[2]).st_mode & 0o005:
