@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.gpu.guide_choice import choices
 from benchmarks.gpu.guide_latency import latency_row, summary
+from benchmarks.gpu.guide_reflections import shares_of
 
 
 def test_times_have_a_median_and_a_95th_percentile() -> None:
@@ -27,3 +28,20 @@ def test_the_choice_is_where_the_planted_rules_gain_most_over_the_better_of_none
         ("full", "plain", 0.0),
     ]
     assert found[-1].gain == -0.5 and len(found) == 6
+
+
+def test_precision_and_recall_are_summed_over_missions() -> None:
+    stats = {
+        "reflections": {"acceptance": {"count": 2, "of": 8}},
+        "precision": {"paired": {"count": 2, "of": 2}, "unpaired": {"count": 1, "of": 2}},
+        "recall": {"count": 5, "of": 10},
+        "format": {"count": 99, "of": 100},
+        "critiques": {"asked": 40, "rejected": 4},
+    }
+    mission = {"stats": stats, "planted": ["a", "b", "c"], "proposed_rules": ["a", "b"], "learned_rules": ["a"]}
+    cut = {"stats": None, "planted": ["a", "b", "c"], "proposed_rules": [], "learned_rules": []}
+    rows = {row[0]: row[1:4] for row in shares_of([mission, mission, cut])}
+    assert rows["precision on the next batch, paired"] == ["4", "4", "100.0"]
+    assert rows["planted rules that a proposal states"] == ["4", "9", "44.4"]
+    assert rows["critiques that could not be used"] == ["8", "80", "10.0"]
+    assert {row[0]: row[3] for row in shares_of([cut])}["edits applied, of those proposed"] == "-"
