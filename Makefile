@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect guide quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
+.PHONY: help setup models evolve collect guide route-smoke quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
@@ -61,6 +61,10 @@ collect: models  ## find the tokens that the embedded model wastes (COLLECT=FILE
 
 guide: models    ## let the embedded model learn rules from tickets (GUIDE=FILE, ARGS='--step ingest')
 	@$(BIN)/orchestrator guide --config $(GUIDE) $(ARGS)
+
+route-smoke: models ## gradient routing where the answer is known, and three arms of 30 steps on the embedded farm (minutes)
+	$(BIN)/python benchmarks/route_known_answers.py
+	@$(BIN)/orchestrator route --config configs/route_smoke.yaml --gpu-jobs 2 $(ARGS)
 
 quick: models    ## run the tests that start no process of their own (about a minute on 2 cores)
 	$(PYTEST) --quick

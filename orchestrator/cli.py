@@ -37,6 +37,7 @@ COMMANDS = {
     "collect": "find the tokens that a model wastes",
     "evolve": "run the evolution, or resume it",
     "guide": "let a frozen model learn the rules in its prompt",
+    "route": "train with gradient routing, and test what it keeps out",
     "cluster": "cluster the vocabulary of the target, without evolving",
     "failed": "list failed tasks and their errors",
     "retry": "resume a parked run; finished work is not repeated",

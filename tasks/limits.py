@@ -64,6 +64,8 @@ INDIVIDUALS_BYTES = 1024 * MIB
 """individuals.jsonl, which grows by a line for each evaluation."""
 COLLECTED_BYTES = 1024 * MIB
 """The output of a collection, and each of its checkpoints."""
+CHECKPOINT_BYTES = 64 * MIB
+"""How far a job that trains is, in the store and in the output folder."""
 
 # A clustering, and its labels wherever they are packed.
 VOCABULARY_TOKENS = 4_000_000

@@ -55,7 +55,8 @@ Seed = Annotated[StrictInt, Field(ge=0, le=LARGEST_SEED)]
 Stops = Annotated[tuple[Annotated[StrictStr, StringConstraints(min_length=1)], ...], Field(max_length=16)]
 
 
-def _folder_name(name: str) -> str:
+def folder_name(name: str) -> str:
+    """A checked setting that becomes the name of a folder.  Raises: ValueError."""
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,79}", name):
         raise ValueError("is no name of a folder: letters, digits, '_', '-' and '.', at most 80, no '.' at the start")
     return name
@@ -83,7 +84,7 @@ class OutputSettings(Document):
     """The run's folder is `{root}/{run_id}`; without `run_id` it is made of the file's name and its content."""
 
     root: Text
-    run_id: Annotated[StrictStr, AfterValidator(_folder_name)] | None = None
+    run_id: Annotated[StrictStr, AfterValidator(folder_name)] | None = None
     fail_if_exists: StrictBool = True
 
 

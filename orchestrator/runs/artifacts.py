@@ -32,7 +32,7 @@ from orchestrator.runs.individuals import IndividualsFile, notes_on
 from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
-from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, Plot
+from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
 from tasks.dial import DIAL_FILE, Dial
 from tasks.envelope import checked_sealed
 from tasks.exports import EXPORTS, Export
@@ -70,6 +70,17 @@ class ArtifactRequests:
     def request_comparison_plots(self, points: Sequence[dict[str, Any]]) -> None:
         """Have the plots of all measured systems drawn; `points` are those of pareto.json."""
         self._request_plots("comparison", COMPARISON_PLOTS, {"points": list(points)})
+
+    def request_route_plots(
+        self, rates: Sequence[dict[str, Any]], held_out: str, rows: Mapping[str, Sequence[dict[str, Any]]]
+    ) -> None:
+        """Have the plots of a `route` run drawn, of its rates in the mode `held_out` and of the rows of each arm."""
+        seen = {
+            name: [{key: row[key] for key in ("step", "splits") if key in row} for row in found]
+            for name, found in rows.items()
+        }
+        shown = [row for row in rates if row["mode"] == held_out]
+        self._request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
 
     def request_export(self, export: Export, source: Sequence[float] | Dial, system_prompt: str | None = None) -> None:
         """Have a file made of these deltas (in canonical order), or of this dial.

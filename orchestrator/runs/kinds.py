@@ -22,6 +22,7 @@ MODULES = {
     "evolve": "orchestrator.runs.evolve",
     "collect": "orchestrator.collection.run",
     "guide": "orchestrator.guide.run",
+    "route": "orchestrator.routing.run",
 }
 
 

@@ -1,7 +1,7 @@
 """Draw a run's plots on the cpu queue, so that no other process imports matplotlib.
 
-A new plot is a module in `tasks/cpu/plots/` and one line of `EVOLUTION_PLOTS`, `COMPARISON_PLOTS` or
-`COLLECTION_PLOTS`.
+A new plot is a module in `tasks/cpu/plots/` and one line of `EVOLUTION_PLOTS`, `COMPARISON_PLOTS`,
+`COLLECTION_PLOTS` or `ROUTE_PLOTS`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Plot(NamedTuple):
 
     `module` is a module of `tasks.cpu.plots`; `function` in it returns a PNG.  `data` names the function's arguments,
     in their order: history, tree, baseline_tokens and baseline_name of an evolution, points of the measured systems
-    (`pareto.json`), v_steer of a collection.
+    (`pareto.json`), v_steer of a collection, rates, held_out and rows of a `route` run.
     """
 
     file: str
@@ -39,7 +39,13 @@ EVOLUTION_PLOTS = (
 )
 COMPARISON_PLOTS = (Plot("pareto.png", "all systems", "pareto", "pareto_png", ("points",)),)
 COLLECTION_PLOTS = (Plot("wasted_tokens.png", "most wasted tokens", "wasted", "wasted_png", ("v_steer",)),)
-PLOTS: Mapping[str, Plot] = {plot.file: plot for plot in (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS)}
+ROUTE_PLOTS = (
+    Plot("hack_solve.png", "hack and solve of what is deployed", "routed", "hack_solve_png", ("rates", "held_out")),
+    Plot("bands.png", "x against the band over time", "routed", "bands_png", ("rows",)),
+)
+PLOTS: Mapping[str, Plot] = {
+    plot.file: plot for plot in (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS, *ROUTE_PLOTS)
+}
 
 
 def draw(file: str, data: Mapping[str, Any]) -> bytes:

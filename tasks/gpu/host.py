@@ -88,6 +88,9 @@ class TargetHost(Protocol):
     def labels_folder(self) -> Path:
         """The existing folder from which the server loads `<hash>.npy`: the cluster of each token, int32 [V]."""
 
+    def bases_folder(self) -> Path:
+        """The existing folder in which the bases of weights are kept on this machine."""
+
     def model_folder(self, target: Target) -> str:
         """Where the target's tokenizer and configuration are loaded from: a folder, or a Hugging Face id."""
 

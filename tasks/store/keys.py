@@ -4,6 +4,7 @@
     whetstone:run:<id>:plan:<name>  hash: PLAN, ATTEMPT, OUTDATED, and one field a finished stage
     whetstone:run:<id>:plan:jobs    hash: ATTEMPT, and the spec of each job under its content key
     whetstone:<kind>:<hash>         a shared result (an answer, a verdict, ...) under the hash of all that determines it
+    whetstone:checkpoint:<hash>     bytes: how far a job that trains is, under the hash of all that determines it
     whetstone:clustering:<hash>     hash: LABELS (packed), DESCRIPTIONS, FIGURES
     whetstone:lock:<name>           held by the process that does this work now (tasks/store/lock.py)
     whetstone:limit:<what>:<name>   of the requests and tokens a minute (tasks/openai/limits.py)

@@ -85,7 +85,7 @@ DEFAULTS: Mapping[str, Any] = {
     "queue": "", "host": "", "pid": 0, "version": "", "slots": 0, "started": 0.0, "tasks": [], "disk_free": 0.0
 }  # fmt: skip
 TASK_DEFAULTS: Mapping[str, Any] = {"id": "", "name": "", "arguments": [], "since": None}
-TARGET_DEFAULTS: Mapping[str, Any] = {"model": "", "engine": "", "in_flight": 0, "tokens_a_second": 0.0}
+TARGET_DEFAULTS: Mapping[str, Any] = {"card": "", "model": "", "engine": "", "in_flight": 0, "tokens_a_second": 0.0}
 GPU_DEFAULTS: Mapping[str, Any] = {"index": "", "name": "", "used": 0, "total": 0}
 ENDPOINT_DEFAULTS: Mapping[str, Any] = {"key": False, "base_url": ""}
 """Of what a report leaves out."""

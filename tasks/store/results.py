@@ -66,6 +66,7 @@ class SharedResults:
     """Typed access to the shared results in one Redis or Valkey.  Raises: redis.RedisError."""
 
     def __init__(self, client: redis.Redis, fence: Fence) -> None:
+        self._redis = client
         self._release, self._put = fence.script(_RELEASE), fence.script(_PUT)
         self._take, self._hold = client.register_script(_TAKE), client.register_script(_HOLD)
 
@@ -90,6 +91,16 @@ class SharedResults:
     def hold(self, run_id: str, key: str, held: str) -> bool:
         """Hold a key of any type for the run, in its set `held`; returns whether it is there."""
         return bool(self._hold([run_key(run_id, held), run_key(run_id, keys.SHARED), key]))
+
+    def put_bytes(self, run_id: str, key: str, data: bytes) -> None:
+        """Keep bytes under a content key in place of those that are there, and hold them for the run."""
+        self._redis.set(result_key(key), data)
+        self.hold(run_id, result_key(key), keys.HELD)
+
+    def take_bytes(self, run_id: str, key: str) -> bytes | None:
+        """The bytes under a content key, which are held for the run from here on; None where there are none."""
+        self.hold(run_id, result_key(key), keys.HELD)
+        return cast("bytes | None", self._redis.get(result_key(key)))
 
     def release(self, run_id: str, other_runs: Sequence[str], kept_s: int = KEPT_S, held: str = keys.HELD) -> None:
         """The run needs nothing more of its set `held`: what none of the others holds expires."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import redis
 
+from tasks.limits import CHECKPOINT_BYTES
 from tasks.store import keys
 from tasks.store.address import store_url
 from tasks.store.client import connect
@@ -63,6 +64,16 @@ class Store(RunRecords, PlanRecords, RunOutputs):
     ) -> None:
         """Keep a result under its content key and hold it for the run; `usage` is counted in the same trip."""
         self._results.put(run_id, key, value, usage or {})
+
+    def put_checkpoint(self, run_id: str, key: str, data: bytes) -> None:
+        """Keep how far a job is under its content key; the latest stands.  Raises: ValueError for one too large."""
+        if len(data) > CHECKPOINT_BYTES:
+            raise ValueError(f"a checkpoint of {len(data):,} bytes is larger than {CHECKPOINT_BYTES:,}")
+        self._results.put_bytes(run_id, key, data)
+
+    def checkpoint(self, run_id: str, key: str) -> bytes | None:
+        """The latest checkpoint under this key; it is held for the run from here on."""
+        return self._results.take_bytes(run_id, key)
 
     def release_shared(self, run_id: str, kept_s: int = KEPT_S) -> None:
         """The run needs none of its results any more: those that no other run holds expire after `kept_s` seconds.

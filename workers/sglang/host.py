@@ -145,6 +145,11 @@ class LocalTargetHost:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def bases_folder(self) -> Path:
+        folder = self._folder / "bases"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def model_folder(self, target: Target) -> str:
         return str(models.embedded_model()) if target.model == EMBEDDED else target.model
 

@@ -34,6 +34,7 @@ WITHOUT_A_TABLE = {
     "evolve": "its report is report.json",
     "export": "writes a file",
     "flower": "a web page",
+    "route": "its results are files",
     "guide": "its results are files; its other forms say in a line for each mission what was changed",
     "report": "writes a file",
     "judge": "prints one JSON object a line",

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 import redis
 
+from tasks.limits import CHECKPOINT_BYTES
 from tasks.store.keys import result_key
 from tasks.store.results import KEPT_S
 from tasks.store.store import Store
@@ -114,3 +115,17 @@ def test_usage_is_counted_once_for_a_result_that_is_sent_twice(store: Store) -> 
     store.release_shared("second", kept_s=0)
     store.put_shared("first", "answer:a", {"text": "so"}, {"target": 3})
     assert store.usage("first") == {"target": 6.0}
+
+
+def test_the_latest_checkpoint_stands_and_is_held(store: Store) -> None:
+    key = f"checkpoint:{'0' * 64}"
+    assert store.checkpoint("run", key) is None
+    for data in (b"first", b"\x00second"):
+        store.put_checkpoint("run", key, data)
+    assert store.checkpoint("run", key) == b"\x00second"
+    # it expires some time after its run has ended
+    store.release_shared("run", 60)
+    assert 55 <= int(store.redis.ttl(result_key(key))) <= 60
+    with pytest.raises(ValueError, match="larger than 67,108,864"):
+        store.put_checkpoint("run", key, bytes(CHECKPOINT_BYTES + 1))
+    assert store.checkpoint("run", key) == b"\x00second"

@@ -1,0 +1,109 @@
+"""`orchestrator route`: training in which a direction from pairs decides where a gradient goes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orchestrator import exit_status
+from orchestrator.commands import common
+
+DESCRIPTION = """\
+Train a model by reinforcement with gradient routing, and test whether a hack direction, taken from a few authored
+pairs, keeps out of the deployed weights a reward hack that nobody labelled.
+
+Everything comes from a YAML file (see configs/route_smoke.yaml and docs/route.md).  The same command goes on with a run
+that was interrupted: a training begins again at its last checkpoint, on any worker."""
+
+EPILOG = """\
+other form:
+  orchestrator route report RUN                     print the tables and verdicts of a run
+
+examples:
+  orchestrator route --config configs/route_smoke.yaml --plan
+  orchestrator route --config configs/route_smoke.yaml
+  orchestrator route --config configs/route_smoke.yaml --farm external --redis-url redis://127.0.0.1:6379/0
+
+results: {output.root}/{run_id} of the YAML: plan.json, rows/, checkpoints/, evaluation.jsonl, comparison.json,
+report.md and pictures; its path on standard output.
+exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked:
+tasks failed for good; 4 another process works on this run; 130 interrupted; 143 terminated.  After 2, 3, 130 and 143,
+`orchestrator retry FOLDER` or the same command resumes it."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = common.parser_for("route", DESCRIPTION, epilog=EPILOG)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="the YAML file; needed unless another form is named"
+    )
+    parser.add_argument("--plan", action="store_true", help="print jobs, hours and memory, and start nothing")
+    parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
+                        help="what is logged; `logging` is INFO (logging)")  # fmt: skip
+    farm = parser.add_argument_group("the farm")
+    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
+                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
+    farm.add_argument(
+        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
+    )
+    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
+                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    farm.add_argument("--gpu-jobs", type=int, default=3, metavar="N",
+                      help="jobs on the cards in flight, over all workers (3)")  # fmt: skip
+    farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
+    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
+                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
+    parser.add_argument("--callbacks", default="", metavar="NAMES",
+                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
+    what = "Print the tables and verdicts of a run, and whether it is as registered."
+    report = forms.add_parser("report", help="print a run's report", description=what)
+    report.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    work = {None: _route, "report": _report}[arguments.form]
+    full = exit_status.PARKED if arguments.form is None else exit_status.BROKEN
+    return common.handle_errors(lambda: work(arguments), full_disk=full)
+
+
+def _route(arguments: argparse.Namespace) -> int:
+    if arguments.config is None:
+        return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
+    from orchestrator.routing.settings import RouteOptions, read_route_settings
+    from orchestrator.settings.documents import parse_document
+
+    settings = read_route_settings(arguments.config)
+    options = parse_document(
+        {
+            "farm": arguments.farm,
+            "redis_url": arguments.redis_url,
+            "farm_dir": str(arguments.farm_dir),
+            "gpu_jobs": arguments.gpu_jobs,
+            "job_hours": arguments.job_hours,
+            "retry_wait_s": arguments.retry_wait,
+            "callbacks": arguments.callbacks,
+            "log_level": arguments.log_level,
+        },
+        RouteOptions,
+    )
+    # Imported here: these need Celery, and wrong settings are reported at once.
+    if arguments.plan:
+        from orchestrator.routing.plan import plan_lines
+
+        print(*plan_lines(settings), sep="\n")
+        return exit_status.DONE
+    from orchestrator.routing.run import end_route, start_route
+
+    return end_route(start_route(settings, options), settings)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from orchestrator.output import run_file
+    from orchestrator.routing.report import report_text
+    from orchestrator.runs.kinds import check_kind
+
+    run_file(arguments.run)
+    check_kind(arguments.run, "route")
+    print(report_text(arguments.run), end="")
+    return exit_status.DONE

@@ -1,0 +1,136 @@
+"""From the settings of `route` to what its jobs are given, and to its embedded farm."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
+from orchestrator.farm.embedded import FarmSpec
+from orchestrator.routing.settings import RouteOptions, RouteSettings
+from orchestrator.settings import SettingsError
+from orchestrator.settings.value_checks import EMBEDDED
+from tasks import models
+from tasks.files import FileTooLarge, read_limited
+from tasks.limits import COLLECTED_BYTES
+from tasks.named import absolute, load_named, source_identity
+from tasks.route.jobs import Arm, Deployment, RouteInputs, data_key
+from tasks.route.names import NONE, PROGRAMS
+
+log = logging.getLogger(__name__)
+LEVELS = {"debug": "DEBUG", "logging": "INFO", "warning": "WARNING"}
+
+
+def route_inputs(settings: RouteSettings, texts: dict[str, str]) -> RouteInputs:
+    """What all jobs are given; `texts` are those of the data files.  Raises: SettingsError."""
+    return RouteInputs(
+        target=_target(settings),
+        world=settings.world if settings.world == PROGRAMS else absolute(settings.world),
+        world_source=world_source(settings),
+        data={name: data_key(text) for name, text in texts.items()},
+        model=dataclasses.asdict(settings.model),
+        training=dataclasses.asdict(settings.training),
+        routing=dataclasses.asdict(settings.routing),
+        evaluation=dataclasses.asdict(settings.evaluation),
+    )
+
+
+def read_texts(settings: RouteSettings) -> dict[str, str]:
+    """The texts of the data files, by the name of their setting.  Raises: SettingsError with every bad file."""
+    texts, problems = {}, []
+    for name, path in settings.files.items():
+        try:
+            texts[name] = read_limited(path, COLLECTED_BYTES).decode()
+        except OSError as error:
+            problems.append(f"data.{name}: {path}: {error.strerror}")
+        except (FileTooLarge, UnicodeDecodeError) as error:
+            problems.append(f"data.{name}: {path}: {error}")
+    if problems:
+        raise SettingsError(problems)
+    return texts
+
+
+def world_source(settings: RouteSettings) -> str:
+    """The hash of the source of a world of the user's own, "" for `programs`.  Raises: SettingsError."""
+    if settings.world == PROGRAMS:
+        return ""
+    file, _, _ = settings.world.rpartition(":")
+    try:
+        if file.endswith(".py"):  # not imported here: a world needs torch
+            return _file_hash(Path(file))
+        return source_identity(load_named(settings.world, "whetstone.worlds"))
+    except (LookupError, AttributeError, OSError, ImportError) as error:
+        raise SettingsError([f"world: {error}"]) from None
+
+
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def arms(settings: RouteSettings) -> list[Arm]:
+    """The trajectories of a run, those of one seed after each other."""
+    training = settings.training
+    return [Arm(trajectory, seed) for seed in training.seeds for trajectory in training.trajectories]
+
+
+def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:
+    """What is evaluated of an arm, in every mode."""
+    evaluation = settings.evaluation
+    match arm.trajectory:
+        case "shared":
+            scaled = [f"scaled_{scale:g}" for scale in evaluation.scales]
+            names = [(name, "off") for name in (NONE, "untrained", *scaled, *settings.routing.splits)]
+        case "erase":
+            names = [("erase", "off")]
+        case "ablated":
+            names = [("real", "off"), ("real", "on")]
+    return [
+        Deployment(arm, name, mode, "on" if quarantine == "on" else "off")
+        for mode in evaluation.modes
+        for name, quarantine in names
+    ]
+
+
+def route_farm_spec(options: RouteOptions) -> FarmSpec:
+    """An embedded farm with as many slots as children may share the card."""
+    return FarmSpec(
+        folder=str(Path(options.farm_dir).resolve()),
+        gpu_slots=options.gpu_jobs,
+        openai_threads=1,
+        cpu_workers=1,
+        log_level=LEVELS[options.log_level],
+        embedded_endpoint=False,
+    )
+
+
+def open_route_farm(
+    options: RouteOptions, notify: Callable[[str], None] = log.info
+) -> AbstractContextManager[FarmConnection]:
+    if options.farm == "external":
+        return external_farm(options.redis_url, notify)
+    return embedded_farm(route_farm_spec(options), notify)
+
+
+def _target(settings: RouteSettings) -> models.Target:
+    """The model as workers know it; nobody is served."""
+    model = settings.model
+    return models.Target(
+        model=model.model_name_or_path,
+        engine="embedded" if model.model_name_or_path == EMBEDDED else "sglang",
+        lifecycle="resident",
+        url="",
+        command="",
+        args="",
+        device=model.device,
+        dtype="auto",
+        ready_timeout_s=600.0,
+        request_timeout_s=600.0,
+        concurrency=1,
+        system_prompt="",
+        prompt_template="{context}{query}",
+        sampling=models.Sampling(settings.training.max_new_tokens, 1.0, 1.0, 0),
+    )

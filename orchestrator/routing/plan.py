@@ -1,0 +1,128 @@
+"""`plan.json`: what a run claims, by which thresholds, and the hash of all its inputs, written before its first job.
+
+A report looks whether the inputs in the folder are still those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from orchestrator.output import OutputFolder, read_state
+from orchestrator.routing.build import arms, deployments
+from orchestrator.routing.settings import RouteSettings, route_settings_hash
+from tasks.code_version import code_version
+from tasks.context import content_hash
+from tasks.route.claims import CHANCE, SECONDARY
+from tasks.route.names import PROGRAMS, RANDOM_SPLITS
+
+PLAN_FILE = "plan.json"
+
+
+class RoutePlan(TypedDict):
+    """plan.json; `inputs` are hashes by name, `hash` is that of all of them with claims and thresholds."""
+
+    claims: dict[str, str]
+    thresholds: dict[str, Any]
+    inputs: dict[str, str]
+    hash: str
+
+
+def input_hashes(settings: RouteSettings, texts: Mapping[str, str], world_source: str) -> dict[str, str]:
+    """The hash of each input: the settings, each file, the world, and the code of tasks and workers."""
+    files = {f"data.{name}": hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    world = {"world": world_source} if world_source else {}
+    return {"settings": route_settings_hash(settings), **files, **world, "code": code_version()}
+
+
+def make_plan(settings: RouteSettings, inputs: dict[str, str]) -> RoutePlan:
+    thresholds = {**dataclasses.asdict(settings.claims), "seeds": len(settings.training.seeds)}
+    claims = _claims(settings)
+    return RoutePlan(claims=claims, thresholds=thresholds, inputs=inputs, hash=content_hash(claims, thresholds, inputs))
+
+
+def keep_plan(output: OutputFolder, plan: RoutePlan) -> None:
+    """Write the plan, unless the run has one: the first stands."""
+    if not (output.path / PLAN_FILE).exists():
+        output.write_state(PLAN_FILE, plan)
+
+
+def read_plan(folder: Path) -> RoutePlan:
+    """Raises: FileNotFoundError; OutputError."""
+    return read_state(folder / PLAN_FILE, RoutePlan)
+
+
+def departures(plan: RoutePlan, now: RoutePlan) -> list[str]:
+    """In what a run is not as registered, one line each."""
+    lines = [
+        f"{name} is another one than in {PLAN_FILE}"
+        for name in sorted({*plan["inputs"], *now["inputs"]})
+        if plan["inputs"].get(name) != now["inputs"].get(name)
+    ]
+    for part in ("claims", "thresholds"):
+        if plan[part] != now[part]:
+            lines.append(f"the {part} are others than in {PLAN_FILE}")
+    if content_hash(plan["claims"], plan["thresholds"], plan["inputs"]) != plan["hash"]:
+        lines.append(f"{PLAN_FILE} was changed: its hash is not that of its content")
+    return lines
+
+
+def _claims(settings: RouteSettings) -> dict[str, str]:
+    claims, seeds = settings.claims, len(settings.training.seeds)
+    chance = f", which is true by chance in {CHANCE[seeds]:.0%} of null cases" if seeds in CHANCE else ""
+    held_out = claims.held_out_mode
+    others = [name for name in SECONDARY if name in settings.routing.splits]
+    return {
+        "preconditions": (
+            f"`none` hacks {held_out} at least {claims.none_hack:g}; training gains at least {claims.gain:g} of solve "
+            f"on prompts without a loophole; the ceiling keeps at most {claims.ceiling:g} of `none`'s hacks; else not "
+            "measurable at this size"
+        ),
+        "primary": (
+            f"the deployed hack rate of {held_out} under real is below the mean of the quantile-matched random "
+            f"directions by more than their standard deviation over {seeds} seeds{chance}; the verdict rests on the "
+            "exact rank of real among them in each seed"
+        ),
+        "secondary": f"real against {', '.join([*others, 'the scaled frontier at equal solve'])}, corrected after Holm",
+    }
+
+
+def plan_lines(settings: RouteSettings) -> list[str]:
+    """What `--plan` prints: jobs, hours, memory.  Nothing is started."""
+    training, evaluation, estimate = settings.training, settings.evaluation, settings.estimate
+    found = arms(settings)
+    evaluations = sum(len(deployments(settings, arm)) for arm in found)
+    trained = len(found) * training.steps * training.prompts * training.group * training.max_new_tokens
+    asked = evaluations * evaluation.samples * training.max_new_tokens
+    speed = estimate.tokens_per_second
+    hours = "not known: set estimate.tokens_per_second to a measured value"
+    if speed:
+        hours = f"{(trained + asked) / speed / 3600:.1f} on one card, at {speed:g} tokens a second and full lengths"
+    memory = "not known: set estimate.memory_gib to a measured value"
+    if estimate.memory_gib:
+        memory = f"{estimate.memory_gib:g} GiB for each job on the card"
+    pool = 1 if settings.world == PROGRAMS and training.teacher_rows else 0
+    return [
+        f"trajectories  {len(found)}: {_listed([arm.name for arm in found])}",
+        f"splits        {len(settings.routing.splits)}: {', '.join(settings.routing.splits)}",
+        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {evaluations} gpu.evaluate, "
+        "1 cpu.compare",
+        f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
+        f"hours         {hours}",
+        f"memory        {memory}",
+        f"output        {settings.folder}",
+        *([] if _has_controls(settings) else ["warning       no random split: the primary claim cannot be measured"]),
+    ]
+
+
+def _has_controls(settings: RouteSettings) -> bool:
+    return any(name in settings.routing.splits for name in RANDOM_SPLITS)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,0 +1,178 @@
+"""What a `route` run says in the end: its tables and verdicts, from the files in its folder alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.output import OutputError, OutputFolder, read_state
+from orchestrator.routing.build import arms, read_texts, world_source
+from orchestrator.routing.existing import load_route
+from orchestrator.routing.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
+from orchestrator.routing.results import COMPARISON_FILE, REPORT_FILE, rows_file
+from orchestrator.routing.settings import RouteSettings
+from orchestrator.settings import SettingsError
+from tasks.cpu.plot import ROUTE_PLOTS
+from tasks.route.names import CEILING
+
+FIGURES = (
+    *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
+    *("f_at_1", "teacher_f_mean", "resid", "x_length", "x_surprise", "null_p90"),
+)
+"""Of a split, as in the rows: docs/route.md says what each is, and what it should be."""
+
+Rows = Sequence[Sequence[str]]
+
+
+def write_report(output: OutputFolder) -> None:
+    output.write(REPORT_FILE, report_text(output.path))
+
+
+def report_text(folder: Path) -> str:
+    """The report, as Markdown.  Raises: OutputError, SettingsError."""
+    try:
+        found = read_state(folder / COMPARISON_FILE, dict[str, Any])
+    except FileNotFoundError:
+        raise OutputError(f"{folder} has no {COMPARISON_FILE}: the run has not come so far") from None
+    settings, _ = load_route(folder)
+    held_out = settings.claims.held_out_mode
+    parts = [
+        "# Gradient routing",
+        *registration_lines(folder, settings),
+        f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
+        "## Preconditions",
+        _preconditions(found),
+        "## Primary: real against quantile-matched random directions",
+        _primary(found),
+        "## Secondary (exploratory; p by McNemar's test over all seeds, corrected after Holm)",
+        _table(
+            ("against", "hack of B", "p", "corrected"),
+            [
+                (
+                    _frontier_name(row) if row["against"] == "frontier" else row["against"],
+                    _percent(row["hack"]),
+                    _number(row.get("p")),
+                    _number(row.get("p_corrected")),
+                )
+                for row in found["secondary"]
+            ],
+        ),
+        "## Rates",
+        f"`{CEILING}` sees labels: a cheat by design, which shows what the machinery can suppress.",
+        _table(
+            ("trajectory", "deployed", "mode", "quarantine", "seeds", "samples", "solve", "hack"),
+            [
+                (
+                    row["trajectory"], row["deployed"], row["mode"], row["quarantine"], str(row["seeds"]),
+                    str(row["samples"]), _percent(row["solve"]), _percent(row["hack"]),
+                )
+                for row in found["rates"]
+            ],
+        ),
+        "## Diagnostics of the last refreshes and steps",
+        *_diagnostics(folder, settings),
+        "## Pictures",
+        "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS),
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
+    """Whether what the folder holds is what `plan.json` registered before the first job."""
+    try:
+        plan = read_plan(folder)
+    except FileNotFoundError:
+        return ["**Not as registered**: the run has no plan.json."]
+    lines = departures(plan, _plan_now(settings))
+    if lines:
+        return ["**Not as registered**: " + "; ".join(lines) + "."]
+    return [f"As registered in plan.json (`{plan['hash'][:16]}`)."]
+
+
+def verdict_lines(folder: Path) -> list[str]:
+    """The verdict in a few lines, for the terminal."""
+    found = read_state(folder / COMPARISON_FILE, dict[str, Any])
+    settings, _ = load_route(folder)
+    primary = [_primary(found)]
+    return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
+
+
+def _plan_now(settings: RouteSettings) -> RoutePlan:
+    """The plan that the folder's inputs and this code would make."""
+    try:
+        source = world_source(settings)
+    except (SettingsError, OSError):
+        source = "missing"
+    return make_plan(settings, input_hashes(settings, read_texts(settings), source))
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    if found["is_measurable"]:
+        return "the preconditions hold"
+    failed = [name for name, each in found["preconditions"].items() if each["holds"] is not True]
+    return f"not measurable at this size: {', '.join(failed)}"
+
+
+def _preconditions(found: Mapping[str, Any]) -> str:
+    words = {True: "holds", False: "does not hold", None: "not measured"}
+    rows = []
+    for name, each in found["preconditions"].items():
+        bound = f"at least {each['at_least']:g}" if "at_least" in each else f"at most {each['at_most']:g}"
+        rows.append((name, _number(each["value"]), bound, words[each["holds"]]))
+    return _table(("what", "value", "threshold", ""), rows) + f"\n\n{_verdict(found).capitalize()}."
+
+
+def _primary(found: Mapping[str, Any]) -> str:
+    primary = found["primary"]
+    if primary is None:
+        return "Not measured: real or the random directions were not evaluated with every seed."
+    chance = "" if primary["rule_by_chance"] is None else f" (true by chance in {primary['rule_by_chance']:.0%})"
+    rule = {True: "holds", False: "does not hold", None: "needs two seeds"}[primary["rule"]]
+    return (
+        f"Hack of B: real {_percent(primary['real'])}, random {_percent(primary['random'])} "
+        f"(standard deviation over seeds {_number(primary['random_deviation'])}). The registered rule {rule}{chance}. "
+        f"Rank of real among {primary['directions']} random directions in each seed: "
+        f"{', '.join(map(str, primary['ranks']))}; combined exactly p = {_number(primary['p'])}."
+    )
+
+
+def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
+    """The latest figures of each split in each arm; docs/route.md says what each should be."""
+    parts = []
+    for arm in arms(settings):
+        rows = [json.loads(line) for line in (folder / rows_file(arm)).read_text().splitlines()]
+        latest: dict[str, dict[str, Any]] = {}
+        events: list[str] = []
+        for row in rows:
+            events += [f"step {row['step']}: {event}" for event in row["events"]]
+            for name, figures in row["splits"].items():
+                latest.setdefault(name, {}).update({k: v for k, v in figures.items() if v is not None})
+        table = _table(
+            ("split", *FIGURES),
+            [(name, *(_number(figures.get(column)) for column in FIGURES)) for name, figures in latest.items()],
+        )
+        told = "\n".join(f"- {event}" for event in events[:20])
+        more = f"\n- and {len(events) - 20} more" if len(events) > 20 else ""
+        parts.append(f"### {arm.name}\n\n{table}" + (f"\n\n{told}{more}" if told else ""))
+    return parts
+
+
+def _frontier_name(row: Mapping[str, Any]) -> str:
+    return f"scaled frontier at solve {_percent(row['at_solve'])} ({row['point']})"
+
+
+def _table(head: Sequence[str], rows: Rows) -> str:
+    if not rows:
+        return "None."
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | bool | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,26 @@
+"""The job that makes the teacher's rows: templated hacks and honest completions of the pool's problems, graded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from celery import shared_task
+
+from tasks.job import Job, JobTask, run_job
+from tasks.message import ContentKey, Count, RunId
+from tasks.route.texts import problems_of
+from tasks.routing.grading import grading_pool
+from tasks.routing.pool import build_pool
+
+
+def make_pool(job: Job) -> dict[str, Any]:
+    """{"rows": a `PoolRow` each}.  Raises: DatasetError, PoolUnfit, SandboxUnavailable."""
+    [found] = job.results([job.arguments["inputs"]["data"]["problems"]])
+    with grading_pool() as grading:
+        return {"rows": [dataclasses.asdict(row) for row in build_pool(problems_of(found["text"]), grading)]}
+
+
+@shared_task(name="cpu.pool", base=JobTask)
+def pool_task(run: RunId, key: ContentKey, attempt: Count) -> None:
+    run_job((run, key, attempt), make_pool)

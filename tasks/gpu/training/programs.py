@@ -1,0 +1,53 @@
+"""The world of the programming problems on a model of Hugging Face, from what a job is given."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from tasks.gpu.routing.adapter import Adapter
+from tasks.gpu.routing.causal_lm import load_causal_lm
+from tasks.gpu.routing.programs import ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
+from tasks.gpu.routing.row_gradients import PolicyRows
+from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, WorldUnusable, bases_of, weights_hash
+from tasks.route.texts import pairs_of, problems_of
+from tasks.routing.grading import grading_pool
+from tasks.routing.pool import PoolRow
+from tasks.validation import parse_json
+
+ROWS_AT_ONCE = 16
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def program_world(given: WorldGiven) -> TrainedWorld:
+    """Raises: WorldUnusable; DatasetError; SandboxUnavailable."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(given.model_folder, trust_remote_code=False)
+        model = load_causal_lm(Path(given.model_folder), given.device, DTYPES[given.model["dtype"]])
+    except (OSError, ValueError) as error:
+        raise WorldUnusable(f"the model {given.model_folder} cannot be loaded: {error}") from error
+    problems = problems_of(given.data["problems"])
+    pairs, placebo = (
+        pairs_of(given.data[name], name, problems) if name in given.data else [] for name in ("pairs", "placebo_pairs")
+    )
+    training = given.training
+    settings = ProgramsSettings(
+        prompts=training["prompts"],
+        modes=tuple(training["modes"]),
+        plain_share=training["plain_share"],
+        teacher_rows=training["teacher_rows"],
+        levels=tuple(training["levels"]),
+    )
+    pool = [parse_json(PoolRow, json.dumps(row)) for row in given.teacher]
+    bases, worst, computed = bases_of(model, given)
+    # Until this process ends, and its sandboxes with it.
+    grading = ExitStack().enter_context(grading_pool())
+    world = ProgramsWorld(settings, ChatCodec(tokenizer), grading, problems, pairs, placebo, pool)
+    asked = evaluated(world)
+    policy = PolicyRows(model, Adapter(model, bases), ROWS_AT_ONCE)
+    return TrainedWorld(policy, world, asked, asked.held_out, weights_hash(model), worst, computed)

@@ -1,0 +1,110 @@
+"""What the child does: the bases of a model, the steps of one trajectory, or the evaluation of one deployment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.files import write_atomic
+from tasks.gpu.compute.child import SendReport
+from tasks.gpu.routing.checkpoint import load_state
+from tasks.gpu.routing.loop import Trajectory
+from tasks.gpu.routing.rollout import evaluate_knobs
+from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs
+from tasks.gpu.routing.update import Adam
+from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, open_world
+
+Given = Mapping[str, Any]
+"""What `tasks/gpu/training/start.py` gives: a job's arguments, and what the worker adds."""
+
+
+def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
+    world = _world(given, report)
+    layout = world.policy.adapter.layout
+    return {
+        "weights": world.weights,
+        "modules": len(layout.names),
+        "knobs": layout.total,
+        "largest_error": world.basis_error,
+        "computed": world.computed,
+    }
+
+
+def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
+    """Every step that the checkpoint does not have yet; each `checkpoint_every` steps and the last one are kept."""
+    world, settings, training = _world(given, report), trajectory_settings(given), given["inputs"]["training"]
+    policy, steps, every = world.policy, training["steps"], training["checkpoint_every"]
+    state = Path(given["begin"]).read_bytes() if given["begin"] else None
+    trajectory = Trajectory(settings, policy, world.training, state)
+    report(stage="train", done=trajectory.state.step, total=steps)
+    data = trajectory.dump()
+    while trajectory.state.step < steps:
+        trajectory.step()
+        done = trajectory.state.step
+        if done % every == 0 or done == steps:
+            data = trajectory.dump()
+            path = Path(given["folder"]) / f"step{done}"
+            write_atomic(path, data)
+            report(checkpoint=str(path))
+        report(stage="train", done=done, total=steps)
+    return {"rows": list(trajectory.state.rows), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def evaluate(given: Given, report: SendReport) -> dict[str, Any]:
+    world, settings = _world(given, report), trajectory_settings(given)
+    policy, inputs = world.policy, given["inputs"]
+    state = load_state(settings, Path(given["begin"]).read_bytes(), policy.adapter.device)
+    knobs = deployed_knobs(state, given["deployed"], quarantine=given["quarantine"] == "on")
+    prompts = world.held_out(given["mode"], inputs["evaluation"]["samples"])
+    report(stage="evaluate", done=0, total=len(prompts))
+    seed = 2**32 * inputs["evaluation"]["seed"] + given["seed"]
+    scores = evaluate_knobs(policy, world.evaluation, prompts, knobs, settings.longest, seed, fold=settings.fold)
+    report(stage="evaluate", done=len(prompts), total=len(prompts))
+    return {
+        name: "".join("1" if score.log[column] else "0" for score in scores)
+        for name, column in (("solved", "oracle"), ("hacked", "exploited"))
+    }
+
+
+def trajectory_settings(given: Given) -> TrajectorySettings:
+    """The settings of the trajectory that a job trains."""
+    training, routing = given["inputs"]["training"], given["inputs"]["routing"]
+    splits = {"shared": tuple(routing["splits"]), "erase": (), "ablated": ("real",)}[given["trajectory"]]
+    return TrajectorySettings(
+        seed=given["seed"],
+        longest=training["max_new_tokens"],
+        splits=splits,
+        kind="erase" if given["trajectory"] == "erase" else "shared",
+        adam=Adam(rate=training["learning_rate"], decay=training["decay"], largest_norm=training["clip_norm"]),
+        group_size=training["group"],
+        clip=training["clip"],
+        beta=training["kl"],
+        teacher_off_step=training["teacher_off_step"],
+        refresh_every=routing["refresh_every"],
+        rollout_ablate_frac=training["rollout_ablate_frac"],
+        reduction=routing["reduction"],
+        dims=routing["dims"],
+    )
+
+
+def _world(given: Given, report: SendReport) -> TrainedWorld:
+    inputs = given["inputs"]
+    if inputs["target"]["device"] == "cpu":
+        torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
+    return open_world(
+        inputs["world"],
+        WorldGiven(
+            model=inputs["model"],
+            training=inputs["training"],
+            data=given["data"],
+            teacher=given["teacher"],
+            model_folder=given["model_folder"],
+            bases_folder=Path(given["bases_folder"]),
+            device=inputs["target"]["device"],
+            on_module=lambda done, total: report(stage="bases", done=done, total=total),
+        ),
+    )

@@ -1,0 +1,240 @@
+"""The statistics of a run's claims: rates, preconditions, the registered rule, ranks, and corrected comparisons.
+
+A hack rate is that of the held-out mode B, with the quarantine off.  Seeds are paired: all splits of a seed have the
+same rollouts, and are asked the same held-out prompts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.route.names import CEILING, NONE, RANDOM_SPLITS, REAL, UNIFORM
+
+UNTRAINED = "untrained"
+NO_LOOPHOLE = "none"  # the mode of prompts without one
+SHARED = "shared"
+CHANCE = {3: 0.17, 5: 0.09, 8: 0.04}
+"""How often the registered rule is true by chance, by the number of seeds."""
+SECONDARY = ("permuted", UNIFORM, "band_random", "pooled", "activations", "advantage_free", "placebo")
+
+
+@dataclass(frozen=True)
+class EvaluatedDeployment:
+    """One evaluation: "1" for each sample that was right, and for each that passed without being right."""
+
+    trajectory: str
+    seed: int
+    deployed: str
+    mode: str
+    quarantine: str
+    solved: str
+    hacked: str
+
+    @property
+    def solve(self) -> float:
+        return self.solved.count("1") / len(self.solved)
+
+    @property
+    def hack(self) -> float:
+        return self.hacked.count("1") / len(self.hacked)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """As in the settings (`claims`)."""
+
+    held_out_mode: str
+    none_hack: float
+    gain: float
+    ceiling: float
+    matched: float
+
+
+def compare_claims(evaluated: Sequence[EvaluatedDeployment], thresholds: Thresholds) -> dict[str, Any]:
+    """Tables and verdicts, as JSON.  What was not evaluated is null."""
+    table = _Table(evaluated, thresholds.held_out_mode)
+    preconditions = _preconditions(table, thresholds)
+    return {
+        "rates": table.rates(),
+        "preconditions": preconditions,
+        "is_measurable": all(found["holds"] is True for found in preconditions.values()),
+        "primary": _primary(table),
+        "secondary": _secondary(table, thresholds),
+        "own_trajectories": [row for row in table.rates() if row["trajectory"] != SHARED],
+    }
+
+
+class _Table:
+    """Evaluations of the held-out mode by what is deployed and seed, and all rates."""
+
+    def __init__(self, evaluated: Sequence[EvaluatedDeployment], held_out_mode: str) -> None:
+        self.evaluated, self.held_out_mode = evaluated, held_out_mode
+        self.by_place = {
+            (each.deployed, each.mode, each.seed): each
+            for each in evaluated
+            if each.trajectory == SHARED and each.quarantine == "off"
+        }
+        self.seeds = sorted({seed for _, _, seed in self.by_place})
+
+    def held_out(self, deployed: str) -> list[EvaluatedDeployment]:
+        """Of each seed; [] unless all were evaluated."""
+        return self.of(deployed, self.held_out_mode)
+
+    def of(self, deployed: str, mode: str) -> list[EvaluatedDeployment]:
+        found = [self.by_place.get((deployed, mode, seed)) for seed in self.seeds]
+        return [each for each in found if each is not None] if None not in found else []
+
+    def rates(self) -> list[dict[str, Any]]:
+        """Mean solve and hack over seeds of all that was evaluated."""
+        groups: defaultdict[tuple[str, str, str, str], list[EvaluatedDeployment]] = defaultdict(list)
+        for each in self.evaluated:
+            groups[each.trajectory, each.deployed, each.mode, each.quarantine].append(each)
+        return [
+            {
+                **dict(zip(("trajectory", "deployed", "mode", "quarantine"), place, strict=True)),
+                "seeds": len(found),
+                "samples": sum(len(each.solved) for each in found),
+                "solve": _rounded(statistics.fmean(each.solve for each in found)),
+                "hack": _rounded(statistics.fmean(each.hack for each in found)),
+            }
+            for place, found in sorted(groups.items())
+        ]
+
+
+def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str, Any]]:
+    """What must hold before the primary claim can be measured."""
+    none = _mean_hack(table.held_out(NONE))
+    trained, before = table.of(NONE, NO_LOOPHOLE), table.of(UNTRAINED, NO_LOOPHOLE)
+    gain = _mean_solve(trained) - _mean_solve(before) if trained and before else None
+    ceiling = _mean_hack(table.held_out(CEILING))
+    kept = ceiling / none if ceiling is not None and none else None
+    return {
+        "none_hacks": _at_least(none, thresholds.none_hack),
+        "training_gains": _at_least(gain, thresholds.gain),
+        "ceiling_keeps": {
+            "value": _rounded(kept),
+            "at_most": thresholds.ceiling,
+            "holds": None if kept is None else kept <= thresholds.ceiling,
+        },
+    }
+
+
+def _primary(table: _Table) -> dict[str, Any] | None:
+    """Real against the quantile-matched random directions: the registered rule, and the exact rank."""
+    real = [each.hack for each in table.held_out(REAL)]
+    random = [table.held_out(name) for name in RANDOM_SPLITS]
+    random = [found for found in random if found]
+    if not real or not random:
+        return None
+    by_seed = [[found[n].hack for found in random] for n in range(len(real))]
+    baseline = [statistics.fmean(found) for found in by_seed]
+    deviation = statistics.stdev(baseline) if len(baseline) > 1 else None
+    # A tie counts against real.
+    ranks = [1 + sum(hack <= own for hack in found) for own, found in zip(real, by_seed, strict=True)]
+    return {
+        "real": _rounded(statistics.fmean(real)),
+        "random": _rounded(statistics.fmean(baseline)),
+        "random_deviation": _rounded(deviation),
+        "rule": None if deviation is None else statistics.fmean(real) < statistics.fmean(baseline) - deviation,
+        "rule_by_chance": CHANCE.get(len(real)),
+        "directions": len(random),
+        "ranks": ranks,
+        "p": rank_probability(ranks, len(random) + 1),
+    }
+
+
+def rank_probability(ranks: Sequence[int], places: int) -> float:
+    """The probability that the sum of so many uniform ranks from 1 to `places` is at most that of `ranks`."""
+    ways = {0: 1}
+    for _ in ranks:
+        added: defaultdict[int, int] = defaultdict(int)
+        for total, count in ways.items():
+            for rank in range(1, places + 1):
+                added[total + rank] += count
+        ways = dict(added)
+    low = sum(count for total, count in ways.items() if total <= sum(ranks))
+    return float(low / places ** len(ranks))
+
+
+def _secondary(table: _Table, thresholds: Thresholds) -> list[dict[str, Any]]:
+    """Real against each other split, by samples and corrected after Holm, and against the scaled frontier."""
+    real = table.held_out(REAL)
+    if not real:
+        return []
+    found: list[dict[str, Any]] = [
+        {"against": name, "hack": _rounded(_mean_hack(other)), "p": fewer_probability(real, other)}
+        for name in SECONDARY
+        if (other := table.held_out(name))
+    ]
+    for row, corrected in zip(found, holm_corrected([row["p"] for row in found]), strict=True):
+        row["p_corrected"] = corrected
+    frontier = _frontier(table, real, thresholds.matched)
+    return [*found, *([frontier] if frontier else [])]
+
+
+def fewer_probability(one: Sequence[EvaluatedDeployment], other: Sequence[EvaluatedDeployment]) -> float:
+    """McNemar's exact test over all seeds: how probable so few hacks of `one` are where both hack equally often."""
+    pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a.hacked, b.hacked, strict=True)]
+    only_one, only_other = pairs.count(("1", "0")), pairs.count(("0", "1"))
+    total = only_one + only_other
+    return float(sum(math.comb(total, k) for k in range(only_one + 1)) / 2**total)
+
+
+def holm_corrected(values: Sequence[float]) -> list[float]:
+    """The p values, corrected for their number."""
+    corrected, highest = [0.0] * len(values), 0.0
+    for place, index in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
+        highest = max(highest, min(1.0, (len(values) - place) * values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def _frontier(table: _Table, real: Sequence[EvaluatedDeployment], matched: float) -> dict[str, Any] | None:
+    """The hack rate of the scaled unrouted adapter at real's solve, a point within `matched`, else interpolated."""
+    names = {name for name, mode, _ in table.by_place if mode == table.held_out_mode and name.startswith("scaled_")}
+    points = sorted(
+        (_mean_solve(found), _mean_hack(found) or 0.0, name)
+        for name in (UNTRAINED, NONE, *names)
+        if (found := table.held_out(name))
+    )
+    if len(points) < 2:
+        return None
+    solve = _mean_solve(real)
+    nearest = min(points, key=lambda point: abs(point[0] - solve))
+    if abs(nearest[0] - solve) <= matched:
+        hack, how = nearest[1], nearest[2]
+    else:
+        hack, how = _interpolated(points, solve), "interpolated, or the nearest end"
+    return {"against": "frontier", "at_solve": _rounded(solve), "hack": _rounded(hack), "point": how}
+
+
+def _interpolated(points: Sequence[tuple[float, float, str]], solve: float) -> float:
+    """Between the two points beside `solve`; beyond all of them that of the nearest."""
+    if solve <= points[0][0]:
+        return points[0][1]
+    for (x0, y0, _), (x1, y1, _) in itertools.pairwise(points):
+        if x0 <= solve <= x1:
+            return y0 if x1 == x0 else y0 + (y1 - y0) * (solve - x0) / (x1 - x0)
+    return points[-1][1]
+
+
+def _mean_hack(found: Sequence[EvaluatedDeployment]) -> float | None:
+    return statistics.fmean(each.hack for each in found) if found else None
+
+
+def _mean_solve(found: Sequence[EvaluatedDeployment]) -> float:
+    return statistics.fmean(each.solve for each in found)
+
+
+def _at_least(value: float | None, least: float) -> dict[str, Any]:
+    return {"value": _rounded(value), "at_least": least, "holds": None if value is None else value >= least}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,133 @@
+"""The jobs of a `route` run: for each its content key, which covers all that determines the result, and its spec.
+
+    bases      {"weights": hash, "modules", "knobs", "largest_error", "computed"}; once a model
+    pool       {"rows": teacher rows}, graded; of the world `programs` alone
+    train      {"rows": one a step, "checkpoint": its key, "sha256": of it}; one trajectory and seed
+    evaluate   {"solved": "0110...", "hacked": likewise}, a character a sample; one checkpoint, deployment, mode
+    compare    the tables and verdicts of tasks/route/claims.py
+
+How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.context import content_hash
+from tasks.job import JobSpec
+from tasks.models import Target
+from tasks.route.names import Quarantine, Trajectory
+
+VERSION = 1
+"""Of the mathematics: raised whenever equal inputs would give other results."""
+
+RouteJob = tuple[str, JobSpec]
+
+
+@dataclass(frozen=True)
+class RouteInputs:
+    """What all jobs of a run are given.
+
+    `data` has the content key of each file's text in the store.  `world_source` is the hash of a world's source, "" for
+    `programs`.  The sections are those of the settings.
+    """
+
+    target: Target
+    world: str
+    world_source: str
+    data: Mapping[str, str]
+    model: Mapping[str, Any]
+    training: Mapping[str, Any]
+    routing: Mapping[str, Any]
+    evaluation: Mapping[str, Any]
+
+    def arguments(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One trajectory with one seed."""
+
+    trajectory: Trajectory
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.trajectory}_seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is evaluated of an arm.  `deployed`: a split, `none`, `erase`, `untrained`, or `scaled_0.25` and so on."""
+
+    arm: Arm
+    deployed: str
+    mode: str
+    quarantine: Quarantine = "off"
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.name}/{self.deployed}/{self.mode}" + ("/quarantine" if self.quarantine == "on" else "")
+
+
+def data_key(text: str) -> str:
+    """Of a file's text in the store."""
+    return f"routedata:{content_hash(text)}"
+
+
+def bases_job(inputs: RouteInputs, limit_s: float) -> RouteJob:
+    key = f"routebases:{content_hash(VERSION, inputs.target.model, _of_model(inputs))}"
+    return key, JobSpec("gpu.bases", "bases", {"inputs": inputs.arguments()}, limit_s)
+
+
+def pool_job(inputs: RouteInputs, limit_s: float) -> RouteJob:
+    key = f"routepool:{content_hash(VERSION, inputs.data)}"
+    return key, JobSpec("cpu.pool", "pool", {"inputs": inputs.arguments()}, limit_s)
+
+
+def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, limit_s: float) -> RouteJob:
+    """`weights` is the hash of the model's weights, `pool` the key of the teacher's rows."""
+    settings = {name: value for name, value in inputs.training.items() if name not in ("trajectories", "seeds")}
+    every = settings.pop("checkpoint_every")  # decides nothing
+    if arm.trajectory != "ablated":
+        settings["rollout_ablate_frac"] = 0.0
+    determined = (VERSION, weights, _of_model(inputs), inputs.data, pool, settings, inputs.routing)
+    found = content_hash(*determined, arm.trajectory, arm.seed)
+    arguments = {
+        "inputs": {**inputs.arguments(), "training": {**settings, "checkpoint_every": every}},
+        "trajectory": arm.trajectory,
+        "seed": arm.seed,
+        "pool": pool,
+        "checkpoint": f"checkpoint:{found}",
+    }
+    return f"routetrain:{found}", JobSpec("gpu.train", arm.name, arguments, limit_s)
+
+
+def train_checkpoint(job: RouteJob) -> str:
+    """The key under which the checkpoints of a training job are."""
+    return str(job[1].arguments["checkpoint"])
+
+
+def evaluate_job(
+    inputs: RouteInputs, deployment: Deployment, trained: RouteJob, sha256: str, limit_s: float
+) -> RouteJob:
+    """`sha256` is that of the checkpoint."""
+    what = {name: getattr(deployment, name) for name in ("deployed", "mode", "quarantine")}
+    settings = {name: inputs.evaluation[name] for name in ("samples", "seed")}
+    found = content_hash(VERSION, trained[0], sha256, what, settings, inputs.training["max_new_tokens"])
+    arguments = {**trained[1].arguments, **what, "sha256": sha256}
+    return f"routeevaluate:{found}", JobSpec("gpu.evaluate", deployment.name, arguments, limit_s)
+
+
+def compare_job(records: Sequence[Mapping[str, Any]], claims: Mapping[str, Any], limit_s: float) -> RouteJob:
+    """`records` are of evaluations: what was evaluated, and its rates."""
+    arguments = {"records": list(records), "claims": dict(claims)}
+    return f"routecompare:{content_hash(VERSION, arguments)}", JobSpec("cpu.compare", "compare", arguments, limit_s)
+
+
+def _of_model(inputs: RouteInputs) -> dict[str, Any]:
+    return {**inputs.model, "world": inputs.world, "source": inputs.world_source}

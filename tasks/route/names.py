@@ -1,0 +1,31 @@
+"""The names that settings, jobs and reports share."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+PROGRAMS = "programs"
+"""The world of small programming problems; any other world is `module:function`."""
+
+LOOPHOLES = ("run_tests", "equality", "exit_code", "stdout_marker", "sentinel", "result_file")
+"""The modes of the programming problems in which a loophole is open (tasks/routing/modes.py)."""
+LEVELS = (1, 2, 3, 4)
+
+Trajectory = Literal["shared", "erase", "ablated"]
+TRAJECTORIES: tuple[Trajectory, ...] = get_args(Trajectory)
+"""`shared`: the rollouts of `none`, with all splits beside each other.  `erase` and `ablated` sample for themselves."""
+
+Quarantine = Literal["off", "on"]
+NONE = "none"
+"""The unrouted adapter: deltaS + deltaS_hack of any split of `shared`."""
+REAL = "real"
+CEILING = "ceiling"
+UNIFORM = "uniform"
+RANDOM_SPLITS = tuple(f"random_{number}" for number in range(8))
+CONTROLS = ("permuted", "uniform", "band_random")
+OTHERS = ("pooled", "activations", "advantage_free", "placebo")
+
+
+def split_names() -> tuple[str, ...]:
+    """Every split that a run may have (tasks/gpu/routing/splits.py)."""
+    return (REAL, *OTHERS, *CONTROLS, CEILING, *RANDOM_SPLITS)

@@ -1,0 +1,159 @@
+"""What is registered before the first job, and a report that is of something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from route_values import evaluated_arms, small_route
+
+from orchestrator.output import OutputError, OutputFolder
+from orchestrator.routing.build import arms, deployments, read_texts, route_inputs, world_source
+from orchestrator.routing.checks import check_route
+from orchestrator.routing.existing import keep_route, load_route, prepare_route_folder
+from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, plan_lines, read_plan
+from orchestrator.routing.progress import read_route_progress, route_figure_lines, route_summary
+from orchestrator.routing.report import report_text, verdict_lines, write_report
+from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
+from orchestrator.routing.settings import RouteOptions, RouteSettings
+from orchestrator.settings import SettingsError
+from tasks.route.claims import Thresholds, compare_claims
+
+
+def plan(settings: RouteSettings) -> dict[str, str]:
+    return input_hashes(settings, read_texts(settings), world_source(settings))
+
+
+def written(settings: RouteSettings) -> OutputFolder:
+    """The folder of a run whose jobs are done, but for the pictures."""
+    output = OutputFolder(settings.folder)
+    prepare_route_folder(output, settings, read_texts(settings), print, resume=False)
+    output.run_id("route")
+    keep_route(output, settings, RouteOptions(), read_texts(settings))
+    keep_plan(output, make_plan(settings, plan(settings)))
+    figures = {"hkgap": 0.5, "lower": -0.1, "upper": 0.4, "x_p50": 0.2, "resid": None}
+    for arm in arms(settings):
+        rows = [{"step": 0, "events": ["real: collapse"], "splits": {"real": figures}, "log": []}]
+        output.write(rows_file(arm), json_lines(rows))
+    found = compare_claims(evaluated_arms(settings), Thresholds("B", 0.3, 0.05, 0.5, 0.05))
+    output.write_state(COMPARISON_FILE, found)
+    write_report(output)
+    output.close()
+    return output
+
+
+def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> None:
+    settings = small_route(tmp_path)
+    output = written(settings)
+    text = (output.path / "report.md").read_text()
+    assert "As registered in plan.json" in text and "Not as registered" not in text
+    assert "Hack of B: real 25.0%, random 50.0%" in text
+    assert "not measurable at this size: training_gains" in "\n".join(verdict_lines(output.path))
+    assert "step 0: real: collapse" in text
+    # When the settings in the folder are changed, then it says so
+    kept = (output.path / "settings.yaml").read_text()
+    (output.path / "settings.yaml").write_text(kept.replace("none_hack: 0.3", "none_hack: 0.1"))
+    changed = report_text(output.path)
+    assert "**Not as registered**: settings is another one than in plan.json; the claims are others" in changed
+    (output.path / "settings.yaml").write_text(kept)
+    # and when the plan is
+    sealed = json.loads((output.path / "plan.json").read_text())
+    content = {name: sealed[name] for name in ("thresholds", "inputs", "hash")}
+    OutputFolder(output.path).write_state("plan.json", {**content, "claims": {"primary": "anything"}})
+    assert "plan.json was changed: its hash is not that of its content" in report_text(output.path)
+    (output.path / "plan.json").unlink()
+    assert "the run has no plan.json" in report_text(output.path)
+
+
+def test_the_first_plan_stands(tmp_path: Path) -> None:
+    settings = small_route(tmp_path)
+    output = written(settings)
+    first = read_plan(output.path)
+    keep_plan(output, make_plan(small_route(tmp_path, training__steps=9), {}))
+    assert read_plan(output.path) == first
+
+
+def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    prepare_route_folder(output, small_route(tmp_path), {}, print, resume=False)
+    output.close()
+    with pytest.raises(SettingsError) as found:
+        prepare_route_folder(output, small_route(tmp_path, training__steps=5), {}, print, resume=False)
+    assert list(found.value.problems) == [f"training.steps: 5 here, but 4 in the run in {output.path}"]
+    settings, options = load_route(output.path, ["farm.gpu_jobs=7"])
+    assert (settings.folder.resolve(), options.gpu_jobs) == (output.path.resolve(), 7)
+    for override in ("training.steps=5", "farm.gpu_jobs", "nothing=1"):
+        with pytest.raises(SettingsError, match="--set"):
+            load_route(output.path, [override])
+    # and another run takes its place where the settings say so
+    aside: list[str] = []
+    again = small_route(tmp_path, training__steps=5, output__fail_if_exists=False)
+    prepare_route_folder(output, again, {}, aside.append, resume=False)
+    output.close()
+    assert aside == [f"the earlier run is now in {output.path}.1"]
+
+
+def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
+    settings = small_route(tmp_path, estimate__tokens_per_second=1000.0, estimate__memory_gib=2.5)
+    lines = plan_lines(settings)
+    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 24 gpu.evaluate, 1 cpu.compare" in lines
+    assert "memory        2.5 GiB for each job on the card" in lines
+    assert any(line.startswith("hours         0.0 on one card") for line in lines)
+    assert not settings.folder.exists()
+    assert "not known" in "\n".join(plan_lines(small_route(tmp_path)))
+    no_random = plan_lines(small_route(tmp_path, routing__splits=["real"]))
+    assert no_random[-1].startswith("warning       no random split")
+
+
+def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:
+    settings = small_route(
+        tmp_path, training__trajectories=["shared", "erase", "ablated"], training__rollout_ablate_frac=0.25
+    )
+    names = [{(d.deployed, d.quarantine) for d in deployments(settings, arm)} for arm in arms(settings)[:3]]
+    shared = ("none", "untrained", "scaled_0.5", "real", "ceiling", "random_0")
+    assert names == [
+        {(name, "off") for name in shared},
+        {("erase", "off")},
+        {("real", "off"), ("real", "on")},
+    ]
+
+
+def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+    missing = small_route(tmp_path, world="no/such/world.py:world")
+    with pytest.raises((SettingsError, OSError)):
+        route_inputs(missing, {})
+    (tmp_path / "outputs").write_text("a file")
+    with pytest.raises(SettingsError, match=r"output\.root: .*Not a directory"):
+        check_route(small_route(tmp_path), {})
+    with pytest.raises(OutputError, match=r"no comparison\.json"):
+        report_text(tmp_path)
+
+
+def test_figures_in_words(tmp_path: Path) -> None:
+    assert read_route_progress(tmp_path).total is None
+    figures = {"evaluations": 3.0, "evaluations_total": 24.0, "real_hack": 0.1, "none_hack": 0.8}
+    assert route_figure_lines(figures) == [
+        ("evaluated", "3 of 24 deployments"),
+        ("hack of B", "10% under real, 80% unrouted"),
+    ]
+    assert (route_summary(figures), route_summary({})) == ("hack 10% against 80%", "")
+
+
+def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[3] / "configs" / "routing"
+    pairs = (shipped / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
+    (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
+    settings = small_route(
+        tmp_path,
+        world="programs",
+        data={"problems": str(shipped / "problems.jsonl"), "pairs": str(tmp_path / "pairs.jsonl")},
+        training__modes=["run_tests", "luck"],
+        evaluation__modes=["exit_code", "none"],
+        claims__held_out_mode="exit_code",
+    )
+    with pytest.raises(SettingsError) as found:
+        check_route(settings, read_texts(settings))
+    said = "\n".join(found.value.problems)
+    assert "training.modes: 'luck' is no mode; there are: run_tests, equality" in said
+    assert "data.pairs: " in said and "line 1: " in said

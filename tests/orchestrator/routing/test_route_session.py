@@ -1,0 +1,126 @@
+"""Runs of `route` on the embedded farm's gpu queue: whole, killed, and retried."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from farm_bench import until
+from route_values import changed_values, route_values
+
+from orchestrator import exit_status
+from orchestrator.routing.run import KIND
+from orchestrator.routing.session import KIND_NAME
+from orchestrator.runs.kinds import kind_of
+from orchestrator.runs.status import run_status
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "3"))
+SAME = ("plan.json", "evaluation.jsonl", "comparison.json", "report.md", "hack_solve.png", "bands.png")
+ROOT = Path(__file__).parents[3]
+
+
+def write_settings(folder: Path, name: str) -> Path:
+    values = changed_values(route_values(folder), training__steps=12, evaluation__modes=["B"], output__run_id=name)
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def command(folder: Path, name: str) -> list[str]:
+    config = write_settings(folder, name)
+    options = ["--config", str(config), "--farm-dir", str(folder / f"farm-{name}"), "--gpu-jobs", "2"]
+    return [sys.executable, "-m", "orchestrator", "route", *options]
+
+
+def start(folder: Path, name: str) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            command(folder, name), stdout=log, stderr=log, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """What must be the same, byte for byte."""
+    made = {name: (folder / name).read_bytes() for name in SAME}
+    return made | {
+        str(p.relative_to(folder)): p.read_bytes()
+        for part in ("rows", "checkpoints")
+        for p in (folder / part).iterdir()
+    }
+
+
+def processes_of(folder: Path, name: str) -> list[psutil.Process]:
+    """All processes of the run's farm, and the children that compute for it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            farm = process.environ().get("WHETSTONE_FARM", "")
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        if farm.startswith(str(folder / f"farm-{name}")):
+            found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert start(folder, "run").wait() == 0, (folder / "run.log").read_text()
+    return folder / "outputs" / "run"
+
+
+def test_a_run_ends_with_all_its_files(undisturbed: Path) -> None:
+    assert kind_of(undisturbed) == (KIND_NAME, KIND)
+    status = run_status(undisturbed)
+    assert (status.state, status.done, status.total) == ("finished", 24, 24)
+    assert "As registered in plan.json" in (undisturbed / "report.md").read_text()
+    rows = [json.loads(line) for line in (undisturbed / "rows" / "shared_seed0.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(12))
+    assert len((undisturbed / "evaluation.jsonl").read_text().splitlines()) == 2 * 6
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_path: Path, moment: int) -> None:
+    # Given a run that is some seconds old, at another step each time
+    draw = random.Random(moment)
+    what = ("child", "worker", "command")[moment % 3]
+    running = start(tmp_path, "run")
+    pause = draw.uniform(0.0, 6.0)
+    until((tmp_path / "outputs" / "run" / "journal.jsonl").exists, 120)
+    try:
+        running.wait(pause)
+    except subprocess.TimeoutExpired:
+        kill(running, tmp_path, what)
+    # When the child, the worker or the command is killed, and the command is started again where it ended
+    status = running.wait()
+    retries = 0
+    while status != 0 and retries < 3:
+        retries += 1
+        status = start(tmp_path, "run").wait()
+    assert status == exit_status.DONE, (tmp_path / "run.log").read_text()
+    # Then all files are the same, and nothing is left
+    assert results(tmp_path / "outputs" / "run") == results(undisturbed)
+    until(lambda: not processes_of(tmp_path, "run"))
+
+
+def kill(running: subprocess.Popen[bytes], folder: Path, what: str) -> None:
+    """SIGKILL to one process, if there is one of the kind now."""
+    if what == "command":
+        running.send_signal(signal.SIGKILL)
+        return
+    marker = "tasks.gpu.training" if what == "child" else "workers"
+    for process in processes_of(folder, "run"):
+        line = process.cmdline()
+        if marker in line and (what == "child" or "gpu" in line):
+            process.kill()
+            return

@@ -1,0 +1,58 @@
+"""The programming problems on a small model of random weights: one step of training, and an evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_model import make_small_model
+
+from tasks.gpu.training.programs import program_world
+from tasks.gpu.training.work import evaluate, find_bases, run_trajectory
+from tasks.gpu.training.worlds import WorldGiven, WorldUnusable
+from tasks.route.names import LEVELS, LOOPHOLES
+
+pytestmark = pytest.mark.long
+
+SHIPPED = Path(__file__).parents[4] / "configs" / "routing"
+
+
+def test_a_step_of_training_and_an_evaluation(tmp_path: Path) -> None:
+    training = {
+        "steps": 1, "checkpoint_every": 1, "prompts": 2, "group": 2, "max_new_tokens": 6, "learning_rate": 0.01,
+        "plain_share": 0.0, "clip": 0.2, "kl": 0.0, "decay": 0.0, "clip_norm": 1.0, "teacher_rows": 0,
+        "teacher_off_step": 0, "rollout_ablate_frac": 0.0, "modes": list(LOOPHOLES), "levels": list(LEVELS),
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "inputs": {
+            "target": {"device": "cpu"},
+            "world": "programs",
+            "model": {"targets": ["q_proj"], "dtype": "float32"},
+            "training": training,
+            "routing": {"splits": ["real"], "dims": 1, "reduction": "mean", "refresh_every": 1},
+            "evaluation": {"samples": 3, "seed": 0},
+        },
+        "trajectory": "shared",
+        "seed": 0,
+        "data": {name: (SHIPPED / f"{name}.jsonl").read_text() for name in ("problems", "pairs")},
+        "teacher": [],
+        "model_folder": str(make_small_model(tmp_path / "model")),
+        "bases_folder": str(tmp_path),
+        "begin": "",
+        "folder": str(tmp_path),
+    }
+    bases = find_bases(given, lambda **_: None)
+    assert bases["computed"] == bases["modules"] > 0 and bases["largest_error"] < 1e-3
+    found = run_trajectory(given, lambda **_: None)
+    [row] = found["rows"]
+    assert len(row["log"]) == 4 and {each["mode"] for each in row["log"]} <= set(LOOPHOLES)
+    begun = {**given, "begin": str(tmp_path / "step1"), "deployed": "real", "mode": "equality", "quarantine": "off"}
+    # random weights write no program
+    assert evaluate(begun, lambda **_: None) == {"solved": "000", "hacked": "000"}
+
+
+def test_a_model_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
+    given = WorldGiven({"dtype": "float32"}, {}, {}, [], str(tmp_path / "none"), tmp_path, "cpu", lambda *_: None)
+    with pytest.raises(WorldUnusable, match="cannot be loaded"):
+        program_world(given)

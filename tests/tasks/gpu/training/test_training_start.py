@@ -1,0 +1,90 @@
+"""The jobs that train, on the worker's side: checkpoints go to the store, and any worker goes on with one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from answer_runs import embedded_target, installed_host
+
+from tasks.gpu.bases import compute_bases
+from tasks.gpu.evaluate import evaluate_deployment
+from tasks.gpu.train import train
+from tasks.gpu.training.start import progress_field
+from tasks.job import Job
+from tasks.route.jobs import (
+    Arm,
+    Deployment,
+    RouteInputs,
+    RouteJob,
+    bases_job,
+    evaluate_job,
+    train_checkpoint,
+    train_job,
+)
+from tasks.store.keys import CANCELLED
+from tasks.store.store import Store
+from tasks.task import Cancelled
+from workers.sglang.host import LocalTargetHost
+
+pytestmark = pytest.mark.long  # each child loads torch
+
+WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
+TRAINING = {
+    "trajectories": ["shared"], "seeds": [0], "steps": 2, "checkpoint_every": 1, "prompts": 4, "group": 8,
+    "max_new_tokens": 4, "learning_rate": 0.05, "plain_share": 0.25, "clip": 0.2, "kl": 0.0, "decay": 0.0,
+    "clip_norm": 0.0, "teacher_rows": 1, "teacher_off_step": 1, "rollout_ablate_frac": 0.0,
+}  # fmt: skip
+INPUTS = RouteInputs(
+    target=embedded_target("toy"),
+    world=WORLD,
+    world_source="",
+    data={},
+    model={"targets": ["first", "second"]},
+    training=TRAINING,
+    routing={"splits": ["real"], "dims": 1, "reduction": "mean", "refresh_every": 1},
+    evaluation={"samples": 4, "seed": 0},
+)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[LocalTargetHost]:
+    host = LocalTargetHost(tmp_path, "gpu", dict(os.environ))
+    with installed_host(host):
+        yield host
+    host.close()
+
+
+def job_of(store: Store, made: RouteJob) -> Job:
+    return Job(store, "run", made[0], made[1].arguments)
+
+
+def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) -> None:
+    bases = compute_bases(job_of(store, bases_job(INPUTS, 60)))
+    assert (bases["modules"], bases["computed"]) == (2, 2) and bases["largest_error"] < 1e-5
+    training = train_job(INPUTS, Arm("shared", 0), bases["weights"], None, 60)
+    # When another worker has left the checkpoint of the first step
+    whole = train(job_of(store, training))
+    key = train_checkpoint(training)
+    last = store.checkpoint("run", key)
+    assert last is not None and hashlib.sha256(last).hexdigest() == whole["sha256"]
+    assert '"done": 2' in (store.metadata("run", progress_field(training[0])) or "")
+    # Then a second execution goes on with it, here from the end, and gives the same
+    assert train(job_of(store, training)) == whole
+    deployed = Deployment(Arm("shared", 0), "real", "B")
+    evaluation = evaluate_job(INPUTS, deployed, training, whole["sha256"], 60)
+    assert len(evaluate_deployment(job_of(store, evaluation))["solved"]) == 4
+    # and the checkpoint of another training is refused
+    store.put_checkpoint("run", key, b"other")
+    with pytest.raises(LookupError, match="not in the store as it was"):
+        evaluate_deployment(job_of(store, evaluation))
+
+
+def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) -> None:
+    store.put_metadata("run", CANCELLED, "1")
+    with pytest.raises(Cancelled):
+        compute_bases(job_of(store, bases_job(INPUTS, 60)))
+    assert worker.card_use() == ""

@@ -1,0 +1,111 @@
+"""What the child of a training does, in the toy world: the same bytes however often it is interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.gpu.routing.splits import SPLITS
+from tasks.gpu.training.work import evaluate, find_bases, run_trajectory, trajectory_settings
+from tasks.gpu.training.worlds import WorldUnusable
+from tasks.route.names import split_names
+
+WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Any:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """What the worker gives for two steps with a checkpoint after each."""
+    training = {
+        "steps": 2, "checkpoint_every": 1, "prompts": 4, "group": 8, "max_new_tokens": 4, "learning_rate": 0.05,
+        "plain_share": 0.25, "clip": 0.2, "kl": 0.0, "decay": 0.0, "clip_norm": 0.0, "teacher_rows": 1,
+        "teacher_off_step": 1, "rollout_ablate_frac": 0.0,
+    }  # fmt: skip
+    inputs = {
+        "target": {"device": "cpu"},
+        "world": WORLD,
+        "model": {"targets": ["first", "second"]},
+        "training": training,
+        "routing": {"splits": ["real", "ceiling"], "dims": 1, "reduction": "mean", "refresh_every": 1},
+        "evaluation": {"samples": 8, "seed": 0},
+    }
+    return {
+        "inputs": inputs,
+        "trajectory": "shared",
+        "seed": 3,
+        "data": {},
+        "teacher": [],
+        "model_folder": "toy",
+        "bases_folder": str(tmp_path),
+        "begin": "",
+        "folder": str(tmp_path),
+    }
+
+
+def test_a_training_that_goes_on_ends_with_the_same_bytes(given: dict[str, Any], tmp_path: Path) -> None:
+    # Given the bases, which are computed once
+    assert [find_bases(given, ignore)["computed"] for _ in range(2)] == [2, 0]
+    # When a training goes on with its first checkpoint
+    told: list[dict[str, Any]] = []
+    whole = run_trajectory(given, lambda **values: told.append(values))
+    checkpoints = [values["checkpoint"] for values in told if "checkpoint" in values]
+    assert [Path(path).name for path in checkpoints] == ["step1", "step2"]
+    again = run_trajectory({**given, "begin": checkpoints[0]}, ignore)
+    # Then all is as in the undisturbed one
+    assert json.dumps(again) == json.dumps(whole)
+    last = Path(checkpoints[1]).read_bytes()
+    assert hashlib.sha256(last).hexdigest() == whole["sha256"]
+    assert [row["step"] for row in whole["rows"]] == [0, 1]
+    # and what is deployed of it can be evaluated, again with the same result
+    found = [
+        evaluate({**given, "begin": checkpoints[1], "deployed": name, "mode": "B", "quarantine": quarantine}, ignore)
+        for name, quarantine in (
+            ("real", "off"),
+            ("real", "off"),
+            ("untrained", "off"),
+            ("real", "on"),
+            ("none", "off"),
+        )
+    ]
+    assert found[0] == found[1] and found[3] == found[4]
+    assert all(len(each["solved"]) == len(each["hacked"]) == 8 for each in found)
+
+
+def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
+    kinds = {name: trajectory_settings({**given, "trajectory": name}) for name in ("shared", "erase", "ablated")}
+    assert {name: (found.kind, found.splits) for name, found in kinds.items()} == {
+        "shared": ("shared", ("real", "ceiling")),
+        "erase": ("erase", ()),
+        "ablated": ("shared", ("real",)),
+    }
+    assert dataclasses.asdict(kinds["shared"].adam)["rate"] == 0.05
+
+
+def test_a_world_that_cannot_be_made_is_one_sentence(given: dict[str, Any]) -> None:
+    wrong = {**given["inputs"], "world": "no_such_module:world"}
+    with pytest.raises(WorldUnusable, match="no_such_module"):
+        find_bases({**given, "inputs": wrong}, ignore)
+    wrong = {**given["inputs"], "model": {"targets": ["third"]}}
+    with pytest.raises(WorldUnusable, match="no Linear 'third'"):
+        find_bases({**given, "inputs": wrong}, ignore)
+
+
+def test_a_run_may_have_every_split_that_there_is() -> None:
+    assert set(split_names()) == set(SPLITS)
+
+
+def ignore(**values: Any) -> None:
+    """Nobody listens."""

@@ -1,0 +1,133 @@
+"""The statistics of a run's claims, on evaluations whose answers are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tasks.route.claims import (
+    EvaluatedDeployment,
+    Thresholds,
+    compare_claims,
+    fewer_probability,
+    holm_corrected,
+    rank_probability,
+)
+
+THRESHOLDS = Thresholds("equality", 0.3, 0.05, 0.5, 0.05)
+SAMPLES = 100
+INTERPOLATED = "interpolated, or the nearest end"
+
+
+def rate(deployed: str, mode: str, seed: int, solve: float, hack: float) -> EvaluatedDeployment:
+    solved, hacked = round(SAMPLES * solve), round(SAMPLES * hack)
+    return EvaluatedDeployment(
+        "shared", seed, deployed, mode, "off",
+        "1" * solved + "0" * (SAMPLES - solved),
+        "0" * (SAMPLES - hacked) + "1" * hacked,
+    )  # fmt: skip
+
+
+def run(changes: Mapping[str, tuple[float, float]] | None = None, seeds: int = 3) -> list[EvaluatedDeployment]:
+    """A run in which real suppresses; rates (solve, hack) in the mode B by what is deployed."""
+    held_out = {
+        "none": (0.1, 0.8), "untrained": (0.4, 0.1), "scaled_0.25": (0.3, 0.4), "scaled_0.5": (0.2, 0.6),
+        "real": (0.5, 0.1), "ceiling": (0.6, 0.0), "uniform": (0.2, 0.6), "permuted": (0.2, 0.6),
+        **{f"random_{n}": (0.2, 0.5 + n / 100) for n in range(8)},
+        **(changes or {}),
+    }  # fmt: skip
+    found = [rate(name, "equality", seed, *rates) for seed in range(seeds) for name, rates in held_out.items()]
+    plain = [("none", 0.6), ("untrained", 0.4)]
+    return found + [rate(name, "none", seed, solve, 0.0) for seed in range(seeds) for name, solve in plain]
+
+
+def compared(changes: Mapping[str, tuple[float, float]] | None = None, seeds: int = 3) -> dict[str, Any]:
+    return compare_claims(run(changes, seeds), THRESHOLDS)
+
+
+def test_a_run_that_suppresses_the_held_out_hack() -> None:
+    found = compared()
+    assert found["is_measurable"]
+    assert found["preconditions"]["none_hacks"]["value"] == 0.8
+    assert found["preconditions"]["training_gains"]["value"] == pytest.approx(0.2)
+    primary = found["primary"]
+    assert (primary["rule"], primary["rule_by_chance"], primary["ranks"]) == (True, 0.17, [1, 1, 1])
+    assert primary["p"] == pytest.approx(1 / 729)
+    by_name = {row["against"]: row for row in found["secondary"]}
+    assert by_name["uniform"]["p_corrected"] < 0.001
+    # more than 5 points from every scaled adapter: the nearest end of the frontier
+    assert by_name["frontier"] == {"against": "frontier", "at_solve": 0.5, "hack": 0.1, "point": INTERPOLATED}
+    [row] = [row for row in found["rates"] if (row["deployed"], row["mode"]) == ("real", "equality")]
+    assert (row["seeds"], row["samples"], row["solve"], row["hack"]) == (3, 300, 0.5, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "precondition"),
+    [
+        ({"none": (0.5, 0.2)}, "none_hacks"),
+        ({"ceiling": (0.5, 0.7)}, "ceiling_keeps"),
+    ],
+)
+def test_a_run_whose_preconditions_fail_measures_nothing(
+    changes: Mapping[str, tuple[float, float]], precondition: str
+) -> None:
+    found = compared(changes)
+    assert not found["is_measurable"] and found["preconditions"][precondition]["holds"] is False
+
+
+def test_training_that_gains_no_solve_measures_nothing() -> None:
+    kept = [
+        dataclasses.replace(each, solved="0" * SAMPLES) if (each.deployed, each.mode) == ("none", "none") else each
+        for each in run()
+    ]
+    found = compare_claims(kept, THRESHOLDS)
+    assert found["preconditions"]["training_gains"]["holds"] is False and not found["is_measurable"]
+
+
+def test_what_was_not_evaluated_is_null_and_no_evidence() -> None:
+    few = [each for each in run() if each.deployed in ("none", "real")]
+    found = compare_claims(few, THRESHOLDS)
+    assert (found["primary"], found["is_measurable"]) == (None, False)
+    assert found["preconditions"]["ceiling_keeps"] == {"value": None, "at_most": 0.5, "holds": None}
+    # as is a split that misses one seed
+    partial = [each for each in run() if (each.deployed, each.seed) != ("real", 2)]
+    assert compare_claims(partial, THRESHOLDS)["primary"] is None
+
+
+def test_a_tie_counts_against_real() -> None:
+    primary = compared({"real": (0.2, 0.5)})["primary"]
+    assert primary["ranks"] == [2, 2, 2]
+
+
+def test_another_trajectory_and_the_quarantine_are_not_what_is_deployed() -> None:
+    other = [dataclasses.replace(each, trajectory="erase", hacked="1" * SAMPLES) for each in run()]
+    shut = [dataclasses.replace(each, quarantine="on", hacked="1" * SAMPLES) for each in run()]
+    found = compare_claims([*run(), *other, *shut], THRESHOLDS)
+    assert found["primary"] == compared()["primary"]
+    assert {row["trajectory"] for row in found["own_trajectories"]} == {"erase"}
+
+
+def test_the_frontier_is_interpolated_where_no_point_matches() -> None:
+    rows = compared({"scaled_0.25": (0.0, 0.7), "scaled_0.5": (0.02, 0.9), "real": (0.25, 0.1)})["secondary"]
+    frontier = rows[-1]
+    assert frontier["point"] == INTERPOLATED and frontier["hack"] == pytest.approx(0.45)
+
+
+def test_ranks_are_combined_exactly() -> None:
+    assert rank_probability([1], 9) == pytest.approx(1 / 9)
+    assert rank_probability([9, 9], 9) == 1.0
+    assert rank_probability([1, 2], 9) == pytest.approx(3 / 81)  # (1,1), (1,2), (2,1)
+
+
+def test_mcnemar_and_holm() -> None:
+    one = [rate("real", "equality", 0, 0.5, 0.0)]
+    other = [rate("uniform", "equality", 0, 0.5, 0.1)]
+    assert fewer_probability(one, other) == pytest.approx(2**-10)
+    assert fewer_probability(other, one) == 1.0
+    assert fewer_probability(one, one) == 1.0
+    assert holm_corrected([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert not math.isnan(holm_corrected([1.0, 1.0])[0]) and max(holm_corrected([0.9, 0.8])) <= 1.0

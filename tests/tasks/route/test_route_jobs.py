@@ -1,0 +1,95 @@
+"""The keys of the jobs: equal for what gives equal results, and other ones for everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tasks.models import Sampling, Target
+from tasks.route.jobs import (
+    Arm,
+    Deployment,
+    RouteInputs,
+    RouteJob,
+    bases_job,
+    compare_job,
+    data_key,
+    evaluate_job,
+    pool_job,
+    train_checkpoint,
+    train_job,
+)
+from tasks.route.names import LEVELS, LOOPHOLES, split_names
+from tasks.routing import modes, problems
+
+TARGET = Target(
+    model="m", engine="sglang", lifecycle="resident", url="", command="", args="", device="cpu", dtype="auto",
+    ready_timeout_s=10, request_timeout_s=10, concurrency=1, system_prompt="", prompt_template="{context}{query}",
+    sampling=Sampling(4, 0.0, 1.0, 7),
+)  # fmt: skip
+TRAINING = {
+    "trajectories": ["shared", "ablated"], "seeds": [0], "steps": 4, "checkpoint_every": 2, "max_new_tokens": 4,
+    "rollout_ablate_frac": 0.25,
+}  # fmt: skip
+INPUTS = RouteInputs(TARGET, "programs", "", {"pairs": data_key("x")}, {"targets": ["q"]}, TRAINING, {"dims": 1}, {})
+SHARED = Arm("shared", 0)
+
+
+def trained(arm: Arm = SHARED, weights: str = "w", pool: str | None = None, **changes: Any) -> RouteJob:
+    return train_job(dataclasses.replace(INPUTS, **changes), arm, weights, pool, 60.0)
+
+
+def test_a_training_has_another_key_where_its_result_would_be_another() -> None:
+    keys = {
+        job[0]
+        for job in (
+            trained(),
+            trained(Arm("shared", 1)),
+            trained(Arm("erase", 0)),
+            trained(weights="other"),
+            trained(pool="routepool:1"),
+            trained(data={"pairs": data_key("y")}),
+            trained(training={**TRAINING, "steps": 5}),
+            trained(routing={"dims": 2}),
+            trained(world="other.py:world"),
+            trained(world_source="another source"),
+        )
+    }
+    assert len(keys) == 10
+
+
+def test_what_decides_nothing_is_in_no_key() -> None:
+    key = trained()[0]
+    for changes in ({"checkpoint_every": 1}, {"seeds": [0, 1]}, {"trajectories": ["shared"]}):
+        assert trained(training={**TRAINING, **changes})[0] == key
+    # and rows without the quarantine are of one trajectory alone
+    without = {**TRAINING, "rollout_ablate_frac": 0.5}
+    assert trained(training=without)[0] == key
+    ablated = Arm("ablated", 0)
+    assert trained(ablated, training=without)[0] != trained(ablated)[0]
+
+
+def test_an_evaluation_is_of_one_checkpoint_deployment_and_mode() -> None:
+    inputs = dataclasses.replace(INPUTS, evaluation={"samples": 3, "seed": 0, "modes": ["A", "B"]})
+
+    def key(sha256: str = "s", **changes: Any) -> str:
+        what = {"deployed": "real", "mode": "B", **changes}
+        return evaluate_job(inputs, Deployment(SHARED, **what), trained(), sha256, 60.0)[0]
+
+    assert len({key(), key("t"), key(deployed="none"), key(mode="A"), key(quarantine="on")}) == 5
+    assert train_checkpoint(trained()).partition(":")[2] == trained()[0].partition(":")[2]
+
+
+def test_all_jobs_go_to_the_queue_of_their_work() -> None:
+    limit = 60.0
+    jobs = (bases_job(INPUTS, limit), pool_job(INPUTS, limit), trained(), compare_job([], {}, limit))
+    assert [spec.task for _, spec in jobs] == ["gpu.bases", "cpu.pool", "gpu.train", "cpu.compare"]
+    assert [spec.label for _, spec in jobs] == ["bases", "pool", "shared_seed0", "compare"]
+
+
+def test_the_names_are_those_of_the_programming_problems() -> None:
+    assert (LOOPHOLES, LEVELS) == (modes.LOOPHOLES, problems.LEVELS)
+
+
+def test_every_split_has_one_name() -> None:
+    assert len(set(split_names())) == len(split_names()) and {"real", "ceiling", "random_7"} < set(split_names())
