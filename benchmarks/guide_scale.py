@@ -3,7 +3,7 @@
 Real broker, real workers, the real steps of the missions; only the target, critic and reflector wait instead of
 computing, sped up so that the bound takes --seconds whatever the number of workers.  Held against that lower bound: all
 gpu work over the workers, or the longest mission, each of whose rounds takes as long as its longest job.
-`python benchmarks/guide_scale.py [--seconds 40]`
+`python benchmarks/guide_scale.py [--seconds 120]`
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tasks.store.store import Store
 
 WANTED = 1.2
 WORKERS = (1, 2, 4, 8)
-MISSIONS, BATCH, BATCHES, HELD_OUT = 4, 16, 3, 16
+MISSIONS, BATCH, BATCHES, HELD_OUT = 4, 16, 2, 16
 IN_FLIGHT = 64  # jobs sent to the gpu workers at once
 ROOT = Path(__file__).parents[1]
 
@@ -69,7 +69,7 @@ class Recorded:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40.0, help="on the clock, for the bound of a run")
+    parser.add_argument("--seconds", type=float, default=120.0, help="on the clock, for the bound of a run")
     options = parser.parse_args()
     settings = small_settings()
     with tempfile.TemporaryDirectory() as folder:
