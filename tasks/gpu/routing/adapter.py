@@ -20,7 +20,8 @@ from tasks.gpu.routing.layout import KnobLayout
 class Adapter:
     """Hooks on the target Linears of a model, whose own parameters it freezes.
 
-    `layout` is that of the knobs, `inputs` that of the modules' inputs.  `close` removes the hooks.
+    `layout` is that of the knobs, `inputs` that of the modules' inputs.  `folds_exactly`: the weights are float32, so
+    that folding loses nothing.  `close` removes the hooks.
     """
 
     def __init__(self, model: nn.Module, bases: Mapping[str, Basis]) -> None:
@@ -35,6 +36,7 @@ class Adapter:
         self.layout = KnobLayout(tuple(bases), tuple(basis.rank for basis in self._exact))
         self.inputs = KnobLayout(tuple(bases), tuple(weight.shape[1] for weight in weights))
         self.device = weights[0].device
+        self.folds_exactly = all(weight.dtype == torch.float32 for weight in weights)
         self._parts: tuple[Tensor, ...] = ()
         self._recorded: list[Tensor] | None = None
         self._where: Tensor | None = None

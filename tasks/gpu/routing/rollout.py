@@ -17,12 +17,16 @@ from tasks.gpu.routing.world import PromptTokens, World, WorldScore
 def sample_rows(
     policy: PolicyRows, prompts: Sequence[PromptTokens], knobs: Tensor, longest: int, fold: bool, seed: int
 ) -> list[TokenRow]:
-    """A row for each prompt, sampled with knobs [R]; `fold` puts them into the weights meanwhile, which is faster."""
+    """A row for each prompt, sampled with knobs [R].
+
+    `fold` puts them into the weights meanwhile, which is faster; not into bfloat16, where small knobs would be lost.
+    """
     if not prompts:
         return []
     generator = torch.Generator(policy.adapter.device).manual_seed(seed)
     tokens = [prompt.tokens for prompt in prompts]
-    with policy.adapter.folded(knobs) if fold else policy.adapter.active(knobs):
+    adapter = policy.adapter
+    with adapter.folded(knobs) if fold and adapter.folds_exactly else adapter.active(knobs):
         completions = sample_completions(policy.model, tokens, longest, generator)
     return [TokenRow(prompt, completion) for prompt, completion in zip(tokens, completions, strict=True)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import BasisError, cached_basis, decompose
 from tasks.gpu.routing.layout import KnobLayout
 from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
+from tasks.gpu.routing.rollout import sample_rows
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
 from tasks.gpu.routing.sampling import sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
@@ -156,6 +158,28 @@ def test_weights_folded_for_sampling_have_the_training_paths_log_probabilities()
     with rounded.adapter.folded(knobs * 1e-3):
         changed = (model.first.weight != before).float().mean()
     assert changed < 0.2
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_sampling_folds_knobs_into_float32_alone(kind: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ToyModel(ToySettings())
+    bases = {name: decompose(model.get_submodule(name).weight) for name in ("first", "second")}
+    policy = PolicyRows(model.to(kind), Adapter(model, bases), rows_at_once=8)
+    used: list[str] = []
+
+    def watched(way: str) -> Any:
+        context = getattr(policy.adapter, way)
+
+        def entered(knobs: torch.Tensor) -> Any:
+            used.append(way)
+            return context(knobs)
+
+        return entered
+
+    for way in ("folded", "active"):
+        monkeypatch.setattr(policy.adapter, way, watched(way))
+    rows = sample_rows(policy, [prompt_of(A, 3)] * 2, some_knobs(policy), 4, True, seed=1)
+    assert len(rows) == 2 and used == [{torch.float32: "folded", torch.bfloat16: "active"}[kind]]
 
 
 def test_sampling_leaves_weights_and_the_global_random_state_alone(policy: PolicyRows) -> None:
