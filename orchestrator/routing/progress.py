@@ -39,7 +39,7 @@ def route_figure_lines(figures: Figures) -> Sequence[tuple[str, str]]:
         lines.append(("evaluated", f"{figures.get('evaluations') or 0:,.0f} of {total:,.0f} deployments"))
     if figures.get("real_hack") is not None:
         lines.append(("hack of B", f"{_rate(figures, 'real_hack')} under real, {_rate(figures, 'none_hack')} unrouted"))
-    return lines
+    return tuple(lines)
 
 
 def route_summary(figures: Figures) -> str:

@@ -133,10 +133,10 @@ def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> Non
 def test_figures_in_words(tmp_path: Path) -> None:
     assert read_route_progress(tmp_path).total is None
     figures = {"evaluations": 3.0, "evaluations_total": 24.0, "real_hack": 0.1, "none_hack": 0.8}
-    assert route_figure_lines(figures) == [
+    assert route_figure_lines(figures) == (
         ("evaluated", "3 of 24 deployments"),
         ("hack of B", "10% under real, 80% unrouted"),
-    ]
+    )
     assert (route_summary(figures), route_summary({})) == ("hack 10% against 80%", "")
 
 
