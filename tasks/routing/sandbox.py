@@ -103,16 +103,21 @@ class Sandbox:
     def _start(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="whetstone-sandbox-"))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._helper = subprocess.Popen(
-                [self.python, "-P", "-S", "-s", "-m", executor.__name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd=self._folder,
-                env={"PYTHONPATH": str(_ROOT), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PATH": os.defpath},
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self._helper = subprocess.Popen(
+                    [self.python, "-P", "-S", "-s", "-m", executor.__name__, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    cwd=self._folder,
+                    env={"PYTHONPATH": str(_ROOT), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PATH": os.defpath},
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._control.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         self._control.settimeout(START_S)
         try:
             answer = self._control.recv(4096).decode(errors="replace")

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -161,6 +162,13 @@ def test_what_runs_ends_with_its_grader(confinement: None) -> None:
     _, alive = psutil.wait_procs(running, 10)
     assert alive == []
     wait_until(lambda: not Path(folder).exists())
+
+
+def test_a_python_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(FileNotFoundError), Sandbox(python=str(tmp_path / "python")):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_machine_that_cannot_confine_says_why(tmp_path: Path) -> None:
