@@ -28,7 +28,7 @@ export GOMP_SPINCOUNT ?= 2000
 .PHONY: help setup models evolve collect guide route-smoke quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
-	@grep -hE '^[a-z0-9 ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 ]+):[^#]*## /\1\t/' | expand -t 20
+	@grep -hE '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 -]+):[^#]*## /\1\t/' | expand -t 20
 
 # Every file that is installed has a hash in constraints.txt (`make lock`).  Plain pip finds a CPU build of torch where one
 # is offered; what torch needs depends on its build, so it comes first.
