@@ -128,6 +128,18 @@ def test_a_control_has_reals_volume_in_every_row_of_the_record(finished: Traject
                 assert splits[name][figure] == pytest.approx(splits["real"][figure], abs=1e-6)
 
 
+def test_a_twentieth_of_every_gradient_moves_the_quarantine_a_twentieth_as_far(
+    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twentieth(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros_like(given[3].live.float()), 0.05 * given[3].live
+
+    monkeypatch.setattr(loop, "route", twentieth)
+    state = trained(policy, replace(SETTINGS, splits=("real",))).state
+    assert state.whole.value.abs().max() > 0.05
+    assert torch.allclose(state.splits["real"].routed.value, 0.05 * state.whole.value, rtol=1e-3, atol=1e-7)
+
+
 def test_a_resumed_trajectory_goes_on_to_the_bit(policy: PolicyRows, finished: TrajectoryState) -> None:
     torch.manual_seed(99)  # the global state decides nothing
     state = trained(policy, steps=2).dump()
