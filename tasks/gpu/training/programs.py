@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,8 @@ from tasks.routing.pool import PoolRow
 from tasks.validation import parse_json
 
 ROWS_AT_ONCE = 16
+_OPENED = ExitStack()  # sandboxes, which end with this process
+atexit.register(_OPENED.close)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -45,8 +48,7 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     )
     pool = [parse_json(PoolRow, json.dumps(row)) for row in given.teacher]
     bases, worst, computed = bases_of(model, given)
-    # Until this process ends, and its sandboxes with it.
-    grading = ExitStack().enter_context(grading_pool())
+    grading = _OPENED.enter_context(grading_pool())
     world = ProgramsWorld(settings, ChatCodec(tokenizer), grading, problems, pairs, placebo, pool)
     asked = evaluated(world)
     policy = PolicyRows(model, Adapter(model, bases), ROWS_AT_ONCE)
