@@ -68,7 +68,9 @@ def load_causal_lm(folder: Path, device: str, dtype: torch.dtype) -> CausalLM:
     """The model of a folder; its end tokens are those of its generation settings.  Raises: OSError, ValueError."""
     from transformers import AutoModelForCausalLM
 
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True).to(device)
+    network = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, local_files_only=True, trust_remote_code=False
+    ).to(device)
     end = network.generation_config.eos_token_id
     if end is None:
         raise ValueError(f"the model of {folder} names no token that ends a turn (generation_config.json)")
