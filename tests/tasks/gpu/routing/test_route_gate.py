@@ -214,6 +214,12 @@ def test_half_of_the_pairs_are_swapped_by_the_seed() -> None:
     assert any(not torch.equal(swapped, swapped_pairs(rej, cho, seed)[0]) for seed in range(2, 6))
 
 
+def test_a_random_direction_is_that_of_its_seed_and_a_unit_in_each_module() -> None:
+    found = random_direction(LAYOUT, 1)
+    assert torch.equal(found, random_direction(LAYOUT, 1)) and not torch.equal(found, random_direction(LAYOUT, 2))
+    assert torch.allclose(LAYOUT.norms(found), torch.ones(1, 2), atol=1e-6)
+
+
 def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
     return LiveRows(gradients, layout.norms(gradients) > 0, signs, None, torch.zeros(len(gradients)))
 

@@ -191,6 +191,23 @@ def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     assert torch.allclose(kept + finished.splits["real"].routed.value, whole, atol=1e-7)
 
 
+def test_a_refresh_is_taken_with_the_splits_own_knobs_and_the_quarantine_off(
+    policy: PolicyRows, finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_gradients, used = refresh.pair_gradients, list[torch.Tensor]()
+
+    def watched(policy: Any, pairs: Any, knobs: torch.Tensor, reduction: Any) -> Any:
+        used.append(knobs)
+        return pair_gradients(policy, pairs, knobs, reduction)
+
+    monkeypatch.setattr(refresh, "pair_gradients", watched)
+    refresh.refresh_splits(replace(SETTINGS, splits=("real",)), policy, ToyWorld(TOY), finished)
+    kept, whole = deployed_knobs(finished, "real"), finished.whole.value
+    assert not torch.equal(kept, whole)
+    # The second is for the overlap with the direction that has the quarantine on, which decides nothing.
+    assert len(used) == 2 and torch.equal(used[0], kept) and torch.equal(used[1], whole)
+
+
 def test_what_is_deployed_under_each_name(finished: TrajectoryState) -> None:
     whole = finished.whole.value
     assert torch.equal(deployed_knobs(finished, "none"), whole)
