@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.output import OutputError
 from orchestrator.report.figures import ReportedSystem, ReportFigures, SystemFigures
 from orchestrator.report.statistics import JudgedAnswer
-from orchestrator.results import GUIDE, RunResults
+from orchestrator.results import COLLECT, EVOLVE, RunResults
+from orchestrator.runs.kinds import kind_of
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.plan import Evaluations
 
@@ -78,12 +78,7 @@ class Digest:
 
 
 def digest_of(results: RunResults) -> Digest:
-    """Raises: OutputError for a file of the run that cannot be used, and for a guided run, which has other figures."""
-    if results.kind == GUIDE:
-        raise OutputError(
-            f"{results.folder} holds a guided run, which has no page: `orchestrator status` shows its figures, "
-            "`orchestrator guide compare` compares two, and each mission has a stats.json and a reflection.jsonl"
-        )
+    """Raises: OutputError for a file of the run that cannot be used."""
     status = results.status
     common: dict[str, Any] = {
         "run": results.run,
@@ -97,8 +92,14 @@ def digest_of(results: RunResults) -> Digest:
         "endpoint_tokens": int(sum(results.usage.get(name, 0) for name in TOKEN_COUNTS[1:] if name != "cached")),
         "cost_usd": status.cost_usd,
     }
-    own = _of_collection(results) if results.kind == "collect" else _of_evolution(results)
-    return Digest(**common, **own)
+    find = {EVOLVE: _of_evolution, COLLECT: _of_collection}.get(results.kind, _of_another_kind)
+    return Digest(**common, **find(results))
+
+
+def _of_another_kind(results: RunResults) -> dict[str, Any]:
+    """A guided or a routed run says what it has found in words of its own."""
+    _, kind = kind_of(results.folder)
+    return {"verdict": kind.summary(kind.progress(results.folder).figures) or None}
 
 
 def _of_evolution(results: RunResults) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from orchestrator.runs.baselines import Baselines, read_baselines
 from orchestrator.runs.changes import SettingsChange, read_changes
 from orchestrator.runs.evolution_tree import stage_of
 from orchestrator.runs.individuals import IndividualRecord, read_individuals
+from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, Versions, read_clusters, read_versions
 from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
 from orchestrator.runs.status import RunStatus, read_usage, run_status
@@ -44,7 +45,7 @@ from tasks.limits import SETTINGS_BYTES, STATE_BYTES
 from tasks.plan import Evaluations
 from tasks.validation import Delta, InvalidData, check_value
 
-COLLECT, GUIDE, SETTINGS_FILE = "collect", "guide", "settings.yaml"
+EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class RunResults:
 
     @cached_property
     def kind(self) -> str:
-        """ "evolve", "collect" or "guide"."""
+        """ "evolve", "collect", "guide" or "route"."""
         return run_file(self.folder)["kind"]
 
     @cached_property
@@ -189,8 +190,19 @@ class RunResults:
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
-        """All settings as text, by name: without CONFIG_, or dotted for a collection.  Empty before the run's start."""
-        return _collect_settings(self.folder) if self.kind == COLLECT else _evolve_settings(self.output.config)
+        """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
+        return _evolve_settings(self.output.config) if self.kind == EVOLVE else _yaml_settings(self.folder)
+
+    @cached_property
+    def figures(self) -> tuple[tuple[str, str], ...]:
+        """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""
+        _, kind = kind_of(self.folder)
+        return tuple(kind.figure_lines(kind.progress(self.folder).figures))
+
+    @cached_property
+    def tables(self) -> tuple[ShownTable, ...]:
+        """What a guided or a routed run has found; empty for an evolution and a collection, which have other parts."""
+        return tuple(kind_of(self.folder)[1].tables(self.folder))
 
     @cached_property
     def settings_changes(self) -> tuple[SettingsChange, ...]:
@@ -411,7 +423,7 @@ def _evolve_settings(config: Path) -> dict[str, str]:
     return found
 
 
-def _collect_settings(folder: Path) -> dict[str, str]:
+def _yaml_settings(folder: Path) -> dict[str, str]:
     path = folder / SETTINGS_FILE
     if not path.exists():
         return {}

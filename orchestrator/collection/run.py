@@ -24,7 +24,7 @@ from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.collection.settings import CollectSettings, FarmOptions, collect_settings_from
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.output import OutputFolder, check_inputs, read_state
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import override_values, pop_section, read_mapping
 from orchestrator.signals import raise_on_signals
@@ -159,6 +159,9 @@ class CollectKind:
     def summary(self, figures: Figures) -> str:
         retained = figures.get("retained_pairs")
         return "" if retained is None else f"{retained:,.0f} pairs retained"
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        return ()
 
     def farm_address(self, folder: Path) -> str:
         _, options = load_saved(folder)

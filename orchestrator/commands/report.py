@@ -10,9 +10,9 @@ from orchestrator import exit_status
 from orchestrator.commands import common
 
 DESCRIPTION = """\
-Write one HTML file that shows an evolution or a collection, or several side by side: what was saved and at what loss,
-the measured systems, the search with its lineage, the best deltas, the answers before and after, what it cost, and how
-to repeat it.
+Write one HTML file that shows a run of any kind, or several side by side.  Of an evolution: what was saved and at what
+loss, the measured systems, the search with its lineage, the best deltas, the answers before and after.  Of a guided
+run: missions, decisions, experiences.  Of every run: what it cost, its settings and versions.
 
 The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
 A run at work is shown as far as it is; `orchestrator flower` has a page of it that follows the run."""

@@ -16,7 +16,7 @@ from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, pre
 from orchestrator.guide.progress import PROGRESS_FILE, guide_figure_lines, guide_summary, read_progress
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.output import OutputFolder
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
@@ -135,6 +135,11 @@ class GuideKind:
 
     def summary(self, figures: Figures) -> str:
         return guide_summary(figures)
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        from orchestrator.guide.tables import guide_tables
+
+        return guide_tables(folder)
 
     def farm_address(self, folder: Path) -> str:
         _, options = load_guide(folder)

@@ -24,13 +24,13 @@ from orchestrator.page.collected import collection_data
 from orchestrator.page.evolution import CALL_CHARACTERS, evolution_data
 from orchestrator.page.packing import TextPack
 from orchestrator.page.repeating import commands_of, forked_from
-from orchestrator.results import COLLECT, RunResults
+from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.settings.kconfig import default_values
 from tasks.store.address import redacted
 
 SCRIPTS = (
     "dom.js", "chart.js", "answer.js", "systems.js", "search.js", "lineage.js", "clusters.js", "answers.js", "cost.js",
-    "settings.js", "page.js",
+    "settings.js", "tables.js", "page.js",
 )  # fmt: skip
 CONNECT = "connect-src 'self'; "  # of a page that reads its data anew
 POLICY = "default-src 'none'; style-src {style}; script-src {script}; {connect}base-uri 'none'; form-action 'none'"
@@ -47,8 +47,12 @@ def page_data(runs: Sequence[RunResults]) -> dict[str, Any]:
 
 
 def _run_data(results: RunResults, texts: TextPack, call_characters: int) -> dict[str, Any]:
-    is_collection = results.kind == COLLECT
-    own = collection_data(results) if is_collection else evolution_data(results, texts, call_characters)
+    if results.kind == EVOLVE:
+        own = evolution_data(results, texts, call_characters)
+    elif results.kind == COLLECT:
+        own = collection_data(results)
+    else:
+        own = {"figures": results.figures, "tables": [asdict(table) for table in results.tables]}
     return {
         "digest": asdict(digest_of(results)),
         "usage": dict(results.usage),
@@ -63,14 +67,14 @@ def _run_data(results: RunResults, texts: TextPack, call_characters: int) -> dic
         "forked_from": forked_from(results),
         "versions": [asdict(one) for one in results.versions],
         "servers": [_public_server(server) for server in results.servers],
-        "answered": dict(results.generations[-1].answered) if not is_collection and results.generations else {},
+        "answered": dict(results.generations[-1].answered) if results.kind == EVOLVE and results.generations else {},
         **own,
     }
 
 
 def settings_table(results: RunResults) -> list[list[Any]]:
-    """[name, value, whether it differs from the default] of each setting; a collection has no defaults."""
-    defaults = {} if results.kind == COLLECT else default_values()
+    """[name, value, whether it differs from the default] of each setting; only an evolution has defaults."""
+    defaults = default_values() if results.kind == EVOLVE else {}
     return [[name, public(value), value != defaults.get(name)] for name, value in results.settings.items()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.results import COLLECT, SETTINGS_FILE, RunResults
+from orchestrator.results import COLLECT, EVOLVE, SETTINGS_FILE, RunResults
 from orchestrator.shell import command_line
 
 AGAIN = Path("outputs/again")
@@ -17,6 +17,8 @@ def commands_of(results: RunResults) -> list[tuple[str, str]]:
     if results.kind == COLLECT:
         repeat = command_line("collect", "--config", folder / SETTINGS_FILE, "--fresh")
         return [("Do it once more, and keep this collection under another name:", repeat)]
+    if results.kind != EVOLVE:
+        return [("Its state and its figures as text:", command_line("status", folder))]
     fork = () if results.fork is None else ("--fork", _place(results.fork["folder"], results.fork["at"]))
     repeat = command_line("evolve", *fork, "--config", folder / "config", "--output", AGAIN)
     found = [("Repeat the run:", repeat)]

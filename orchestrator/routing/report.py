@@ -13,6 +13,7 @@ from orchestrator.routing.existing import load_route
 from orchestrator.routing.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
 from orchestrator.routing.results import COMPARISON_FILE, REPORT_FILE, rows_file
 from orchestrator.routing.settings import RouteSettings
+from orchestrator.runs.kinds import ShownTable
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.names import CEILING
@@ -46,37 +47,51 @@ def report_text(folder: Path) -> str:
         _preconditions(found),
         "## Primary: real against quantile-matched random directions",
         _primary(found),
-        "## Secondary (exploratory; p by McNemar's test over all seeds, corrected after Holm)",
-        _table(
-            ("against", "hack of B", "p", "corrected"),
-            [
-                (
-                    _frontier_name(row) if row["against"] == "frontier" else row["against"],
-                    _percent(row["hack"]),
-                    _number(row.get("p")),
-                    _number(row.get("p_corrected")),
-                )
-                for row in found["secondary"]
-            ],
-        ),
-        "## Rates",
-        f"`{CEILING}` sees labels: a cheat by design, which shows what the machinery can suppress.",
-        _table(
-            ("trajectory", "deployed", "mode", "quarantine", "seeds", "samples", "solve", "hack"),
-            [
-                (
-                    row["trajectory"], row["deployed"], row["mode"], row["quarantine"], str(row["seeds"]),
-                    str(row["samples"]), _percent(row["solve"]), _percent(row["hack"]),
-                )
-                for row in found["rates"]
-            ],
-        ),
+        *(part for table in _comparison_tables(found) for part in (f"## {table.title}", table.about, _markdown(table))),
         "## Diagnostics of the last refreshes and steps",
         *_diagnostics(folder, settings),
         "## Pictures",
         "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
+
+
+def route_tables(folder: Path) -> Sequence[ShownTable]:
+    """The comparison for the run's page; none before the run has compared.  Raises: OutputError."""
+    try:
+        return _comparison_tables(read_state(folder / COMPARISON_FILE, dict[str, Any]))
+    except FileNotFoundError:
+        return ()
+
+
+def _comparison_tables(found: Mapping[str, Any]) -> list[ShownTable]:
+    secondary = ShownTable(
+        "Secondary",
+        "Exploratory; p by McNemar's test over all seeds, corrected after Holm.",
+        ("against", "hack of B", "p", "corrected"),
+        [
+            (
+                _frontier_name(row) if row["against"] == "frontier" else row["against"],
+                _percent(row["hack"]),
+                _number(row.get("p")),
+                _number(row.get("p_corrected")),
+            )
+            for row in found["secondary"]
+        ],
+    )
+    rates = ShownTable(
+        "Rates",
+        f"`{CEILING}` sees labels: a cheat by design, which shows what the machinery can suppress.",
+        ("trajectory", "deployed", "mode", "quarantine", "seeds", "samples", "solve", "hack"),
+        [
+            (
+                row["trajectory"], row["deployed"], row["mode"], row["quarantine"], str(row["seeds"]),
+                str(row["samples"]), _percent(row["solve"]), _percent(row["hack"]),
+            )
+            for row in found["rates"]
+        ],
+    )  # fmt: skip
+    return [secondary, rates]
 
 
 def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
@@ -161,6 +176,10 @@ def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
 
 def _frontier_name(row: Mapping[str, Any]) -> str:
     return f"scaled frontier at solve {_percent(row['at_solve'])} ({row['point']})"
+
+
+def _markdown(table: ShownTable) -> str:
+    return _table(table.columns, [[str(cell) for cell in row] for row in table.rows])
 
 
 def _table(head: Sequence[str], rows: Rows) -> str:

@@ -15,7 +15,7 @@ from orchestrator.output import OutputFolder
 from orchestrator.routing.existing import SETTINGS_FILE, keep_route, load_route, prepare_route_folder
 from orchestrator.routing.progress import PROGRESS_FILE, read_route_progress, route_figure_lines, route_summary
 from orchestrator.routing.settings import RouteOptions, RouteSettings
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.settings import SettingsError
 from orchestrator.signals import raise_on_signals
 
@@ -89,6 +89,11 @@ class RouteKind:
 
     def summary(self, figures: Figures) -> str:
         return route_summary(figures)
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        from orchestrator.routing.report import route_tables
+
+        return route_tables(folder)
 
     def farm_address(self, folder: Path) -> str:
         _, options = load_route(folder)

@@ -16,7 +16,7 @@ from orchestrator.output import OutputFolder
 from orchestrator.report.formatting import format_evaluations
 from orchestrator.runs.changes import saved_settings
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
-from orchestrator.runs.kinds import Figures, RunKind, RunProgress, check_kind
+from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
 from orchestrator.settings import Settings, SettingsError
 from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
@@ -134,6 +134,9 @@ class EvolveKind:
         best, correct = figures["best_fitness"], figures["correctness"]
         words = [] if best is None else [f"best ever {best:.4f}"]
         return ", ".join(words if correct is None else [*words, f"{correct:.1%} correct"])
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        return ()
 
     def farm_address(self, folder: Path) -> str:
         return address_of(saved_settings(folder))

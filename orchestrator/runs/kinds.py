@@ -30,6 +30,19 @@ Figures = Mapping[str, float | None]
 """Numbers of one kind of run, by name; None where there is none yet."""
 
 
+Cell = str | float | None
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table of what a run has found, for its page: as many cells in each row as there are columns."""
+
+    title: str
+    about: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
 @dataclass(frozen=True)
 class RunProgress:
     """How far a run is, as its output folder says: `done` of `total` (None: unknown) of what `unit` names."""
@@ -57,6 +70,12 @@ class RunKind(Protocol):
 
     def summary(self, figures: Figures) -> str:
         """The most important figures in a few words, as a table of runs shows them; "" where there is none yet."""
+
+    def tables(self, folder: Path) -> Sequence[ShownTable]:
+        """What the run has found so far, for its page; () for a kind whose page has parts of its own.
+
+        Raises: OutputError for a file that cannot be used.
+        """
 
     def farm_address(self, folder: Path) -> str:
         """Where the farm of the run answers.

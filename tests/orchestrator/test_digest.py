@@ -7,11 +7,9 @@ import shutil
 from pathlib import Path
 from statistics import fmean
 
-import pytest
 from measured_systems import EVOLVED, ONE_SENTENCE, PLAIN, system
 
 from orchestrator.digest import NO_REPORT, NO_VALIDATION, digest_of, rival_of
-from orchestrator.output import OutputError, OutputFolder
 from orchestrator.report.assessment import assess
 from orchestrator.report.document import report_document
 from orchestrator.report.figures import ReportFigures
@@ -30,12 +28,6 @@ def test_the_rival_is_the_one_that_the_first_sentence_names() -> None:
     assert shown.conclusion.rival is not None and shown.conclusion.rival in shown.verdict
     found = rival_of(shown)
     assert found is not None and found[0].name == shown.conclusion.rival
-
-
-def test_a_guided_run_is_refused_with_the_commands_that_show_it(tmp_path: Path) -> None:
-    OutputFolder(tmp_path).run_id("guide")
-    with pytest.raises(OutputError, match=r"holds a guided run, which has no page: `orchestrator status`"):
-        digest_of(RunResults.open(tmp_path))
 
 
 def test_where_the_vector_wins_the_rival_is_the_best_one() -> None:

@@ -40,6 +40,7 @@ function answerSection(run) {
       ? h("p", { class: "sentence" }, h("span", { class: "muted" }, "The system prompt, which needs no processor: "), d.rival_prompt)
       : null,
     tiles(run),
+    run.figures?.length ? h("dl", { class: "pairs" }, run.figures.map(([what, value]) => [h("dt", {}, what), h("dd", {}, value)])) : null,
     run.conclusion
       ? h("ul", { class: "notes" }, run.conclusion.sentences.slice(1).map((text) => h("li", {}, arrows(text))))
       : null);
@@ -49,6 +50,7 @@ function unfinished(run) {
   const d = run.digest;
   const done = `${d.progress} done`;
   if (d.kind === "collect") return `The collection is ${STATES[d.state][0]}: ${done}.`;
+  if (run.tables) return `The run is ${STATES[d.state][0]}: ${done}.`;
   const best = has(d.best_fitness) ? ` The best fitness so far is ${number(d.best_fitness, 4)}.` : "";
   return `The search is ${STATES[d.state][0]}: ${done}.${best} What it shows is known at its end.`;
 }

@@ -16,11 +16,12 @@ function drawPage() {
     runs.length > 1 ? compareSection(runs) : null,
     runs.length > 1 ? runChoice(runs) : null,
     answerSection(run),
-    ...(run.digest.kind === "collect" ? [wastedSection(run)] : [systemsSection(run), searchSection(run), lineageSection(run), clustersSection(run)]),
+    ...(run.tables ? tableSections(run) : run.digest.kind === "collect" ? [wastedSection(run)] : [systemsSection(run), searchSection(run), lineageSection(run), clustersSection(run)]),
     answersSection(run), costSection(run), settingsSection(run),
   ].filter(Boolean);
   const ids = new Set(parts.map((part) => part.id));
-  const links = PARTS.filter(([id]) => ids.has(id)).map(([id, name]) => h("a", { href: `#${id}` }, name));
+  const names = [...PARTS.slice(0, 2), ...(run.tables ?? []).map((table, i) => [`table${i}`, table.title]), ...PARTS.slice(2)];
+  const links = names.filter(([id]) => ids.has(id)).map(([id, name]) => h("a", { href: `#${id}` }, name));
   const bar = h("header", { class: "bar" }, h("div", {},
     h("span", { class: "brand" }, logo(), "Whetstone"), h("nav", { "aria-label": "Parts of the page" }, links),
     h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark", on: { click: otherTheme } }, "◐")));

@@ -2,12 +2,12 @@
 
 function settingsSection(run) {
   const chosen = view(`settings ${run.digest.run}`, { all: false, query: "" });
-  const isCollection = run.digest.kind === "collect";
+  const hasDefaults = run.digest.kind === "evolve";
   const draw = (again) => {
-    const rows = run.settings.filter(([name, value, differs]) => (chosen.all || isCollection || differs || chosen.query) && matchesSetting(name, value, chosen.query));
+    const rows = run.settings.filter(([name, value, differs]) => (chosen.all || !hasDefaults || differs || chosen.query) && matchesSetting(name, value, chosen.query));
     return h("div", { class: "card" },
       h("div", { class: "controls" }, h("h3", {}, "Settings"),
-        isCollection ? null : segments("Which settings", [[false, "other than the default"], [true, "all"]], chosen.all, (value) => { chosen.all = value; again(); }),
+        !hasDefaults ? null : segments("Which settings", [[false, "other than the default"], [true, "all"]], chosen.all, (value) => { chosen.all = value; again(); }),
         h("input", { type: "search", placeholder: "Search settings", "aria-label": "Search settings", value: chosen.query, on: { input: (event) => { chosen.query = event.target.value; again(); } } })),
       h("table", { class: "settings" }, h("tbody", {}, rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, breakable(name)), h("td", {}, value === "" ? "(empty)" : value))))));
   };
