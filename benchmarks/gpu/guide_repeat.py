@@ -1,7 +1,7 @@
 """Whether a run of `guide` comes out the same twice on a GPU, and what deterministic inference costs.
 
 Two runs of equal settings and seeds, each with a farm and a store of its own, on a server with deterministic inference
-(`--deterministic`, added to its arguments) or without; then `guide compare`.
+or without, as its arguments say (`--deterministic` adds it); then `guide compare`.
 
 `python benchmarks/gpu/guide_repeat.py --model FOLDER --folder WORK --deterministic`
 """
@@ -34,7 +34,8 @@ def main() -> int:
     if options.deterministic:
         options.args = f"{common.server_arguments(options)} {FLAG}"
     base: Path = options.folder
-    found: dict[str, Any] = {"deterministic": options.deterministic, "runs": []}
+    is_deterministic = FLAG in common.server_arguments(options)
+    found: dict[str, Any] = {"deterministic": is_deterministic, "runs": []}
     with open_asking(options) as (asking, version):
         deadline = time.monotonic() + options.seconds
         seed = options.seeds[0]
