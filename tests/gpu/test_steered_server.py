@@ -123,10 +123,10 @@ def test_cluster_1_is_the_numbers_and_nothing_else(server: Server) -> None:
     assert all(server.labels[token] == 1 for a in only for token in a.output_ids)
 
 
-@pytest.mark.parametrize("wanted", [None, deltas(c1=-1.0)])
-def test_the_prefix_cache_keeps_prompts_and_no_answers(server: Server, wanted: list[float] | None) -> None:
+@pytest.mark.parametrize(("prompt", "wanted"), [(1, None), (2, deltas(c1=-1.0))])  # the longer prompt below is kept
+def test_the_prefix_cache_keeps_prompts_and_no_answers(server: Server, prompt: int, wanted: list[float] | None) -> None:
     # Given an answer to a prompt
-    request = server.request(1, wanted, new=64)
+    request = server.request(prompt, wanted, new=64)
     [answer] = server.answers([request])
     assert answer.completion_tokens > 1, answer
     # When the next prompt goes on from the answer
