@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, PLOTS, draw
+from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, PLOTS, ROUTE_PLOTS, draw
 
 DATA = {
     "history": [],
@@ -15,6 +15,9 @@ DATA = {
     "baseline_tokens": None,
     "baseline_name": "zero deltas",
     "points": [],
+    "rates": [],
+    "held_out": "B",
+    "rows": [],
     "v_steer": [{"token_id": 1, "token_str": "a", "delta": 0.5}],
 }
 
@@ -25,7 +28,7 @@ def test_every_plot_of_the_table_is_drawn_as_a_png(file: str) -> None:
 
 
 def test_each_plot_has_a_file_and_a_title_of_its_own() -> None:
-    plots = (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS)
+    plots = (*EVOLUTION_PLOTS, *COMPARISON_PLOTS, *COLLECTION_PLOTS, *ROUTE_PLOTS)
     assert len(PLOTS) == len({plot.title for plot in plots}) == len(plots)
 
 
