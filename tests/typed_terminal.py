@@ -6,9 +6,11 @@ import os
 import pty
 import select
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+AGAIN_S = 5
 READ_S = 60  # on a busy machine
 
 
@@ -47,9 +49,17 @@ class TypedTerminal:
         self.wait_for(question)
         self.press(text + "\n")
 
-    def read_to_the_end(self) -> tuple[int, str]:
-        """The exit status, and what else has appeared."""
-        while select.select([self.ours], [], [], READ_S)[0]:
+    def read_to_the_end(self, again: str = "") -> tuple[int, str]:
+        """The exit status, and what else has appeared.
+
+        `again` is pressed once more after each `AGAIN_S` of silence: a Ctrl+C that comes just before Python's readline
+        waits for keys is only noticed with the next key.
+        """
+        since = time.monotonic()
+        while time.monotonic() < since + READ_S:
+            if not select.select([self.ours], [], [], AGAIN_S)[0]:
+                os.write(self.ours, again.encode())
+                continue
             try:
                 piece = os.read(self.ours, 4096).decode("utf-8", "replace")
             except OSError:
@@ -57,6 +67,7 @@ class TypedTerminal:
             if not piece:
                 break
             self.seen += piece.replace("\r\n", "\n")
+            since = time.monotonic()
         return self.process.wait(READ_S), self.seen
 
     def close(self) -> None:

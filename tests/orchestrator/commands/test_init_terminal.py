@@ -121,7 +121,7 @@ def test_an_input_that_ends_and_ctrl_c_write_nothing(
     terminal = typed("init", "--no-measure")
     terminal.wait_for("1  model [embedded]: ")
     terminal.press(key)
-    found, said = terminal.read_to_the_end()
+    found, said = terminal.read_to_the_end(again=key)
     assert (found, reason in said) == (status, True), said
     assert not (place / ".config").exists()
 
