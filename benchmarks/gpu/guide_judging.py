@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.gpu.guide_asking import Asking
 from benchmarks.gpu.guide_prompts import messages_for
 from benchmarks.gpu.guide_tickets import FIRST_LINE, LETTERS, SAMPLED, SHAPES, first_verdict, scores
-from orchestrator.guide.ingest import parse_ticket
+from orchestrator.guide.stage_a import parse_ticket
 from orchestrator.guide.tickets.generate import generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
 from orchestrator.guide.tickets.plan import MissionPlan, with_rules

@@ -24,7 +24,7 @@ from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of, messages_for
-from orchestrator.guide.ingest import parse_ticket
+from orchestrator.guide.stage_a import parse_ticket
 from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
 from orchestrator.guide.tickets.plan import with_rules

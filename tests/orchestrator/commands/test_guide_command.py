@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import exit_status
 from orchestrator.commands import guide
-from orchestrator.guide.ingest import read_tickets
+from orchestrator.guide.stage_a import read_tickets
 
 
 def run(*words: str | Path) -> int:

@@ -1,4 +1,4 @@
-"""From Stage-A's files to tickets: bad lines and duplicates are named at once, and every draw is the seed's alone."""
+"""Which tickets are held out, and the order of the others: every draw is the seed's alone."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 from guide_values import guide_values, stage_a_row, with_value, write_rows
 
-from orchestrator.guide.ingest import (
-    MissionTickets,
-    epoch_batches,
-    ingest,
-    read_tickets,
-    shuffle_lines,
-    shuffled,
-    ticket_counts,
-)
+from orchestrator.guide.ingest import MissionTickets, epoch_batches, ingest, shuffle_lines, shuffled, ticket_counts
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
+from orchestrator.guide.stage_a import read_tickets
 from orchestrator.settings import SettingsError
 
 
@@ -39,59 +32,6 @@ def refused(settings: GuideSettings) -> list[str]:
 
 def labelled(count: int, **changes: Any) -> list[dict[str, Any] | str]:
     return [stage_a_row(f"t{n:02}", label="fail" if n % 4 == 0 else "pass", **changes) for n in range(count)]
-
-
-def test_every_field_of_a_ticket_is_kept_and_images_come_by_number(tmp_path: Path) -> None:
-    images = {"image_10": "ten", "image_2": "two", "image_1": "one"}
-    rows = [stage_a_row("b", per_image=images, label_source="audit", label_timestamp="2025-11-03T10:00:00Z"),
-            stage_a_row("a", label="fail")]  # fmt: skip
-    tickets, _ = read_tickets([str(write_rows(tmp_path / "a.jsonl", rows))], ["cabinet"])
-    a, b = tickets["cabinet"]
-    assert (a.group_id, a.label, a.label_source) == ("a", "fail", None)
-    assert (b.label_source, b.label_timestamp) == ("audit", "2025-11-03T10:00:00Z")
-    assert list(b.per_image.items()) == [("image_1", "one"), ("image_2", "two"), ("image_10", "ten")]
-
-
-def test_all_bad_lines_and_duplicates_are_named_at_once(tmp_path: Path) -> None:
-    rows = [
-        stage_a_row("t1"),
-        "{not json",
-        stage_a_row("t2", label=None, per_image={"img": "x", "image_1": "", "image_01": "y"}),
-        stage_a_row("t3", label="maybe", stage_a_complete="yes"),
-        stage_a_row("t1", label="fail"),
-        "",
-        '{"group_id": "t4", "group_id": "t5"}',
-        stage_a_row("t6", per_image={}),
-        stage_a_row("t7", mission="tower"),
-        stage_a_row("t8", mission="tower"),
-    ]
-    assert refused(settings_of(tmp_path, rows)) == [
-        "stage_a_paths: FILE: line 2: invalid JSON at column 2: Expecting property name enclosed in double quotes",
-        "stage_a_paths: FILE: line 3: label is missing; per_image.img: the key is not image_ and a number; "
-        "per_image.image_1 is empty; per_image.image_01: is the same image as image_1",
-        "stage_a_paths: FILE: line 4: label is 'maybe', not 'pass' or 'fail'; stage_a_complete is not true or false",
-        "stage_a_paths: FILE: line 5: group_id 't1' of 'cabinet' is already at FILE:1",
-        "stage_a_paths: FILE: line 7: invalid JSON: 'group_id' occurs twice",
-        "stage_a_paths: FILE: line 8: per_image is empty",
-        "stage_a_paths: 2 tickets of mission 'tower', which is not under missions (the first: FILE:9)",
-    ]
-
-
-def test_of_very_many_bad_lines_each_is_still_named(tmp_path: Path) -> None:
-    lines = refused(settings_of(tmp_path, ["1"] * 60 + [stage_a_row("a")] + ["1"]))
-    assert len(lines) == 51
-    assert lines[-1] == "stage_a_paths: FILE: 11 more malformed lines: 51-60, 62"
-
-
-def test_a_file_that_is_not_there_or_comes_twice_is_told_with_the_rest(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, [stage_a_row("a")])
-    twice = [settings.stage_a_paths[0]] * 2 + [str(tmp_path / "none.jsonl")]
-    with pytest.raises(SettingsError) as error:
-        read_tickets(twice, ["cabinet"])
-    assert [line.replace(str(tmp_path), "") for line in error.value.problems] == [
-        "stage_a_paths: /none.jsonl: cannot be read: No such file or directory",
-        "stage_a_paths: /tickets.jsonl: line 1: group_id 'a' of 'cabinet' is already at /tickets.jsonl:1",
-    ]
 
 
 def test_a_ticket_that_stage_a_has_not_completed_is_excluded_with_its_reason(tmp_path: Path) -> None:

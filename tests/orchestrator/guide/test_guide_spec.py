@@ -13,8 +13,8 @@ import pytest
 from guided_world import MISSION, MissionOnDisk, World, noop_text, proposal_text, small_settings, small_tickets
 from spec_checker import SpecChecker, schema_faults
 
-from orchestrator.guide.ingest import stage_a_line
 from orchestrator.guide.layout import write_ingest
+from orchestrator.guide.stage_a import stage_a_line
 
 CHECKED = (
     *("selections.jsonl", "reflection.jsonl", "review.jsonl", "guidance.json", "epoch_1/shuffled_data.jsonl"),
