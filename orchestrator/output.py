@@ -294,6 +294,14 @@ def read_json(path: Path, kind: type[T], parse: Callable[[type[T], bytes], T] = 
         raise OutputError(f"{path} cannot be read: {error}") from None
 
 
+def read_output_text(path: Path, limit: int) -> str:
+    """The text of a file of at most `limit` bytes; what is no UTF-8 in it is replaced.  Raises: OutputError."""
+    try:
+        return read_limited(path, limit).decode("utf-8", "replace")
+    except (OSError, FileTooLarge) as error:
+        raise OutputError(f"{path} cannot be read: {error}") from None
+
+
 def read_state(path: Path, kind: type[T], remedy: str = "", parse: Callable[[type[T], bytes], T] = parse_sealed) -> T:
     """What a file that `write_state` has written holds, as a value of this type.
 

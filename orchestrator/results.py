@@ -10,25 +10,28 @@ file and the place in it, and leaves the other parts readable.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NotRequired
-
-from pydantic import FiniteFloat
-from typing_extensions import TypedDict
 
 from orchestrator.collection.results import CollectionResult, read_collection
-from orchestrator.history import GenerationRecord, read_history
-from orchestrator.output import OutputError, OutputFolder, read_json, read_state, run_file
+from orchestrator.evolution_results import (
+    Descent,
+    GenerationResult,
+    IndividualResult,
+    LineageFile,
+    generation_result,
+    individual_result,
+)
+from orchestrator.history import read_history
+from orchestrator.output import OutputError, OutputFolder, read_json, read_output_text, read_state, run_file
+from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
 from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.baselines import Baselines, read_baselines
 from orchestrator.runs.changes import SettingsChange, read_changes
-from orchestrator.runs.evolution_tree import stage_of
-from orchestrator.runs.individuals import IndividualRecord, read_individuals
+from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, Versions, read_clusters, read_versions
 from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
@@ -40,123 +43,10 @@ from orchestrator.settings.options import options
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
 from tasks.envelope import checked_sealed
-from tasks.files import FileTooLarge, read_limited
-from tasks.limits import SETTINGS_BYTES, STATE_BYTES
-from tasks.plan import Evaluations
-from tasks.validation import Delta, InvalidData, check_value
+from tasks.limits import SETTINGS_BYTES
+from tasks.validation import Delta
 
 EVOLVE, COLLECT, SETTINGS_FILE = "evolve", "collect", "settings.yaml"
-
-
-@dataclass(frozen=True)
-class GenerationResult:
-    """One recorded generation.  `population` and `offspring` are names of individuals.
-
-    `best` and `mean` are fitnesses of the population, `best_ever` that of the run so far.  `seconds` has the time by
-    stage, summed over tasks that ran side by side, and as "wall" that of the whole generation.  `cost_usd` is None
-    where the prices are not known.  `answered` has who answered until then, by role ("reflector", "judge").
-    """
-
-    generation: int
-    best: float
-    mean: float
-    best_ever: float
-    population: tuple[str, ...]
-    offspring: tuple[str, ...]
-    evaluations: Evaluations
-    seconds: Mapping[str, float]
-    tokens: Mapping[str, float]
-    calls: int
-    cost_usd: float | None
-    answered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    validation: Mapping[str, float] = field(default_factory=dict)
-    settings_changed: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class IndividualResult:
-    """One evaluation.  `name` is its node in the tree, for example "g3_child1_mut".
-
-    stage: "pop" for a member of the population, "pre" and "mut" for a child before and after its mutation; target: the
-    cluster that the mutation changed; correctness: the share of right answers on the training set; deltas: by cluster,
-    empty where individuals.jsonl has been lost; stopped: after how many of how many questions it left a race, its
-    fitness is projected then; skip_reason and merge_fallback: why no reply of the reflector was usable.
-    """
-
-    name: str
-    generation: int
-    stage: str
-    fitness: float
-    mean_tokens: float
-    correctness: float
-    is_elite: bool = False
-    target: str | None = None
-    deltas: Mapping[str, float] = field(default_factory=dict)
-    scratchpad: str = ""
-    stopped: tuple[int, int] | None = None
-    skip_reason: str = ""
-    merge_fallback: str = ""
-
-
-class LineageNode(TypedDict):
-    """A node of evolution_tree.json."""
-
-    id: str
-    generation: int
-    fitness: FiniteFloat
-    mean_tokens: FiniteFloat
-    correctness: FiniteFloat
-    elite: bool
-    target: str | None
-
-
-@dataclass(frozen=True)
-class Descent:
-    """An edge of the tree.  kind: "parent", "mutation", or "next" to a survivor's place in the next population."""
-
-    start: str
-    end: str
-    kind: Literal["parent", "mutation", "next"]
-
-
-DescentFile = TypedDict("DescentFile", {"from": str, "to": str, "kind": Literal["parent", "mutation", "next"]})
-
-
-class LineageFile(TypedDict):
-    """evolution_tree.json: all of it that is shown."""
-
-    nodes: list[LineageNode]
-    edges: list[DescentFile]
-
-
-@dataclass(frozen=True)
-class ReflectorCall:
-    """One call of the reflector: what for, which attempt, how it ended, who answered, and the texts."""
-
-    file: str
-    title: str
-    provider: str
-    system: str
-    user: str
-    reply: str
-
-    @property
-    def candidate(self) -> str:
-        """The candidate that the call was made for, for example "g3_child1"; "" for one about the clusters."""
-        found = _NODE.search(self.file)
-        return candidate_of(found[1]) if found else ""
-
-    def is_about(self, individual: str) -> bool:
-        """Whether the call was made for this individual: the merge before it, or the proposal before or after it."""
-        return self.candidate == candidate_of(individual)
-
-
-_NODE = re.compile(r"_(g\d+_(?:pop\d+|child\d+_(?:pre|mut)))(?:_attempt\d+)?\.txt$")
-
-
-def candidate_of(individual: str) -> str:
-    """The candidate of an individual: "g3_child1" of "g3_child1_mut"; a member of a population is its own."""
-    return individual.removesuffix("_pre").removesuffix("_mut")
 
 
 @dataclass(frozen=True)
@@ -256,7 +146,7 @@ class RunResults:
 
     @cached_property
     def generations(self) -> tuple[GenerationResult, ...]:
-        return tuple(_generation(self.output.history, line) for line in read_history(self.output.history))
+        return tuple(generation_result(self.output.history, line) for line in read_history(self.output.history))
 
     @cached_property
     def _lineage(self) -> LineageFile:
@@ -272,7 +162,7 @@ class RunResults:
         recorded = {record["node"]: record for _, record in read_individuals(self.output.individuals)}
         count = len(self.generations)
         nodes = [node for node in self._lineage["nodes"] if node["generation"] < count]
-        return tuple(_individual(node, recorded.get(node["id"])) for node in nodes)
+        return tuple(individual_result(node, recorded.get(node["id"])) for node in nodes)
 
     @cached_property
     def descent(self) -> tuple[Descent, ...]:
@@ -291,7 +181,7 @@ class RunResults:
     @cached_property
     def reflector_calls(self) -> tuple[ReflectorCall, ...]:
         """All calls of the reflector whose texts were kept, by file name."""
-        return tuple(_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
+        return tuple(read_reflector_call(path) for path in sorted(self.output.prompts.glob("*.txt")))
 
     @cached_property
     def report(self) -> ReportFigures | None:
@@ -340,84 +230,15 @@ class RunResults:
     def system_prompt(self) -> str | None:
         """The system prompt that belongs to the winner's deltas; None before the run has ended."""
         path = self.folder / "system_prompt.txt"
-        return _text(path, SETTINGS_BYTES) if path.exists() else None
-
-
-class HistoryLine(GenerationRecord):
-    """A line of history.jsonl with what only readers need.  `seconds` are by stage, and "wall"."""
-
-    settings_changed: NotRequired[dict[str, str]]
-
-
-_SECONDS = dict[str, FiniteFloat]
-
-
-def _generation(path: Path, line: dict[str, Any]) -> GenerationResult:
-    try:
-        checked: HistoryLine = check_value(HistoryLine, line)
-        seconds: dict[str, float] = check_value(_SECONDS, line["seconds"], "seconds")
-    except InvalidData as error:
-        raise OutputError(f"{path}: generation {line['generation']}: {error}") from None
-    return GenerationResult(
-        generation=checked["generation"],
-        best=checked["best"],
-        mean=checked["mean"],
-        best_ever=checked["best_ever"],
-        population=tuple(one["node"] for one in checked["population"]),
-        offspring=tuple(one["node"] for one in checked["offspring"]),
-        evaluations=Evaluations(**checked["evaluations"]),
-        seconds=seconds,
-        tokens={name: float(count) for name, count in checked["tokens"].items() if isinstance(count, int | float)},
-        calls=int(checked["calls"]),
-        cost_usd=checked["cost_usd"],
-        answered={role: tuple(names) for role, names in checked.get("answered", {}).items()},
-        validation=checked.get("validation", {}),
-        settings_changed=checked.get("settings_changed", {}),
-    )
-
-
-def _individual(node: LineageNode, record: IndividualRecord | None) -> IndividualResult:
-    stopped = None if record is None else record.get("stopped")
-    return IndividualResult(
-        name=node["id"],
-        generation=node["generation"],
-        stage=stage_of(node["id"]),
-        fitness=node["fitness"],
-        mean_tokens=node["mean_tokens"],
-        correctness=node["correctness"],
-        is_elite=node["elite"],
-        target=node["target"],
-        deltas={} if record is None else record["deltas"],
-        scratchpad="" if record is None else record.get("scratchpad", ""),
-        stopped=None if stopped is None else (stopped["answered"], stopped["of"]),
-        skip_reason="" if record is None else record.get("skip_reason", ""),
-        merge_fallback="" if record is None else record.get("merge_fallback", ""),
-    )
-
-
-def _reflector_call(path: Path) -> ReflectorCall:
-    """The parts of a file of reflector_prompts (`tasks.openai.calls.prompt_logger` writes it)."""
-    head, _, rest = _text(path, STATE_BYTES).partition("===== system =====\n")
-    system, _, rest = rest.partition("\n===== user =====\n")
-    user, _, reply = rest.partition("\n===== reply =====\n")
-    title, *others = [line.removeprefix("# ") for line in head.splitlines()] or [""]
-    provider = next((line.partition(": ")[2] for line in others if line.startswith("answered by: ")), "")
-    return ReflectorCall(path.name, title, provider, system, user, reply.rstrip("\n"))
-
-
-def _text(path: Path, limit: int) -> str:
-    """Raises: OutputError."""
-    try:
-        return read_limited(path, limit).decode("utf-8", "replace")
-    except (OSError, FileTooLarge) as error:
-        raise OutputError(f"{path} cannot be read: {error}") from None
+        return read_output_text(path, SETTINGS_BYTES) if path.exists() else None
 
 
 def _evolve_settings(config: Path) -> dict[str, str]:
     """The file says all of it; whether the files that it names are here does not matter to a reader."""
     if not config.exists():
         return {}
-    found, problems = read_assignments(_text(config, SETTINGS_BYTES), {one.name: one.kind for one in options()})
+    kinds = {one.name: one.kind for one in options()}
+    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES), kinds)
     if problems:
         raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
     return found

@@ -14,8 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.evolution_results import GenerationResult, IndividualResult
 from orchestrator.output import run_file
-from orchestrator.results import GenerationResult, IndividualResult, RunResults
+from orchestrator.results import RunResults
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,19 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.evolution_results import Descent, GenerationResult, IndividualResult
 from orchestrator.page.packing import TextPack
+from orchestrator.reflector_calls import ReflectorCall, candidate_of
 from orchestrator.report.figures import ReportedSystem, SystemFigures
 from orchestrator.report.intervals import mean_interval, share_interval
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.results import (
-    Descent,
-    GenerationResult,
-    IndividualResult,
-    ReflectorCall,
-    RunResults,
-    candidate_of,
-)
+from orchestrator.results import RunResults
 
 CALL_CHARACTERS = 16_000_000
 """Of the prompts and replies that a page holds; those of the winner's ancestors come first."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.output import OutputError, OutputFolder
+from orchestrator.output import OutputError
 from orchestrator.results import RunResults
 
 
@@ -67,19 +67,6 @@ def test_a_run_at_work_shows_the_generations_that_are_recorded(folder: Path) -> 
 def test_individuals_without_their_record_have_no_deltas(folder: Path) -> None:
     (folder / "individuals.jsonl").unlink()
     assert all(not one.deltas and one.fitness > 0 for one in RunResults.open(folder).individuals)
-
-
-def test_the_calls_of_the_reflector_belong_to_their_individual(folder: Path) -> None:
-    OutputFolder(folder).write(
-        "reflector_prompts/gen_0_reflect_g0_child1_mut_attempt2.txt",
-        "# reflect, attempt 2: done\n# answered by: gpt\n===== system =====\nS\n\n===== user =====\nU\n"
-        "===== reply =====\n{}\n",
-    )
-    [call] = [call for call in RunResults.open(folder).reflector_calls if "attempt2" in call.file]
-    assert (call.title, call.provider, call.reply) == ("reflect, attempt 2: done", "gpt", "{}")
-    assert (call.system, call.user) == ("S\n", "U")
-    assert call.is_about("g0_child1_mut") and call.is_about("g0_child1_pre")
-    assert not call.is_about("g0_child11_mut") and not call.is_about("g0_pop1")
 
 
 DAMAGE = {

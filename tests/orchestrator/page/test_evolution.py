@@ -13,7 +13,8 @@ from orchestrator.output import OutputFolder
 from orchestrator.page.evolution import ancestors, evolution_data
 from orchestrator.page.html import page_data
 from orchestrator.page.packing import TextPack
-from orchestrator.results import RunResults, candidate_of
+from orchestrator.reflector_calls import candidate_of
+from orchestrator.results import RunResults
 
 LATER = ("report.json", "pareto.json", "answers.json", "system_prompt.txt")
 

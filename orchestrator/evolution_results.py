@@ -1,0 +1,153 @@
+"""What an evolution has recorded, as readers see it: its generations, its individuals, and who descends from whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NotRequired
+
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
+
+from orchestrator.history import GenerationRecord
+from orchestrator.output import OutputError
+from orchestrator.runs.evolution_tree import stage_of
+from orchestrator.runs.individuals import IndividualRecord
+from tasks.plan import Evaluations
+from tasks.validation import InvalidData, check_value
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """One recorded generation.  `population` and `offspring` are names of individuals.
+
+    `best` and `mean` are fitnesses of the population, `best_ever` that of the run so far.  `seconds` has the time by
+    stage, summed over tasks that ran side by side, and as "wall" that of the whole generation.  `cost_usd` is None
+    where the prices are not known.  `answered` has who answered until then, by role ("reflector", "judge").
+    """
+
+    generation: int
+    best: float
+    mean: float
+    best_ever: float
+    population: tuple[str, ...]
+    offspring: tuple[str, ...]
+    evaluations: Evaluations
+    seconds: Mapping[str, float]
+    tokens: Mapping[str, float]
+    calls: int
+    cost_usd: float | None
+    answered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    validation: Mapping[str, float] = field(default_factory=dict)
+    settings_changed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class IndividualResult:
+    """One evaluation.  `name` is its node in the tree, for example "g3_child1_mut".
+
+    stage: "pop" for a member of the population, "pre" and "mut" for a child before and after its mutation; target: the
+    cluster that the mutation changed; correctness: the share of right answers on the training set; deltas: by cluster,
+    empty where individuals.jsonl has been lost; stopped: after how many of how many questions it left a race, its
+    fitness is projected then; skip_reason and merge_fallback: why no reply of the reflector was usable.
+    """
+
+    name: str
+    generation: int
+    stage: str
+    fitness: float
+    mean_tokens: float
+    correctness: float
+    is_elite: bool = False
+    target: str | None = None
+    deltas: Mapping[str, float] = field(default_factory=dict)
+    scratchpad: str = ""
+    stopped: tuple[int, int] | None = None
+    skip_reason: str = ""
+    merge_fallback: str = ""
+
+
+class LineageNode(TypedDict):
+    """A node of evolution_tree.json."""
+
+    id: str
+    generation: int
+    fitness: FiniteFloat
+    mean_tokens: FiniteFloat
+    correctness: FiniteFloat
+    elite: bool
+    target: str | None
+
+
+@dataclass(frozen=True)
+class Descent:
+    """An edge of the tree.  kind: "parent", "mutation", or "next" to a survivor's place in the next population."""
+
+    start: str
+    end: str
+    kind: Literal["parent", "mutation", "next"]
+
+
+DescentFile = TypedDict("DescentFile", {"from": str, "to": str, "kind": Literal["parent", "mutation", "next"]})
+
+
+class LineageFile(TypedDict):
+    """evolution_tree.json: all of it that is shown."""
+
+    nodes: list[LineageNode]
+    edges: list[DescentFile]
+
+
+class HistoryLine(GenerationRecord):
+    """A line of history.jsonl with what only readers need.  `seconds` are by stage, and "wall"."""
+
+    settings_changed: NotRequired[dict[str, str]]
+
+
+_SECONDS = dict[str, FiniteFloat]
+
+
+def generation_result(path: Path, line: dict[str, Any]) -> GenerationResult:
+    """What a line of history.jsonl says, which is at `path`.  Raises: OutputError."""
+    try:
+        checked: HistoryLine = check_value(HistoryLine, line)
+        seconds: dict[str, float] = check_value(_SECONDS, line["seconds"], "seconds")
+    except InvalidData as error:
+        raise OutputError(f"{path}: generation {line['generation']}: {error}") from None
+    return GenerationResult(
+        generation=checked["generation"],
+        best=checked["best"],
+        mean=checked["mean"],
+        best_ever=checked["best_ever"],
+        population=tuple(one["node"] for one in checked["population"]),
+        offspring=tuple(one["node"] for one in checked["offspring"]),
+        evaluations=Evaluations(**checked["evaluations"]),
+        seconds=seconds,
+        tokens={name: float(count) for name, count in checked["tokens"].items() if isinstance(count, int | float)},
+        calls=int(checked["calls"]),
+        cost_usd=checked["cost_usd"],
+        answered={role: tuple(names) for role, names in checked.get("answered", {}).items()},
+        validation=checked.get("validation", {}),
+        settings_changed=checked.get("settings_changed", {}),
+    )
+
+
+def individual_result(node: LineageNode, record: IndividualRecord | None) -> IndividualResult:
+    """A node of the tree with its line of individuals.jsonl, if there is one."""
+    stopped = None if record is None else record.get("stopped")
+    return IndividualResult(
+        name=node["id"],
+        generation=node["generation"],
+        stage=stage_of(node["id"]),
+        fitness=node["fitness"],
+        mean_tokens=node["mean_tokens"],
+        correctness=node["correctness"],
+        is_elite=node["elite"],
+        target=node["target"],
+        deltas={} if record is None else record["deltas"],
+        scratchpad="" if record is None else record.get("scratchpad", ""),
+        stopped=None if stopped is None else (stopped["answered"], stopped["of"]),
+        skip_reason="" if record is None else record.get("skip_reason", ""),
+        merge_fallback="" if record is None else record.get("merge_fallback", ""),
+    )
