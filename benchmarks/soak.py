@@ -231,7 +231,7 @@ def make_runs(soak: Soak, count: int, seconds: float) -> Iterator[str]:
             due = started + seconds * number / count
             if time.monotonic() - started > 2 * seconds:
                 break
-            time.sleep(max(0.0, due - time.monotonic()))
+            time.sleep(max(0.0, due - time.monotonic()))  # runs are spread over the time
             at_once = (number // TURN) % 2 == 1
             waiting.append(pool.submit(soak.run, number))
             if not at_once or len(waiting) == AT_ONCE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,10 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
+from benchmarks import figures
 from benchmarks.gpu import common
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render_chat, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
@@ -165,3 +167,20 @@ def spread(
                 yield doing[done], done.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def write_result(options: argparse.Namespace, version: str, **found: Any) -> None:
+    """benchmarks/results/RESULT.json: what was found, and the command, the cards, the server and the tickets of it."""
+    tickets = {name: getattr(options, name) for name in ("shape", "prompt", "wording") if hasattr(options, name)}
+    figures.write(
+        options.result,
+        {
+            "command": " ".join(["python", *sys.argv]),
+            "gpus": common.gpus(),
+            "sglang": version,
+            "arguments": common.server_arguments(options),
+            "model": options.model.rstrip("/").rpartition("/")[2],
+            **tickets,
+            **found,
+        },
+    )

@@ -21,8 +21,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread
+from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_judging import (
     JudgeUnit,
     clustered_mean,
@@ -235,17 +234,7 @@ GAIN_HEAD = ("way", "gain", "missions", "points")
 
 def write(options: argparse.Namespace, version: str, records: Sequence[Any], judged: Judged, *, is_done: bool) -> None:
     tables = {"conditions": list(condition_rows(judged)), "gains": list(gain_rows(judged))} if is_done else {}
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "tables": tables,
-            "units": list(records),
-        },
-    )
+    write_result(options, version, tables=tables, units=list(records))
 
 
 if __name__ == "__main__":

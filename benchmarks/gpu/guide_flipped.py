@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread
+from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_direct import DirectAnswers
 from benchmarks.gpu.guide_gate_model import gate_bounds
 from benchmarks.gpu.guide_judging import JudgeUnit, generated, judge, plan_of, sampled_scores
@@ -256,29 +255,13 @@ def main() -> int:
         for unit, found in spread(work, asking, units_of(options), options.processes):
             told = {name: value for name, value in asdict(unit).items() if name != "settings"}
             records.append({"unit": told, "found": found})
-            write(options, version, records)
+            write_result(options, version, table=list(outcome_rows(records)), seeds=list(records))
             if time.monotonic() - started > options.seconds:
                 break
         seconds = time.monotonic() - started
     print(f"{len(records)} seeds in {seconds:.0f} s")
     print(figures.table(HEAD, list(outcome_rows(records))))
     return 0
-
-
-def write(options: argparse.Namespace, version: str, records: Sequence[Values]) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "shape": options.shape,
-            "prompt": options.prompt,
-            "table": list(outcome_rows(records)),
-            "seeds": list(records),
-        },
-    )
 
 
 if __name__ == "__main__":

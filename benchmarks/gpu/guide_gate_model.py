@@ -20,8 +20,7 @@ from typing import Any
 import yaml
 
 from benchmarks import figures
-from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread
+from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_judging import JudgeUnit, judge, plan_of, sampled_scores
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, numbered, worded
 from benchmarks.gpu.guide_runs import CONFIG
@@ -85,7 +84,14 @@ def decisions(
     for fold in range(FOLDS):
         held = range(fold, len(before), FOLDS)
         others = [place for place in range(len(before)) if place % FOLDS != fold]
-        decision = decide([before[i] for i in held], [after[i] for i in held], seed=seed, **bounds)  # type: ignore[arg-type]
+        decision = decide(
+            [before[i] for i in held],
+            [after[i] for i in held],
+            apply_if_delta=bounds["apply_if_delta"],
+            min_probability=bounds["min_probability"],
+            max_false_pass_rise=bounds["max_false_pass_rise"],
+            seed=seed,
+        )
         worth = sum(float(after[i].score - before[i].score) for i in others) / len(others)
         yield {"fold": fold, "worth": worth, **asdict(decision)}
 
@@ -180,22 +186,8 @@ def flat(decided: Mapping[Edit, Sequence[dict[str, Any]]]) -> list[dict[str, Any
 def write(
     options: argparse.Namespace, version: str, bounds: Mapping[str, float], records: Sequence[Any], seconds: float
 ) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "shape": options.shape,
-            "prompt": options.prompt,
-            "wording": options.wording,
-            "seconds": seconds,
-            "bounds": dict(bounds),
-            "table": list(class_rows(records)),
-            "decisions": list(records),
-        },
-    )
+    table = list(class_rows(records))
+    write_result(options, version, seconds=seconds, bounds=dict(bounds), table=table, decisions=list(records))
 
 
 if __name__ == "__main__":

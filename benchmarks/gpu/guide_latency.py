@@ -23,7 +23,7 @@ import aiohttp
 
 from benchmarks import figures
 from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking
+from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, write_result
 from benchmarks.gpu.guide_direct import DirectAnswers
 from benchmarks.gpu.guide_flipped import BATCH, FlippedUnit, propose_on, setup_of
 from benchmarks.gpu.guide_judging import generated, plan_of
@@ -137,7 +137,7 @@ def main() -> int:
 
         def keep(name: str, asked: Sequence[GenerateRequest], in_flight: int) -> None:
             found[name] = summary(timed(asking, asked, in_flight))
-            write(options, version, found)
+            write_result(options, version, latencies=dict(found))
             print(f"{name}: median {1000 * found[name]['median']:.0f} ms", flush=True)
 
         requests = candidate_requests(asking, options.shape, options.prompt, options.candidates, options.seed)
@@ -153,20 +153,6 @@ def main() -> int:
             keep("reflection, whole reply", proposals, 1)
     print(figures.table(HEAD, [latency_row(name, one) for name, one in found.items()]))
     return 0
-
-
-def write(options: argparse.Namespace, version: str, found: Mapping[str, Any]) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "shape": options.shape,
-            "latencies": dict(found),
-        },
-    )
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import add_server_options, open_asking
+from benchmarks.gpu.guide_asking import add_server_options, open_asking, write_result
 from benchmarks.gpu.guide_prompts import FORMS
 from benchmarks.gpu.guide_runs import (
     RunPlace,
@@ -66,7 +65,7 @@ def main() -> int:
 
         def learn(seed: int) -> None:
             runs[seed] = one_run(options, place, seed, deadline)
-            write(options, version, runs)
+            write_result(options, version, runs={str(seed): run for seed, run in runs.items()})
 
         with ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(learn, options.seeds))
@@ -148,22 +147,6 @@ def mission_rows(seed: int, run: Mapping[str, Any]) -> list[list[str]]:
         ]
         for mission, found in run["missions"].items()
     ]
-
-
-def write(options: argparse.Namespace, version: str, runs: Mapping[int, Values]) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "arguments": common.server_arguments(options),
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "shape": options.shape,
-            "prompt": options.prompt,
-            "runs": {str(seed): run for seed, run in runs.items()},
-        },
-    )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import figures
 from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import open_asking
+from benchmarks.gpu.guide_asking import open_asking, write_result
 from benchmarks.gpu.guide_learning import add_run_options
 from benchmarks.gpu.guide_runs import guide_farm, overrides_of, run_guide, run_settings, write_run_tickets
 
@@ -47,33 +46,17 @@ def main() -> int:
             values = run_settings(options, data, options.folder / "runs", "run", seed, overrides_of(options))
             with guide_farm(options, asking, options.rollout_jobs) as place:
                 found["runs"].append(run_guide(place, values, options.folder, deadline))
-            write(options, version, found)
+            write_result(options, version, **found)
     folders = [str(base.resolve() / f"time-{number}" / "runs" / "run") for number in (1, 2)]
     command = [sys.executable, "-m", "orchestrator", "guide", "compare", *folders]
     compared = subprocess.run(command, capture_output=True, text=True, check=False)
     found |= {"compare_code": compared.returncode, "compare": (compared.stdout + compared.stderr)[:4000]}
-    write(options, version, found)
+    write_result(options, version, **found)
     seconds = " and ".join(f"{run['seconds']:.0f} s" for run in found["runs"])
     print(
         f"deterministic: {options.deterministic}; {seconds}; compare {compared.returncode}\n{found['compare'][:1500]}"
     )
     return 0
-
-
-def write(options: argparse.Namespace, version: str, found: dict[str, Any]) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "arguments": common.server_arguments(options),
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "shape": options.shape,
-            "prompt": options.prompt,
-            **found,
-        },
-    )
 
 
 if __name__ == "__main__":

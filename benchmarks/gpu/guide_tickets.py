@@ -21,8 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.gpu import common
-from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread
+from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of, messages_for
 from orchestrator.guide.stage_a import parse_ticket
 from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
@@ -339,19 +338,8 @@ def units_order(options: argparse.Namespace, unit: Mapping[str, Any]) -> tuple[i
 
 
 def write(options: argparse.Namespace, version: str, records: Sequence[Mapping[str, Any]], seconds: float) -> None:
-    figures.write(
-        options.result,
-        {
-            "command": " ".join(["python", *sys.argv]),
-            "gpus": common.gpus(),
-            "sglang": version,
-            "arguments": common.server_arguments(options),
-            "model": options.model.rstrip("/").rpartition("/")[2],
-            "seconds": seconds,
-            "shapes": {name: asdict(shape) for name, shape in SHAPES.items()},
-            "units": list(records),
-        },
-    )
+    shapes = {name: asdict(shape) for name, shape in SHAPES.items()}
+    write_result(options, version, seconds=seconds, shapes=shapes, units=list(records))
 
 
 if __name__ == "__main__":
