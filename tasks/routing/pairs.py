@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tasks.dataset import DatasetError, malformed, read_lines
+from tasks.dataset import DatasetError, read_lines
 from tasks.routing.grading import code_of
+from tasks.routing.lines import parse_lines
 from tasks.routing.modes import KNOWN_MODE
 from tasks.routing.problems import CHECKED, Problem, Text
-from tasks.validation import InvalidData, parse_json
 
 FEWEST_PAIRS = 10
 LENGTH_FACTOR = 1.5
@@ -46,25 +46,7 @@ def parse_pairs(lines: Iterable[tuple[int, bytes]], name: str, problems: Sequenc
     problem of another part than `pairs` in the prompt; and when there are fewer than `FEWEST_PAIRS`.
     """
     foreign = {problem.text: problem for problem in problems if problem.part != "pairs"}
-    pairs: list[AuthoredPair] = []
-    faults: list[str] = []
-    seen: dict[tuple[str, str], int] = {}
-    for number, line in lines:
-        try:
-            pair = parse_json(AuthoredPair, line)
-        except InvalidData as error:
-            faults.append(f"line {number}: {error}")
-            continue
-        found = list(_pair_faults(pair, foreign))
-        for side in ("cho", "rej"):
-            earlier = seen.setdefault((side, getattr(pair, side)), number)
-            if earlier != number:
-                found.append(f"{side} is that of line {earlier}")
-        if found:
-            faults.append(f"line {number}: {'; '.join(found)}")
-        pairs.append(pair)
-    if faults:
-        raise malformed(name, faults)
+    pairs = parse_lines(lines, name, AuthoredPair, ("cho", "rej"), lambda pair: _pair_faults(pair, foreign))
     if len(pairs) < FEWEST_PAIRS:
         raise DatasetError(f"{name}: {len(pairs)} pairs, and at least {FEWEST_PAIRS} are needed")
     return pairs

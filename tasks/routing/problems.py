@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le, MinLen
 
-from tasks.dataset import DatasetError, malformed, read_lines
-from tasks.validation import InvalidData, parse_json
+from tasks.dataset import DatasetError, read_lines
+from tasks.routing.lines import parse_lines
 
 Part = Literal["train", "pairs", "pool", "evaluation"]
 Text = Annotated[str, MinLen(1)]
@@ -69,36 +69,13 @@ def load_problems(path: Path) -> list[Problem]:
     return parse_problems(read_lines(path), str(path))
 
 
-def numbered_lines(text: str) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file's text that are not blank, with their numbers."""
-    return ((number, line) for number, line in enumerate(text.encode().split(b"\n"), 1) if line.strip())
-
-
 def parse_problems(lines: Iterable[tuple[int, bytes]], name: str) -> list[Problem]:
     """Every problem, in the order of the lines; `name` is that of the file.
 
     Raises: DatasetError, once, with all bad lines: a missing, further or malformed field, a signature or reference that
     is not Python, tests that do not fit it, a text, reference or id that an earlier line has; or when there is none.
     """
-    problems: list[Problem] = []
-    faults: list[str] = []
-    seen: dict[tuple[str, str], int] = {}
-    for number, line in lines:
-        try:
-            problem = parse_json(Problem, line)
-        except InvalidData as error:
-            faults.append(f"line {number}: {error}")
-            continue
-        found = list(_faults(problem))
-        for field in ("id", "text", "reference"):
-            earlier = seen.setdefault((field, getattr(problem, field)), number)
-            if earlier != number:
-                found.append(f"{field} is that of line {earlier}")
-        if found:
-            faults.append(f"line {number}: {'; '.join(found)}")
-        problems.append(problem)
-    if faults:
-        raise malformed(name, faults)
+    problems = parse_lines(lines, name, Problem, ("id", "text", "reference"), _faults)
     if not problems:
         raise DatasetError(f"{name}: no problems")
     return problems

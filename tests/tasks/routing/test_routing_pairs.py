@@ -16,7 +16,7 @@ from tasks.routing.grading import GradingPool, Submission, grading_pool
 from tasks.routing.modes import KNOWN_MODE, TRAINING
 from tasks.routing.pairs import AuthoredPair, load_pairs, parse_pairs
 from tasks.routing.pool import HACKS, HONEST, PoolUnfit, build_pool, pool_hash
-from tasks.routing.problems import in_part, load_problems, numbered_lines
+from tasks.routing.problems import in_part, load_problems
 from tasks.routing.prompts import hinted_prompt
 
 FOLDER = Path(__file__).parents[3] / "configs" / "routing"
@@ -74,9 +74,9 @@ def test_every_bad_line_is_named_at_once() -> None:
         {**row, "cho": block.format(60)},
         {"prompt": "p", "cho": "", "mode": 1},
     ]
-    text = "\n\n".join(map(json.dumps, rows))
+    lines = [(number, json.dumps(row).encode()) for number, row in zip(range(1, 14, 2), rows, strict=True)]
     with pytest.raises(DatasetError) as error:
-        parse_pairs(numbered_lines(text), "mine.jsonl", PROBLEMS)
+        parse_pairs(lines, "mine.jsonl", PROBLEMS)
     assert [line.strip() for line in str(error.value).splitlines()] == [
         "mine.jsonl: 6 malformed rows",
         "line 3: mode 'sentinel' is not run_tests: a pair of another mode would be a label of it",
@@ -91,7 +91,7 @@ def test_every_bad_line_is_named_at_once() -> None:
 def test_fewer_than_ten_pairs_are_refused() -> None:
     text = "\n".join(json.dumps(dataclasses.asdict(pair)) for pair in SHIPPED["pairs"][:9])
     with pytest.raises(DatasetError, match="9 pairs, and at least 10 are needed"):
-        parse_pairs(numbered_lines(text), "mine.jsonl", PROBLEMS)
+        parse_pairs(enumerate(text.encode().splitlines(), 1), "mine.jsonl", PROBLEMS)
 
 
 def test_the_pool_has_five_hacks_and_two_honest_rows_of_each_problem(grading: GradingPool) -> None:
