@@ -31,14 +31,13 @@ from orchestrator.farm.connection import FarmConnection, FarmUnavailable, embedd
 from orchestrator.output import OutputFolder, write_output
 from orchestrator.runs.artifacts import ArtifactRequests
 from orchestrator.runs.lengths import find_long_prompts
-from orchestrator.runs.ownership import own_run
+from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.collect.collection import COLLECTION, EXAMPLES
 from tasks.collect.tokenizer import StoredTokenizer
@@ -91,13 +90,8 @@ class Collector:
         log.info("split: train %(train)d, val %(val)d, test %(test)d", counts)
         checkpoints = load_checkpoints(self.output.path, resume=self.is_resumed)
         run_id = self.output.run_id(KIND_NAME, log.warning)
-        with (
-            logs.fields(run=run_id),
-            open_collect_farm(self.settings, self.options) as reached,
-            own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
-            logs.fields(run=run_id),
-            tracing.trace(run_id, KIND_NAME),
-        ):
+        opened = open_collect_farm(self.settings, self.options)
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
             session = _Session(self, farm, run_id, checkpoints)
             session.begin()
             self.callbacks.start(session.info(run_id))

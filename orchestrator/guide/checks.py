@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from orchestrator.guide.repository import GuidanceError, read_guidance
 from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
+from orchestrator.settings.file_checks import unwritable_folder
 from orchestrator.settings.value_checks import EMBEDDED
 from tasks.guide.verifier import VerifierError, load_verifier
 from tasks.secret import secret
@@ -57,16 +55,7 @@ def _guidance_problems(settings: GuideSettings) -> Iterator[str]:
 
 
 def _output_problems(settings: GuideSettings) -> Iterator[str]:
-    """The folder can be written, before anything is spent."""
-    root = Path(settings.output.root)
-    try:
-        if root.exists() and not root.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=root):
-            pass
-    except OSError as error:
-        yield f"output.root: {root}: {error.strerror}"
+    return unwritable_folder("output.root", Path(settings.output.root))
 
 
 def _verifier_problems(settings: GuideSettings) -> Iterator[str]:

@@ -18,7 +18,7 @@ from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.progress import read_progress
 from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
-from orchestrator.runs.kinds import check_kind
+from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping, shown_key
 from tasks.context import content_hash
@@ -53,21 +53,15 @@ def prepare_folder(
     A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
     aside.  `resume`: whether a person asks for the run that is there.  Raises: SettingsError, OutputError.
     """
-    if not (output.path / "run.json").exists():
-        output.open()
-        return
-    check_kind(output.path, "guide")
-    if not resume and not settings.output.fail_if_exists:
-        if aside := output.rotate():
-            notify(f"the earlier run is now in {aside}")
-        return
-    differing = differing_settings(output.path, settings)
-    if read_progress(output.path).is_finished and not resume:
-        done = f"{output.path} holds a finished run; name another, or set false to set it aside"
-        raise SettingsError([f"output.fail_if_exists: {done}", *differing])
-    if problems := [*differing, *differing_tickets(output.path, tickets)]:
-        raise SettingsError(problems)
-    output.open()
+
+    def problems() -> list[str]:
+        differing = differing_settings(output.path, settings)
+        if read_progress(output.path).is_finished and not resume:
+            return [finished_problem(output.path), *differing]
+        return [*differing, *differing_tickets(output.path, tickets)]
+
+    set_aside = not resume and not settings.output.fail_if_exists
+    open_run_folder(output, "guide", notify, set_aside=set_aside, problems=problems)
 
 
 def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested) -> None:

@@ -30,14 +30,13 @@ from orchestrator.guide.settings import GuideOptions, GuideSettings
 from orchestrator.guide.steps import JOB_LIMIT_S, MissionSetup
 from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputFolder
-from orchestrator.runs.ownership import own_run
+from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.sameness import current_server
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten
 from orchestrator.settings.value_checks import EMBEDDED
-from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.guide.context import GUIDE, GuideContext
 from tasks.guide.verifier import VerifierError, load_verifier
@@ -75,13 +74,8 @@ class Guider:
         """Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken, StepStopped, ArtifactError."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         run_id = self.output.run_id(KIND_NAME, log.warning)
-        with (
-            logs.fields(run=run_id),
-            open_guide_farm(self.settings, self.options) as reached,
-            own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
-            logs.fields(run=run_id),
-            tracing.trace(run_id, KIND_NAME),
-        ):
+        opened = open_guide_farm(self.settings, self.options)
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
             session = _Session(self, farm, run_id)
             session.begin()
             self.callbacks.start(session.info())

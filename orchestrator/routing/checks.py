@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from orchestrator.routing.settings import RouteSettings
 from orchestrator.settings import SettingsError
+from orchestrator.settings.file_checks import unwritable_folder
 from tasks.dataset import DatasetError
 from tasks.route.names import PROGRAMS
 from tasks.route.texts import pairs_of
@@ -19,7 +17,8 @@ from tasks.routing.problems import load_problems
 
 def check_route(settings: RouteSettings, texts: Mapping[str, str]) -> None:
     """Raises: SettingsError with all problems."""
-    if problems := [*_mode_problems(settings), *_data_problems(settings, texts), *_output_problems(settings)]:
+    unwritable = unwritable_folder("output.root", Path(settings.output.root))
+    if problems := [*_mode_problems(settings), *_data_problems(settings, texts), *unwritable]:
         raise SettingsError(problems)
 
 
@@ -49,16 +48,3 @@ def _data_problems(settings: RouteSettings, texts: Mapping[str, str]) -> Iterato
                 pairs_of(texts[name], str(settings.files[name]), problems)
             except DatasetError as error:
                 yield f"data.{name}: {error}"
-
-
-def _output_problems(settings: RouteSettings) -> Iterator[str]:
-    """The folder can be written, before anything is spent."""
-    root = Path(settings.output.root)
-    try:
-        if root.exists() and not root.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=root):
-            pass
-    except OSError as error:
-        yield f"output.root: {root}: {error.strerror}"

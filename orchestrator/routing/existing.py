@@ -15,8 +15,7 @@ import yaml
 from orchestrator.output import OutputFolder
 from orchestrator.routing.progress import read_route_progress
 from orchestrator.routing.settings import RouteOptions, RouteSettings, route_settings_from
-from orchestrator.runs.kinds import check_kind
-from orchestrator.settings import SettingsError
+from orchestrator.runs.kinds import finished_problem, open_run_folder
 from orchestrator.settings.documents import flatten, override_values, pop_section, read_mapping
 from tasks.escape import quote
 
@@ -38,21 +37,14 @@ def prepare_route_folder(
     A finished run, or one of other settings or data, is refused; with `fail_if_exists: false` what is there is set
     aside.  `resume`: whether a person asks for the run that is there.  Raises: SettingsError, OutputError.
     """
-    if not (output.path / "run.json").exists():
-        output.open()
-        return
-    check_kind(output.path, "route")
-    if not resume and not settings.output.fail_if_exists:
-        if aside := output.rotate():
-            notify(f"the earlier run is now in {aside}")
-        return
-    problems = differing_inputs(output.path, settings, texts)
-    if read_route_progress(output.path).is_finished and not resume:
-        done = f"{output.path} holds a finished run; name another, or set false to set it aside"
-        problems = [f"output.fail_if_exists: {done}", *problems]
-    if problems:
-        raise SettingsError(problems)
-    output.open()
+
+    def problems() -> list[str]:
+        differing = differing_inputs(output.path, settings, texts)
+        is_over = read_route_progress(output.path).is_finished and not resume
+        return [finished_problem(output.path), *differing] if is_over else differing
+
+    set_aside = not resume and not settings.output.fail_if_exists
+    open_run_folder(output, "route", notify, set_aside=set_aside, problems=problems)
 
 
 def keep_route(output: OutputFolder, settings: RouteSettings, options: RouteOptions, texts: Mapping[str, str]) -> None:

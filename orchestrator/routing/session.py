@@ -26,11 +26,10 @@ from orchestrator.routing.report import verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, checkpoint_file, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
-from orchestrator.runs.ownership import own_run
+from orchestrator.runs.ownership import run_session
 from orchestrator.runs.provenance import keep_versions
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.settings.documents import flatten
-from tasks import logs, tracing
 from tasks.code_version import code_version
 from tasks.gpu.training.start import progress_field
 from tasks.route.jobs import (
@@ -81,13 +80,8 @@ class Router:
         """The lines of the closing report.  Raises: SettingsError, OutputError, FarmUnavailable, Parked, RunTaken."""
         log.info("settings: %s", json.dumps(dataclasses.asdict(self.settings), ensure_ascii=False))
         run_id = self.output.run_id(KIND_NAME, log.warning)
-        with (
-            logs.fields(run=run_id),
-            open_route_farm(self.options) as reached,
-            own_run(reached, self.output, run_id, log.warning) as (farm, run_id),
-            logs.fields(run=run_id),
-            tracing.trace(run_id, KIND_NAME),
-        ):
+        opened = open_route_farm(self.options)
+        with run_session(self.output, run_id, KIND_NAME, opened, log.warning) as (farm, run_id):
             session = _Session(self, farm, run_id)
             session.begin()
             self.callbacks.start(session.info())

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.output import OutputError, run_file
+from orchestrator.output import OutputError, OutputFolder, run_file
+from orchestrator.settings import SettingsError
 
 if TYPE_CHECKING:
     from orchestrator.farm.connection import FarmConnection
@@ -100,6 +101,37 @@ def kind_of(folder: Path) -> tuple[str, RunKind]:
         raise OutputError(f"{folder / 'run.json'}: no kind of runs is called {name!a}")
     kind: RunKind = importlib.import_module(MODULES[name]).KIND
     return name, kind
+
+
+def open_run_folder(
+    output: OutputFolder,
+    kind: str,
+    notify: Callable[[str], None],
+    *,
+    set_aside: bool,
+    problems: Callable[[], Sequence[str]],
+) -> None:
+    """Open the folder for a new run, or to go on with the one that it holds.
+
+    set_aside: whether a run that is there makes room for a new one; problems: why it cannot go on, if it stays.
+    Raises: SettingsError, OutputError.
+    """
+    if not (output.path / "run.json").exists():
+        output.open()
+        return
+    check_kind(output.path, kind)
+    if set_aside:
+        if aside := output.rotate():
+            notify(f"the earlier run is now in {aside}")
+        return
+    if found := problems():
+        raise SettingsError(list(found))
+    output.open()
+
+
+def finished_problem(folder: Path) -> str:
+    """That a run which is finished is not begun again, as a problem of `output.fail_if_exists`."""
+    return f"output.fail_if_exists: {folder} holds a finished run; name another, or set false to set it aside"
 
 
 def check_kind(folder: Path, name: str) -> None:

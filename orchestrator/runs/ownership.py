@@ -12,13 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import redis
 
 from orchestrator.farm.connection import FarmConnection, FarmUnavailable
 from orchestrator.output import OutputFolder, RunInUse, is_same_run
+from tasks import logs, tracing
 from tasks.store.fence import RunTaken
 from tasks.store.run_lease import Held, Owner, RunLease, last_folder
 
@@ -54,6 +55,25 @@ def own_run(
                 )
 
         yield dataclasses.replace(owner, check=check), run_id
+
+
+@contextmanager
+def run_session(
+    output: OutputFolder, run_id: str, kind: str, opened: AbstractContextManager[FarmConnection], notify: Notify
+) -> Iterator[tuple[FarmConnection, str]]:
+    """One session of the run of an open output folder: its farm, and its id, which may be a new one (`own_run`).
+
+    The farm is up for as long, the run is this process's own, each line of the log has its id, and a trace has begun.
+    Raises: what `opened` raises, RunInUse, RunTaken.
+    """
+    with (
+        logs.fields(run=run_id),
+        opened as reached,
+        own_run(reached, output, run_id, notify) as (farm, own_id),
+        logs.fields(run=own_id),
+        tracing.trace(own_id, kind),
+    ):
+        yield farm, own_id
 
 
 def _is_at(path: Path, held: os.stat_result) -> bool:
@@ -122,7 +142,7 @@ def _has_fallen_silent(lease: RunLease, held: Held, folder: Path, notify: Notify
     notify(f"{held} worked on this run and is not visible from here; waiting {LEASE_S:g} s whether it renews its lease")
     until = time.monotonic() + LEASE_S
     while time.monotonic() < until:
-        time.sleep(POLL_S)
+        time.sleep(POLL_S)  # nothing but time tells whether an owner on another machine still renews
         now = lease.held()
         if now is None:
             return False

@@ -40,7 +40,7 @@ from orchestrator.runs.final import Closing
 from orchestrator.runs.interruption import InProgress, read_in_progress
 from orchestrator.runs.lengths import check_prompts
 from orchestrator.runs.measuring import PLANS, Measurer, is_of_search
-from orchestrator.runs.ownership import own_run
+from orchestrator.runs.ownership import run_session
 from orchestrator.runs.patience import stop_reason, with_validation
 from orchestrator.runs.progress import ProgressReporter
 from orchestrator.runs.provenance import keep_clusters, keep_versions
@@ -55,7 +55,7 @@ from orchestrator.settings import Settings, make_run, write_config
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
-from tasks import logs, tracing
+from tasks import tracing
 from tasks.code_version import code_version
 from tasks.failure import Failure
 from tasks.openai.provider import is_priced
@@ -97,13 +97,8 @@ class Runner:
 
     def _session(self, run_id: str, search: Search, state: SearchState) -> FinalReport:
         notify = self.view.notify
-        with (
-            logs.fields(run=run_id),
-            self.open_farm(self.settings, notify) as reached,
-            own_run(reached, self.output, run_id, notify) as (farm, own_id),
-            logs.fields(run=own_id),
-            tracing.trace(own_id, KIND_NAME),
-        ):
+        opened = self.open_farm(self.settings, notify)
+        with run_session(self.output, run_id, KIND_NAME, opened, notify) as (farm, own_id):
             session = _Session(self, farm, own_id, search, state)
             session.begin()
             self.callbacks.start(session.info())

@@ -6,8 +6,11 @@ names of options and what is wrong with them.
 
 from __future__ import annotations
 
+import errno
 import itertools
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,3 +127,15 @@ def _count_lines(path: Path) -> int:
 
 
 FILE_CHECKS = (check_questions, check_initial_deltas, check_discovered, check_waste)
+
+
+def unwritable_folder(name: str, folder: Path) -> Iterator[str]:
+    """Why nothing can be written into the folder that the option `name` names, asked before anything is spent."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield f"{name}: {folder}: {error.strerror}"

@@ -74,7 +74,7 @@ def run_child(
                     on_report(report)
             while not _has_ended(process):
                 check()
-                time.sleep(CHECK_S / 10)
+                time.sleep(CHECK_S / 10)  # waitid has no limit of time, and `check` may stop the wait
         finally:
             code = _stop(process)
         if code != 0 or result is None:
@@ -134,7 +134,7 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
         process.terminate()
         deadline = time.monotonic() + GRACE_S
         while not _has_ended(process) and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(0.02)  # waitid has no limit of time
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     code = process.wait()
