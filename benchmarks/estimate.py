@@ -24,8 +24,9 @@ from typing import Any, get_args
 
 from figures import table, write
 
-from orchestrator.estimate import CallSize, parts_of, planned_work
+from orchestrator.estimate import CallSize
 from orchestrator.init.rates import call_sizes
+from orchestrator.run_parts import parts_of, planned_work
 from orchestrator.runs.search import make_search
 from orchestrator.runs.setup import choose_examples
 from orchestrator.settings import load_settings

@@ -1,7 +1,6 @@
 """How long an evolution takes and what it costs, before it is started: expected, and at most.
 
-A run is a sequence of parts (docs/runs.md).  The questions of each set, the number of system prompts and the plans of
-the search itself say how many answers each part generates.  Then
+The parts of a run (orchestrator/run_parts.py) say how many answers and calls there are.  Then
 
     seconds = answers * tokens / rate + prompts read for the first time * seconds each + plans * overhead
     dollars = calls * (prompt tokens * price + completion tokens * price)
@@ -11,60 +10,15 @@ Nothing is read or started here.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from orchestrator.optimisers.base import search as searched_plans
-from orchestrator.runs.baselines import SHORTLIST
-from orchestrator.runs.clustering import SHORT_PROMPTS
-from orchestrator.runs.final import REPEATS
-from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
-from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import EOT_DELTAS, FACTORS
+from orchestrator.run_parts import Length, Part
 from orchestrator.settings import Settings
-from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
-from tasks.models import Endpoint, Score
-from tasks.plan import Candidate, Evaluations, ExampleSet, Outcome, Plan
+from tasks.models import Endpoint
 
-SIMULATED = 40
-"""So many generations are planned; later ones count as the mean of the last half of these."""
 TOKENS_PER_PRICE = 1_000_000
 MINUTE_S = 60.0
-
-
-Length = Literal["plain", "prompts", "searched"]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of a run: what the target and the endpoint do in it.
-
-    answers: that the target generates; prompts: that it reads for the first time; plans: of which each waits for the
-    one before; length: which answers these are, see `Rates`.
-    """
-
-    name: str
-    evaluations: int
-    answers: int
-    prompts: int = 0
-    plans: int = 1
-    reflections: float = 0.0
-    merges: float = 0.0
-    length: Length = "prompts"
-
-
-@dataclass(frozen=True)
-class GenerationWork:
-    """What one generation asks for, or the mean of several."""
-
-    evaluations: float
-    reflections: float
-    merges: float
-    plans: float
 
 
 @dataclass(frozen=True)
@@ -140,141 +94,6 @@ class RunEstimate:
     tokens: float
     expected: Amount
     most: Amount
-
-
-def parts_of(
-    settings: Settings, works: Sequence[GenerationWork], generations: int, sizes: Mapping[ExampleSet, int], prompts: int
-) -> tuple[Part, ...]:
-    """The parts of a run from its beginning.
-
-    works: of the generations that were planned, see `planned_work`; generations: how many the run has; sizes: questions
-    in each set; prompts: how many system prompts.
-    Where a run chooses (which prompts go on, which systems are tested), it is the largest number that it may choose.
-    """
-    training, test = sizes["training"] * settings.samples, sizes.get("test", 0) * settings.samples
-    has_validation = bool(sizes.get("validation"))
-    held_out = (sizes["validation"] if has_validation else sizes["training"]) * settings.samples
-    rivals, vectors = min(SHORTLIST, prompts - 1), _vectors(settings, prompts)
-    lines = 0 if not vectors else 1 if len(vectors) == 1 else len(vectors)
-    by_waste = settings.clusters_by == "waste" and settings.clusters_waste_from is None
-    starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
-    sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
-    repeats = REPEATS if settings.target_temperature else 0
-    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + (lines if has_validation else 0)
-    tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
-    searched = _searched_length(settings)
-    raced, rungs = _raced_prompts(settings, held_out, prompts)
-    return (
-        Part("system prompts", prompts, raced, raced, rungs, length="prompts" if prompts > 1 else "plain"),
-        Part("reference", starts, starts * training, starts * training, length="prompts" if starts > 1 else "plain"),
-        Part("clusters", sides, sides * training, sides * training),
-        Part("vectors without search", sum(vectors), sum(vectors) * training, plans=lines, length=searched),
-        _search_part(settings, works, generations, training, held_out if has_validation else 0),
-        Part("choice", chosen, chosen * held_out, plans=2, length=searched),
-        Part("test", tested if test else 0, tested * test, tested * test),
-    )
-
-
-def _searched_length(settings: Settings) -> Length:
-    starts_short = settings.target_system_prompt == BEST_PROMPT or settings.initial_deltas_path == BEST_VECTOR
-    return "searched" if starts_short else "plain"
-
-
-def _raced_prompts(settings: Settings, held_out: int, prompts: int) -> tuple[int, int]:
-    """How many answers the system prompts generate, and in how many plans."""
-    rungs = halving_rungs(held_out) if settings.prompts_raced else (held_out,)
-    answers, before, others = 0, 0, prompts - 1
-    for rung in rungs:
-        answers += (1 + others) * (rung - before)
-        before, others = rung, min(others, max(LEAST_PROMPTS, math.ceil(others / 2)))
-    return answers, len(rungs)
-
-
-def _vectors(settings: Settings, prompts: int) -> tuple[int, ...]:
-    """How many vectors each line without search has."""
-    if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
-        return ()
-    raised = sum(delta <= settings.delta_bound for delta in EOT_DELTAS)
-    return (raised, len(FACTORS), len(FACTORS)) if settings.clusters_by == "waste" else (raised,)
-
-
-def _search_part(
-    settings: Settings, planned: Sequence[GenerationWork], generations: int, training: int, validation: int
-) -> Part:
-    later = planned[len(planned) // 2 :]
-    works = [*planned[:generations], *[_mean(later)] * (generations - len(planned))]
-    evaluations = sum(work.evaluations for work in works)
-    measured = generations if settings.patience else 0
-    return Part(
-        "search",
-        round(evaluations) + measured,
-        round(evaluations * training) + measured * validation,
-        plans=round(sum(work.plans for work in works)) + measured,
-        reflections=sum(work.reflections for work in works),
-        merges=sum(work.merges for work in works),
-        length=_searched_length(settings),
-    )
-
-
-def planned_work(search: Search) -> list[GenerationWork]:
-    """The work of the first generations: the plans that the search makes for outcomes that are drawn at random.
-
-    Deltas that have been evaluated, the start's among them, are not evaluated again: their answers are in the store.
-    """
-    rng, known = random.Random(search.params.seed), {search.params.initial_deltas}
-    params = dataclasses.replace(search.params, generations=min(SIMULATED, search.params.generations))
-    found: list[GenerationWork] = []
-    works: list[GenerationWork] = []
-    for turn in searched_plans(search.optimiser, search.optimiser.init(params), params, lambda plan: _drawn(plan, rng)):
-        works.append(_work(turn.plan, {outcome.index: outcome for outcome in turn.outcomes}, known))
-        if search.optimiser.ends_generation(turn.plan):
-            found.append(GenerationWork(*map(sum, zip(*map(dataclasses.astuple, works), strict=True))))
-            works = []
-    return found
-
-
-def _work(plan: Plan, outcomes: Mapping[int, Outcome], known: set[tuple[float, ...]]) -> GenerationWork:
-    """The work of one plan; what it evaluates is `known` from then on."""
-    before = len(known)
-    for candidate in plan.candidates:
-        delta = outcomes[candidate.index].delta
-        known.add(candidate.deltas)
-        if candidate.target is not None and delta is not None:
-            known.add((*candidate.deltas[: candidate.target], delta, *candidate.deltas[candidate.target + 1 :]))
-    return GenerationWork(
-        evaluations=len(known) - before,
-        reflections=sum(c.target is not None or c.rewrite for c in plan.candidates),
-        merges=sum(c.merge is not None for c in plan.candidates),
-        plans=bool(plan.candidates),
-    )
-
-
-def _mean(works: Sequence[GenerationWork]) -> GenerationWork:
-    rows = [dataclasses.astuple(work) for work in works]
-    return GenerationWork(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
-
-
-def _drawn(plan: Plan, rng: random.Random) -> list[Outcome]:
-    """An outcome for each candidate, with a fitness that is drawn; each call to the reflector gives something new."""
-
-    def score() -> Score:
-        return Score(rng.random(), rng.random(), rng.random(), 1 + 100 * rng.random())
-
-    def outcome(candidate: Candidate) -> Outcome:
-        mutated = None if candidate.target is None else score()
-        return Outcome(
-            index=candidate.index,
-            scratchpad=candidate.scratchpad,
-            pre=score(),
-            delta=None if mutated is None else rng.gauss(0, 1),
-            mutated_scratchpad=str(rng.random()),
-            mut=mutated,
-            seconds={},
-            deltas=tuple(rng.gauss(0, 1) for _ in candidate.deltas) if candidate.rewrite else None,
-            evaluations=Evaluations(computed=1),
-        )
-
-    return [outcome(candidate) for candidate in plan.candidates]
 
 
 def estimate_run(

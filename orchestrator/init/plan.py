@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.estimate import Rates, RunEstimate, estimate_run, parts_of, planned_work
+from orchestrator.estimate import Rates, RunEstimate, estimate_run
 from orchestrator.farm.speed import NotMeasured, measure_speed
 from orchestrator.init.asking import WrongAnswer
 from orchestrator.init.budget import RunBudget
@@ -19,6 +19,7 @@ from orchestrator.init.model import ModelChoice
 from orchestrator.init.questions import QuestionsChoice
 from orchestrator.init.rates import assumed_rates, call_sizes, measured_rates
 from orchestrator.report.formatting import format_duration, format_money
+from orchestrator.run_parts import parts_of, planned_work
 from orchestrator.runs.search import make_search
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import prompts_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.estimate import CallSize, CallSizes, Length, Rates
+from orchestrator.estimate import CallSize, CallSizes, Rates
+from orchestrator.run_parts import Length
 from orchestrator.settings import Settings
 from orchestrator.settings.run import by_rules, make_run
 from tasks.judging.grader import needs_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from run_folder import RunFolder
 
-from orchestrator.estimate import parts_of, planned_work
+from orchestrator.run_parts import parts_of, planned_work
 from orchestrator.runs.search import make_search
 from orchestrator.runs.setup import choose_examples
 from orchestrator.settings import load_settings

@@ -1,4 +1,4 @@
-"""The estimate of a run: how many answers each part generates, and what they and the calls take."""
+"""The estimate of a run: what the answers and calls of its parts take."""
 
 from __future__ import annotations
 
@@ -7,25 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.estimate import (
-    Amount,
-    CallSize,
-    CallSizes,
-    GenerationWork,
-    Part,
-    Rates,
-    RunEstimate,
-    estimate_run,
-    parts_of,
-    planned_work,
-)
-from orchestrator.runs.search import make_search
+from orchestrator.estimate import Amount, CallSize, CallSizes, Rates, RunEstimate, estimate_run
+from orchestrator.run_parts import Part
 from orchestrator.settings import Settings, load_settings
 from orchestrator.settings.run import endpoint_of
 from tasks.models import Endpoint
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"training": 24, "validation": 40, "test": 40}
 RATES = Rates(
     start_s=10, prompt_s=0.1, token_s=0.01, tokens={"plain": 50, "prompts": 30, "searched": 20}, overhead_s=1,
     clustering_s=5, source="a test",
@@ -42,74 +30,6 @@ def settings() -> Settings:
 def endpoint(settings: Settings) -> Endpoint:
     """Two dollars a million prompt tokens, ten a million others, and limits that do not matter."""
     return dataclasses.replace(endpoint_of(settings), price_prompt=2.0, price_cached=1.0, price_completion=10.0)
-
-
-def answers(settings: Settings, prompts: int = 13, **sizes: int) -> dict[str, int]:
-    works = planned_work(make_search(settings))
-    return {part.name: part.answers for part in parts_of(settings, works, settings.ngen, {**SIZES, **sizes}, prompts)}
-
-
-def test_the_parts_of_make_evolve(settings: Settings) -> None:
-    assert answers(settings) == {
-        # 13 prompts answer the first 10 of 40 questions, 7 the next 10, and 4 the last 20
-        "system prompts": 13 * 10 + 7 * 10 + 4 * 20,
-        "reference": 4 * 24,  # the plain prompt, and three that may be the start
-        "clusters": 3 * 24,  # three prompts that shorten
-        "vectors without search": 3 * 4 * 24,  # three lines of four
-        "search": 3 * 6 * 24,
-        "choice": (4 + 3) * 40,  # four finalists, and the best of three lines
-        "test": 6 * 40,  # plain, three prompts, a vector, the winner
-    }
-
-
-def test_what_a_run_does_not_do_counts_nothing(settings: Settings) -> None:
-    bare = dataclasses.replace(
-        settings, prompts_path=None, target_system_prompt="Answer.", initial_deltas_path=Path("zero"),
-        clusters_by="meaning",
-    )  # fmt: skip
-    found = answers(bare, prompts=1, validation=0, test=0)
-    assert found == {
-        "system prompts": 24, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 24,
-        "choice": 0, "test": 0,
-    }  # fmt: skip
-
-
-def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
-    sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
-    plain, found = answers(settings), answers(sampled)
-    assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (4 * 3 + 3) * 40  # finalists are measured twice more
-
-
-@pytest.mark.parametrize(
-    ("optimiser", "first", "later"),
-    [
-        ("cma", GenerationWork(6, 0, 0, 1), GenerationWork(6, 0, 0, 1)),
-        ("random", GenerationWork(5, 0, 0, 1), GenerationWork(6, 0, 0, 1)),  # the first draw is the start
-        ("hybrid", GenerationWork(6, 2, 0, 1), GenerationWork(6, 2, 0, 1)),
-        ("lineage", GenerationWork(0, 1, 0, 1), GenerationWork(1, 1, 0, 1)),
-    ],
-)
-def test_the_work_of_a_generation_is_what_its_plans_ask_for_the_first_time(
-    settings: Settings, optimiser: str, first: GenerationWork, later: GenerationWork
-) -> None:
-    works = planned_work(make_search(dataclasses.replace(settings, optimiser=optimiser, ngen=4)))
-    assert (works[0], works[1], len(works)) == (first, later, 4)
-
-
-def test_a_genetic_search_reflects_and_merges_as_often_as_it_draws(settings: Settings) -> None:
-    genetic = dataclasses.replace(settings, optimiser="reflective", population_size=21, ngen=40, cxpb=0.5, mutpb=0.8)
-    works = planned_work(make_search(genetic))[1:]
-    reflections, merges = (
-        sum(getattr(work, name) for work in works) / len(works) for name in ("reflections", "merges")
-    )
-    assert reflections == pytest.approx(20 * 0.8, abs=2) and merges == pytest.approx(20 * 0.5, abs=2)
-
-
-def test_generations_that_are_not_planned_count_as_the_mean_of_later_ones(settings: Settings) -> None:
-    works = planned_work(make_search(settings))
-    parts = parts_of(settings, works, 100, SIZES, 13)
-    assert next(part.answers for part in parts if part.name == "search") == 100 * 6 * 24
 
 
 def estimated(parts: list[Part], settings: Settings, calls: CallSizes, endpoint: Endpoint) -> RunEstimate:

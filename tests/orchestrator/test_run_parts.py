@@ -1,0 +1,89 @@
+"""The parts of a run that was not started: how many answers each generates, and how often its search calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from orchestrator.run_parts import GenerationWork, parts_of, planned_work
+from orchestrator.runs.search import make_search
+from orchestrator.settings import Settings, load_settings
+
+ROOT = Path(__file__).parents[2]
+SIZES = {"training": 24, "validation": 40, "test": 40}
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    """Those of `make evolve`."""
+    return load_settings(ROOT / "configs" / "cma.config", [f"DATA_PATH={ROOT}/configs/data/sample_questions.jsonl"])
+
+
+def answers(settings: Settings, prompts: int = 13, **sizes: int) -> dict[str, int]:
+    works = planned_work(make_search(settings))
+    return {part.name: part.answers for part in parts_of(settings, works, settings.ngen, {**SIZES, **sizes}, prompts)}
+
+
+def test_the_parts_of_make_evolve(settings: Settings) -> None:
+    assert answers(settings) == {
+        # 13 prompts answer the first 10 of 40 questions, 7 the next 10, and 4 the last 20
+        "system prompts": 13 * 10 + 7 * 10 + 4 * 20,
+        "reference": 4 * 24,  # the plain prompt, and three that may be the start
+        "clusters": 3 * 24,  # three prompts that shorten
+        "vectors without search": 3 * 4 * 24,  # three lines of four
+        "search": 3 * 6 * 24,
+        "choice": (4 + 3) * 40,  # four finalists, and the best of three lines
+        "test": 6 * 40,  # plain, three prompts, a vector, the winner
+    }
+
+
+def test_what_a_run_does_not_do_counts_nothing(settings: Settings) -> None:
+    bare = dataclasses.replace(
+        settings, prompts_path=None, target_system_prompt="Answer.", initial_deltas_path=Path("zero"),
+        clusters_by="meaning",
+    )  # fmt: skip
+    found = answers(bare, prompts=1, validation=0, test=0)
+    assert found == {
+        "system prompts": 24, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 24,
+        "choice": 0, "test": 0,
+    }  # fmt: skip
+
+
+def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
+    sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
+    plain, found = answers(settings), answers(sampled)
+    assert found["search"] == 3 * plain["search"]
+    assert found["choice"] == 3 * (4 * 3 + 3) * 40  # finalists are measured twice more
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "first", "later"),
+    [
+        ("cma", GenerationWork(6, 0, 0, 1), GenerationWork(6, 0, 0, 1)),
+        ("random", GenerationWork(5, 0, 0, 1), GenerationWork(6, 0, 0, 1)),  # the first draw is the start
+        ("hybrid", GenerationWork(6, 2, 0, 1), GenerationWork(6, 2, 0, 1)),
+        ("lineage", GenerationWork(0, 1, 0, 1), GenerationWork(1, 1, 0, 1)),
+    ],
+)
+def test_the_work_of_a_generation_is_what_its_plans_ask_for_the_first_time(
+    settings: Settings, optimiser: str, first: GenerationWork, later: GenerationWork
+) -> None:
+    works = planned_work(make_search(dataclasses.replace(settings, optimiser=optimiser, ngen=4)))
+    assert (works[0], works[1], len(works)) == (first, later, 4)
+
+
+def test_a_genetic_search_reflects_and_merges_as_often_as_it_draws(settings: Settings) -> None:
+    genetic = dataclasses.replace(settings, optimiser="reflective", population_size=21, ngen=40, cxpb=0.5, mutpb=0.8)
+    works = planned_work(make_search(genetic))[1:]
+    reflections, merges = (
+        sum(getattr(work, name) for work in works) / len(works) for name in ("reflections", "merges")
+    )
+    assert reflections == pytest.approx(20 * 0.8, abs=2) and merges == pytest.approx(20 * 0.5, abs=2)
+
+
+def test_generations_that_are_not_planned_count_as_the_mean_of_later_ones(settings: Settings) -> None:
+    works = planned_work(make_search(settings))
+    parts = parts_of(settings, works, 100, SIZES, 13)
+    assert next(part.answers for part in parts if part.name == "search") == 100 * 6 * 24
