@@ -5,13 +5,14 @@ Importing this package needs kconfiglib and pydantic, and nothing heavier.
 
 from orchestrator.settings.clusters import cluster_layout, layout_of, pinned_of
 from orchestrator.settings.load import load_settings, write_config
-from orchestrator.settings.options import RESUMABLE, Settings, SettingsError, changed_options
+from orchestrator.settings.options import Settings, SettingsError
 from orchestrator.settings.references import (
     parse_indices,
     read_discovered_tokens,
     read_sides,
     select_indices,
 )
+from orchestrator.settings.resumable import RESUMABLE, changed_options
 from orchestrator.settings.run import judging_settings, make_run
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from orchestrator.settings import RESUMABLE, Settings, changed_options, load_settings, make_run, write_config
+from orchestrator.settings import Settings, changed_options, load_settings, make_run, write_config
 from orchestrator.settings.fields import read_value
 from orchestrator.settings.kconfig import Kconfig
 from orchestrator.settings.options import Option, options
@@ -77,26 +77,6 @@ def test_floats_are_written_exactly(sound: Any, tmp_path: Path, number: str) -> 
     write_config(settings, tmp_path / "config")
 
     assert load_settings(tmp_path / "config").cxpb == float(number)
-
-
-def test_nothing_changed_between_equal_settings(sound: Any) -> None:
-    assert changed_options(load_settings(sound.path), load_settings(sound.path)) == []
-
-
-def test_what_changed_is_named_in_the_order_of_kconfig(sound: Any) -> None:
-    before, after = load_settings(sound.path), load_settings(sound.path, ["SEED=7", "NGEN=9"])
-
-    assert changed_options(before, after) == ["NGEN", "SEED"]
-
-
-def test_what_may_change_are_options_that_no_answer_and_no_draw_depends_on() -> None:
-    names = [option.name for option in options()]
-
-    assert [name for name in names if name in RESUMABLE] == list(RESUMABLE)
-    assert {"NGEN", "REDIS_URL", "BUDGET_USD", "OUTPUT_DIR", "EMBEDDED_FAULTS", "EVALUATION_CACHE"} <= set(RESUMABLE)
-    assert {"REFLECTOR_MODEL", "REFLECTOR_MAX_COMPLETION_TOKENS", "JUDGE_MODEL", "OPENAI_BASE_URL"} <= set(RESUMABLE)
-    assert "REFLECTOR_CONTEXT_TOKENS" in RESUMABLE, "it is a limit of the reflector, which may be another one"
-    assert not {"SEED", "POPULATION_SIZE", "TARGET_MODEL", "JUDGE_TOLERANCE", "TRAINING_INDICES"} & set(RESUMABLE)
 
 
 def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: Any) -> None:
