@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tasks.gpu.routing.band import THINNEST
@@ -34,6 +36,7 @@ def refresh_splits(
     """The splits with new extractions, the figures of each, and what happened, in lines.  Nothing else changes."""
     splits = dict(state.splits)
     quarantined: dict[str, Tensor] = {}
+    seen = _PairsSeen(settings, policy, world)
     figures: dict[str, dict[str, Any]] = {}
     events: list[str] = []
     for split in settings.plan():
@@ -41,13 +44,13 @@ def refresh_splits(
         if not split.extracts or before.frozen:
             continue
         layout = policy.adapter.inputs if split.source == "activations" else policy.adapter.layout
-        sides = _sides(settings, policy, world, split, deployed_knobs(state, split.name))
+        sides = seen.sides(split, deployed_knobs(state, split.name))
         new = extract(split, layout, sides, settings.seed, settings.dims)
         splits[split.name], event = refreshed(before, new)
         found = _figures(settings, split, layout, sides, before, new, splits[split.name])
         if split.source != "random":
             if split.source not in quarantined:
-                shared = _sides(settings, policy, world, split, state.whole.value)
+                shared = seen.sides(split, state.whole.value)
                 quarantined[split.source] = extract_direction(split, layout, shared, settings.seed, settings.dims)
             found["overlap_quarantine"] = mean_cosine(layout, new.direction[0], quarantined[split.source][0])
         figures[split.name] = found
@@ -55,13 +58,27 @@ def refresh_splits(
     return splits, figures, events
 
 
-def _sides(
-    settings: TrajectorySettings, policy: PolicyRows, world: World, split: SplitSettings, knobs: Tensor
-) -> PairSides:
-    pairs = world.placebo if split.source == "placebo" else world.pairs
-    if split.source == "activations":
-        return pair_activations(policy, pairs, knobs)
-    return pair_gradients(policy, pairs, knobs, settings.reduction)
+@dataclass
+class _PairsSeen:
+    """The pairs through the model, once for each kind and knobs: at first all splits have the same, and some later."""
+
+    settings: TrajectorySettings
+    policy: PolicyRows
+    world: World
+    found: list[tuple[str, Tensor, PairSides]] = field(default_factory=list)
+
+    def sides(self, split: SplitSettings, knobs: Tensor) -> PairSides:
+        kind = split.source if split.source in ("placebo", "activations") else "pairs"
+        for known, at, sides in self.found:
+            if known == kind and torch.equal(at, knobs):
+                return sides
+        pairs = self.world.placebo if kind == "placebo" else self.world.pairs
+        if kind == "activations":
+            new = pair_activations(self.policy, pairs, knobs)
+        else:
+            new = pair_gradients(self.policy, pairs, knobs, self.settings.reduction)
+        self.found.append((kind, knobs, new))
+        return new
 
 
 def _figures(

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tasks.gpu.routing.adapter import Adapter
-from tasks.gpu.routing.sampling import SamplingModel
+from tasks.gpu.routing.sampling import RowSampler, SamplingModel
 from tasks.gpu.routing.token_rows import RowBatch, TokenRow, longest_completion, pad_rows
 
 
@@ -51,12 +51,20 @@ class PolicyRows:
     """The rows' side of a model under an adapter.
 
     `rows_at_once` go through the model together, `tokens_at_once` through its head: the logits of a whole batch would
-    need more memory than all else.
+    need more memory than all else.  `sampler` is None where rows are sampled one kernel after another.
     """
 
-    def __init__(self, model: CausalModel, adapter: Adapter, rows_at_once: int, tokens_at_once: int = 1024) -> None:
+    def __init__(
+        self,
+        model: CausalModel,
+        adapter: Adapter,
+        rows_at_once: int,
+        tokens_at_once: int = 1024,
+        sampler: RowSampler | None = None,
+    ) -> None:
         self.model = model
         self.adapter = adapter
+        self.sampler = sampler
         self._rows = rows_at_once
         self._tokens = tokens_at_once
 

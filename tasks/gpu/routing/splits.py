@@ -227,6 +227,4 @@ def _seen(
 
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:
     """The sum over rows of f g, [R]; gradients [G, R], shares [G, M]."""
-    return torch.cat(
-        [torch.einsum("g,gr->r", shares[:, number], part) for number, part in enumerate(layout.parts(gradients))]
-    )
+    return (layout.spread(shares) * gradients).sum(0)

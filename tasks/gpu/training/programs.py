@@ -13,13 +13,14 @@ from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.causal_lm import load_causal_lm
 from tasks.gpu.routing.programs import ChatCodec, ProgramsSettings, ProgramsWorld, evaluated
 from tasks.gpu.routing.row_gradients import PolicyRows
+from tasks.gpu.routing.static_decoding import StaticSampler
 from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, WorldUnusable, bases_of, weights_hash
 from tasks.route.texts import pairs_of, problems_of
 from tasks.routing.grading import grading_pool
 from tasks.routing.pool import PoolRow
 from tasks.validation import parse_json
 
-ROWS_AT_ONCE = 16
+ROWS_AT_ONCE = 8
 _OPENED = ExitStack()  # sandboxes, which end with this process
 atexit.register(_OPENED.close)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,5 +52,7 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     grading = _OPENED.enter_context(grading_pool())
     world = ProgramsWorld(settings, ChatCodec(tokenizer), grading, problems, pairs, placebo, pool)
     asked = evaluated(world)
-    policy = PolicyRows(model, Adapter(model, bases), ROWS_AT_ONCE)
+    adapter = Adapter(model, bases)
+    sampler = StaticSampler(model, adapter) if given.device == "cuda" else None
+    policy = PolicyRows(model, adapter, ROWS_AT_ONCE, sampler=sampler)
     return TrainedWorld(policy, world, asked, asked.held_out, weights_hash(model), worst, computed)

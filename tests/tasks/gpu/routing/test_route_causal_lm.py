@@ -12,7 +12,7 @@ from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
-from tasks.gpu.routing.sampling import sample_completions
+from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -84,7 +84,7 @@ def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows)
 def test_a_completion_ends_with_the_models_own_token(policy: PolicyRows) -> None:
     model = policy.model
     assert isinstance(model, CausalLM)
-    drawn = sample_completions(model, [(3, 4), (5,)] * 40, 30, torch.Generator().manual_seed(0))
+    drawn = sample_completions(model, [(3, 4), (5,)] * 40, 30, draw_from(torch.Generator().manual_seed(0)))
     assert {len(completion) for completion in drawn} != {30}
     assert all(2 not in completion[:-1] and (completion[-1] == 2 or len(completion) == 30) for completion in drawn)
 

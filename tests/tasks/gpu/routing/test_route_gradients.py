@@ -16,7 +16,7 @@ from tasks.gpu.routing.layout import KnobLayout
 from tasks.gpu.routing.pair_sides import TokenPair, pair_activations, pair_gradients, pair_surprise, surprise_warning
 from tasks.gpu.routing.rollout import sample_rows
 from tasks.gpu.routing.row_gradients import PolicyRows, mean_nll, total_nll
-from tasks.gpu.routing.sampling import sample_completions
+from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow, pad_rows
 
 ROWS = [
@@ -190,7 +190,9 @@ def test_sampling_leaves_weights_and_the_global_random_state_alone(policy: Polic
 
     def drawn(seed: int) -> list[tuple[int, ...]]:
         with policy.adapter.folded(some_knobs(policy)):
-            return sample_completions(model, [prompt_of(A, 3).tokens] * 8, 5, torch.Generator().manual_seed(seed))
+            return sample_completions(
+                model, [prompt_of(A, 3).tokens] * 8, 5, draw_from(torch.Generator().manual_seed(seed))
+            )
 
     assert drawn(1) == drawn(1) != drawn(2)
     assert all(len(completion) <= 5 for completion in drawn(1))
@@ -205,7 +207,7 @@ def test_completions_are_drawn_as_often_as_the_training_path_says() -> None:
     prompt = prompt_of(A, 3).tokens
     knobs = some_knobs(policy, size=0.05)
     with policy.adapter.folded(knobs):
-        drawn = sample_completions(model, [prompt] * 4000, 4, torch.Generator().manual_seed(0))
+        drawn = sample_completions(model, [prompt] * 4000, 4, draw_from(torch.Generator().manual_seed(0)))
     log_probability, _ = policy.log_probabilities([TokenRow(prompt, (CHEAT,))], knobs)
     chance = float(log_probability.exp())
     share = sum(completion[0] == CHEAT for completion in drawn) / len(drawn)

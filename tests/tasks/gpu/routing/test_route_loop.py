@@ -16,7 +16,7 @@ from tasks.gpu.routing import loop, refresh
 from tasks.gpu.routing.checkpoint import RouteCheckpointError, dump_state, load_state
 from tasks.gpu.routing.diagnostics import DIAGNOSTICS, correlation, live_figures, readings
 from tasks.gpu.routing.loop import Trajectory
-from tasks.gpu.routing.rollout import evaluate_knobs, fold_gap, sample_rows
+from tasks.gpu.routing.rollout import evaluate_deployments, evaluate_knobs, fold_gap, sample_rows
 from tasks.gpu.routing.row_gradients import PolicyRows
 from tasks.gpu.routing.splits import SPLITS, SplitState
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, TrajectoryState, deployed_knobs
@@ -182,6 +182,13 @@ def test_evaluation_and_refresh_leave_parameters_state_and_random_numbers_alone(
     assert scores == evaluate_knobs(policy, world, prompts, kept, 4, seed=1, fold=True)
     refresh.refresh_splits(SETTINGS, policy, world, finished)
     assert fold_gap(policy, sample_rows(policy, prompts, kept, 4, True, 3), kept) < 1e-4
+    # and prompts of several deployments go together, each row with the knobs of its own
+    asked = [(prompt, knobs) for knobs in (kept, policy.adapter.zeros()) for prompt in prompts]
+    mixed = [score for part in evaluate_deployments(policy, world, asked, 4, seed=1, at_once=7) for score in part]
+    assert len(mixed) == 2 * len(prompts)
+    alone = sample_rows(policy, prompts, kept, 4, False, 5)
+    each = sample_rows(policy, prompts, kept.expand(len(prompts), -1), 4, False, 5)
+    assert alone == each
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert dump_state(SETTINGS, finished) == record

@@ -1,0 +1,73 @@
+"""Sampling with buffers that stay where they are: the tokens of plain decoding, whatever is dropped meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from tasks.gpu.routing.adapter import Adapter
+from tasks.gpu.routing.bases import decompose
+from tasks.gpu.routing.causal_lm import CausalLM
+from tasks.gpu.routing.row_gradients import PolicyRows
+from tasks.gpu.routing.sampling import draw_from, sample_completions
+from tasks.gpu.routing.static_decoding import StaticSampler
+
+SHAPE = {
+    "vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "initializer_range": 0.3,
+}  # fmt: skip
+END = frozenset({2, 5, 7, 9, 11, 13})  # so many that rows end at different times
+
+
+def greedy(logits: Tensor) -> Tensor:
+    return logits.argmax(1)
+
+
+@pytest.fixture(scope="module", params=["qwen", "llama"])
+def policy(request: pytest.FixtureRequest) -> PolicyRows:
+    torch.manual_seed(0)
+    networks = {
+        "qwen": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE)),  # type: ignore[arg-type]
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),  # type: ignore[arg-type]
+    }
+    model = CausalLM(networks[request.param](), END)
+    names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in ("q_proj", "o_proj")]
+    adapter = Adapter(model, {name: decompose(model.get_submodule(name).weight) for name in names})
+    return PolicyRows(model, adapter, rows_at_once=8, sampler=StaticSampler(model, adapter, rows=24))
+
+
+def drawn_prompts(count: int) -> list[tuple[int, ...]]:
+    generator = torch.Generator().manual_seed(3)
+    lengths = torch.randint(1, 12, (count,), generator=generator).tolist()
+    return [tuple(torch.randint(14, 48, (length,), generator=generator).tolist()) for length in lengths]
+
+
+def test_each_row_has_the_tokens_of_plain_decoding_under_its_own_knobs(policy: PolicyRows) -> None:
+    # Given more rows than go at once, of different lengths, each with knobs of its own
+    prompts, adapter = drawn_prompts(40), policy.adapter
+    knobs = 0.5 * torch.randn(40, adapter.layout.total, generator=torch.Generator().manual_seed(1))
+    # When they are sampled greedily, twice
+    assert policy.sampler is not None
+    found = policy.sampler.sample(prompts, knobs, 60, greedy)
+    again = policy.sampler.sample(prompts[::-1], knobs.flip(0), 60, greedy)[::-1]
+    # Then each is what it is alone, though rows ended early and were dropped
+    alone = []
+    for prompt, own in zip(prompts, knobs, strict=True):
+        with adapter.active(own):
+            alone += sample_completions(policy.model, [prompt], 60, greedy)
+    assert found == alone == again
+    lengths = [len(row) for row in found]
+    assert min(lengths) < 5 and max(lengths) > 32
+
+
+def test_rows_are_drawn_as_often_as_the_model_says(policy: PolicyRows) -> None:
+    assert policy.sampler is not None
+    prompt, zeros = (20, 21), policy.adapter.zeros()
+    rows = policy.sampler.sample([prompt] * 2400, zeros, 1, draw_from(torch.Generator().manual_seed(0)))
+    with torch.no_grad():
+        ids = torch.tensor([prompt])
+        exact = policy.model.logits(policy.model.hidden(ids, torch.ones_like(ids))[0, -1:]).softmax(1)[0]
+    counts = torch.bincount(torch.tensor([row[0] for row in rows]), minlength=48) / 2400
+    assert (counts - exact).abs().max() < 0.04
