@@ -89,8 +89,10 @@ def _route(arguments: argparse.Namespace) -> int:
     )
     # Imported here: these need Celery, and wrong settings are reported at once.
     if arguments.plan:
+        from orchestrator.routing.checks import checked_inputs
         from orchestrator.routing.plan import plan_lines
 
+        checked_inputs(settings, is_planned=True)
         print(*plan_lines(settings), sep="\n")
         return exit_status.DONE
     from orchestrator.routing.run import end_route, start_route

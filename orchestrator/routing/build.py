@@ -44,11 +44,15 @@ def read_texts(settings: RouteSettings) -> dict[str, str]:
     texts, problems = {}, []
     for name, path in settings.files.items():
         try:
-            texts[name] = read_limited(path, COLLECTED_BYTES).decode()
+            data = read_limited(path, COLLECTED_BYTES)
+            texts[name] = data.decode("utf-8-sig")
         except OSError as error:
             problems.append(f"data.{name}: {path}: {error.strerror}")
-        except (FileTooLarge, UnicodeDecodeError) as error:
+        except FileTooLarge as error:
             problems.append(f"data.{name}: {path}: {error}")
+        except UnicodeDecodeError as error:
+            line = 1 + data.count(b"\n", 0, error.start)
+            problems.append(f"data.{name}: {path}: line {line}: invalid UTF-8 at byte {error.start} of the file")
     if problems:
         raise SettingsError(problems)
     return texts
@@ -63,8 +67,11 @@ def world_source(settings: RouteSettings) -> str:
         if file.endswith(".py"):  # not imported here: a world needs torch
             return _file_hash(Path(file))
         return source_identity(load_named(settings.world, "whetstone.worlds"))
-    except (LookupError, AttributeError, OSError, ImportError) as error:
-        raise SettingsError([f"world: {error}"]) from None
+    except OSError as error:
+        raise SettingsError([f"world: {error.filename or file}: {error.strerror or error}"]) from None
+    except Exception as error:  # a module may raise anything while it is imported
+        said = " ".join(str(error).split())
+        raise SettingsError([f"world: {settings.world} cannot be loaded: {type(error).__name__}: {said}"]) from None
 
 
 def _file_hash(path: Path) -> str:

@@ -85,7 +85,7 @@ def differing_inputs(folder: Path, settings: RouteSettings, texts: Mapping[str, 
     ]
     for name, text in texts.items():
         kept = _copy(folder, name)
-        if kept.exists() and kept.read_text() != text:
+        if kept.exists() and kept.read_bytes() != text.encode():  # as bytes: a line may end with CRLF
             lines.append(f"data.{name}: the file is another one than in the run in {folder}")
     return lines
 

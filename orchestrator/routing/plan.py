@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_hash
 from tasks.code_version import code_version
 from tasks.context import content_hash
-from tasks.route.claims import CHANCE, SECONDARY
-from tasks.route.names import PROGRAMS, RANDOM_SPLITS
+from tasks.route.claims import CHANCE, NO_LOOPHOLE, SECONDARY
+from tasks.route.names import CEILING, PROGRAMS, RANDOM_SPLITS, REAL
 
 PLAN_FILE = "plan.json"
 
@@ -46,10 +46,15 @@ def make_plan(settings: RouteSettings, inputs: dict[str, str]) -> RoutePlan:
     return RoutePlan(claims=claims, thresholds=thresholds, inputs=inputs, hash=content_hash(claims, thresholds, inputs))
 
 
-def keep_plan(output: OutputFolder, plan: RoutePlan) -> None:
-    """Write the plan, unless the run has one: the first stands."""
-    if not (output.path / PLAN_FILE).exists():
-        output.write_state(PLAN_FILE, plan)
+def keep_plan(output: OutputFolder, plan: RoutePlan) -> list[str]:
+    """Write the plan, unless the run has one: the first stands, and what differs from it now is returned.
+
+    Raises: OutputError for a plan that cannot be read; OutputNotWritable.
+    """
+    if (output.path / PLAN_FILE).exists():
+        return departures(read_plan(output.path), plan)
+    output.write_state(PLAN_FILE, plan)
+    return []
 
 
 def read_plan(folder: Path) -> RoutePlan:
@@ -116,12 +121,20 @@ def plan_lines(settings: RouteSettings) -> list[str]:
         f"hours         {hours}",
         f"memory        {memory}",
         f"output        {settings.folder}",
-        *([] if _has_controls(settings) else ["warning       no random split: the primary claim cannot be measured"]),
+        *(f"warning       {what}" for what in _unmeasured(settings)),
     ]
 
 
-def _has_controls(settings: RouteSettings) -> bool:
-    return any(name in settings.routing.splits for name in RANDOM_SPLITS)
+def _unmeasured(settings: RouteSettings) -> Iterator[str]:
+    """What a report will not say, because nothing is evaluated that says it."""
+    splits = settings.routing.splits if "shared" in settings.training.trajectories else ()
+    if REAL not in splits or not any(name in splits for name in RANDOM_SPLITS):
+        missing = "no real split" if REAL not in splits else "no random split"
+        yield f"{missing}: the primary claim cannot be measured"
+    if CEILING not in splits:
+        yield "no ceiling: that the machinery can suppress B cannot be measured, a precondition"
+    if NO_LOOPHOLE not in settings.evaluation.modes:
+        yield f"evaluation.modes has no {NO_LOOPHOLE!r}: a gain of solve cannot be measured, a precondition"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.routing.build import arms, read_texts, world_source
@@ -17,6 +18,7 @@ from orchestrator.runs.kinds import ShownTable
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.names import CEILING
+from tasks.validation import InvalidData, parse_json
 
 FIGURES = (
     *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
@@ -25,6 +27,14 @@ FIGURES = (
 """Of a split, as in the rows: docs/route.md says what each is, and what it should be."""
 
 Rows = Sequence[Sequence[str]]
+
+
+class StepRow(TypedDict):
+    """What the report reads of a line of `rows/`."""
+
+    step: int
+    events: list[str]
+    splits: dict[str, dict[str, float | bool | None]]
 
 
 def write_report(output: OutputFolder) -> None:
@@ -100,7 +110,10 @@ def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
         plan = read_plan(folder)
     except FileNotFoundError:
         return ["**Not as registered**: the run has no plan.json."]
-    lines = departures(plan, _plan_now(settings))
+    try:
+        lines = departures(plan, _plan_now(settings))
+    except SettingsError as error:  # a copy of the data is not there, or cannot be read
+        lines = list(error.problems)
     if lines:
         return ["**Not as registered**: " + "; ".join(lines) + "."]
     return [f"As registered in plan.json (`{plan['hash'][:16]}`)."]
@@ -157,10 +170,9 @@ def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
     """The latest figures of each split in each arm; docs/route.md says what each should be."""
     parts = []
     for arm in arms(settings):
-        rows = [json.loads(line) for line in (folder / rows_file(arm)).read_text().splitlines()]
         latest: dict[str, dict[str, Any]] = {}
         events: list[str] = []
-        for row in rows:
+        for row in _rows_of(folder / rows_file(arm)):
             events += [f"step {row['step']}: {event}" for event in row["events"]]
             for name, figures in row["splits"].items():
                 latest.setdefault(name, {}).update({k: v for k, v in figures.items() if v is not None})
@@ -172,6 +184,22 @@ def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
         more = f"\n- and {len(events) - 20} more" if len(events) > 20 else ""
         parts.append(f"### {arm.name}\n\n{table}" + (f"\n\n{told}{more}" if told else ""))
     return parts
+
+
+def _rows_of(path: Path) -> list[StepRow]:
+    """Raises: OutputError for a file that is not there, or a line that is no step."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line:
+            try:
+                rows.append(parse_json(StepRow, line))
+            except InvalidData as error:
+                raise OutputError(f"{path} is damaged: line {number}: {error}") from None
+    return rows
 
 
 def _frontier_name(row: Mapping[str, Any]) -> str:

@@ -38,8 +38,8 @@ def start_route(
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     # Imported here: a command that only shows a run does not need them.
-    from orchestrator.routing.build import LEVELS, read_texts, world_source
-    from orchestrator.routing.checks import check_route
+    from orchestrator.routing.build import LEVELS
+    from orchestrator.routing.checks import checked_inputs
     from orchestrator.routing.plan import input_hashes, keep_plan, make_plan
     from orchestrator.routing.session import Router
     from orchestrator.runs.drive import drive, log_to, settings_callbacks
@@ -48,9 +48,8 @@ def start_route(
     stream = stream or sys.stderr
     if options.redis_url and options.farm != "external":
         raise SettingsError(["--redis-url: goes with --farm external, and only with that"])
-    texts = read_texts(settings)
-    check_route(settings, texts)
-    plan = make_plan(settings, input_hashes(settings, texts, world_source(settings)))
+    texts, source = checked_inputs(settings)
+    plan = make_plan(settings, input_hashes(settings, texts, source))
     output = OutputFolder(settings.folder)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     prepare_route_folder(output, settings, texts, lambda line: print(line, file=stream), resume=resume)
@@ -60,7 +59,8 @@ def start_route(
     def work() -> None:
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_route(output, settings, options, texts)
-            keep_plan(output, plan)
+            for line in keep_plan(output, plan):
+                print(f"not as registered: {line}", file=stream)
             for line in Router(settings, options, texts, output, told, tuple(only)).run():
                 print(line, file=stream)
 

@@ -184,7 +184,7 @@ class RouteOptions(Document):
     redis_url: Annotated[StrictStr, optional(redis_address), no_password("WHETSTONE_REDIS_PASSWORD")] = ""
     farm_dir: Text = "outputs/farm"
     gpu_jobs: Annotated[Count, Field(le=256)] = 3
-    job_hours: Positive = 24.0
+    job_hours: Annotated[StrictFloat, Field(ge=0.001, le=8760)] = 24.0
     retry_wait_s: NotNegative = 0.0
     callbacks: StrictStr = ""
     log_level: Literal["debug", "logging", "warning"] = "logging"
@@ -214,6 +214,10 @@ def _with_run_id(settings: RouteSettings, name: str) -> RouteSettings:
 
 
 Findings = Iterator[tuple[str, str]]
+LISTS = (
+    *("model.targets", "training.trajectories", "training.seeds", "training.modes", "training.levels"),
+    *("routing.splits", "evaluation.modes", "evaluation.scales"),
+)
 
 
 def _check_data(values: Mapping[str, Any]) -> Findings:
@@ -238,8 +242,9 @@ def _check_splits(values: Mapping[str, Any]) -> Findings:
 
 
 def _check_unique(values: Mapping[str, Any]) -> Findings:
-    for name in ("training.trajectories", "training.seeds", "routing.splits", "evaluation.modes", "evaluation.scales"):
-        found = list(values.get(name, ()))
+    for name in LISTS:
+        # As text: two scales that read alike have one name, and what is no value of the list may not be hashable.
+        found = [f"{each:g}" if isinstance(each, float) else repr(each) for each in values.get(name, ())]
         if len(set(found)) < len(found):
             yield name, "has a value twice"
 
@@ -248,6 +253,9 @@ def _check_training(values: Mapping[str, Any]) -> Findings:
     steps, every = values.get("training.steps"), values.get("training.checkpoint_every")
     if steps and every and every > steps:
         yield "training.checkpoint_every", f"{every} is more than training.steps, {steps}"
+    taught, group = values.get("training.teacher_rows"), values.get("training.group")
+    if taught and group and taught >= group:
+        yield "training.teacher_rows", f"{taught} leaves no sampled row in a group of {group}"
     is_ablated = values.get("training.rollout_ablate_frac", 0.0) > 0
     if is_ablated != ("ablated" in values.get("training.trajectories", ())):
         yield "training.rollout_ablate_frac", "goes with 'ablated' in training.trajectories, and only with that"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
+from tasks.routing.lines import numbered_lines
 from tasks.routing.pairs import AuthoredPair, parse_pairs
-from tasks.routing.problems import Problem, load_problems
+from tasks.routing.problems import Problem, parse_problems
 
 
-def problems_of(text: str) -> list[Problem]:
-    """Raises: DatasetError with all bad lines."""
-    with tempfile.TemporaryDirectory(prefix="whetstone-problems-") as folder:
-        path = Path(folder) / "problems.jsonl"
-        path.write_text(text)
-        return load_problems(path)
+def problems_of(text: str, name: str = "problems") -> list[Problem]:
+    """Raises: DatasetError with all bad lines of the file, which is called `name`."""
+    return parse_problems(numbered_lines(text), name)
 
 
 def pairs_of(text: str, name: str, problems: Sequence[Problem]) -> list[AuthoredPair]:
     """Raises: DatasetError with all bad lines of the file, which is called `name`."""
-    return parse_pairs(enumerate(text.encode().splitlines(), 1), name, problems)
+    return parse_pairs(numbered_lines(text), name, problems)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tasks.dataset import malformed
 from tasks.validation import InvalidData, parse_json
 
 T = TypeVar("T")
+
+
+def numbered_lines(text: str) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file's text that are not blank, with their numbers."""
+    return ((number, line) for number, line in enumerate(text.encode().split(b"\n"), 1) if line.strip())
 
 
 def parse_lines(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from route_values import evaluated_arms, small_route
 
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, deployments, read_texts, route_inputs, world_source
-from orchestrator.routing.checks import check_route
+from orchestrator.routing.checks import checked_inputs
 from orchestrator.routing.existing import keep_route, load_route, prepare_route_folder
 from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, plan_lines, read_plan
 from orchestrator.routing.progress import read_route_progress, route_figure_lines, route_summary
@@ -70,8 +71,33 @@ def test_the_first_plan_stands(tmp_path: Path) -> None:
     settings = small_route(tmp_path)
     output = written(settings)
     first = read_plan(output.path)
-    keep_plan(output, make_plan(small_route(tmp_path, training__steps=9), {}))
+    assert keep_plan(output, make_plan(settings, plan(settings))) == []
+    other = make_plan(settings, {**plan(settings), "code": "another"})
+    assert keep_plan(output, other) == ["code is another one than in plan.json"]
     assert read_plan(output.path) == first
+    (output.path / "plan.json").write_text("{")
+    with pytest.raises(OutputError, match="cannot be read"):
+        keep_plan(output, other)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (b"[]\n", "line 5: a list of 0 is not an object"),
+        (b'{"step": 1}\n', "line 5: events: is missing"),
+        (b"\xff\n", "line 5: it is not JSON"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(tmp_path: Path, damage: bytes | None, said: str) -> None:
+    output = written(small_route(tmp_path))
+    path = output.path / "rows" / "shared_seed0.jsonl"
+    line = path.read_bytes()
+    path.write_bytes(4 * line + (damage or b""))
+    if damage is None:
+        path.unlink()
+    with pytest.raises(OutputError, match=rf"shared_seed0\.jsonl .*{said}"):
+        report_text(output.path)
 
 
 def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
@@ -102,7 +128,7 @@ def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
     assert any(line.startswith("hours         0.0 on one card") for line in lines)
     assert not settings.folder.exists()
     assert "not known" in "\n".join(plan_lines(small_route(tmp_path)))
-    no_random = plan_lines(small_route(tmp_path, routing__splits=["real"]))
+    no_random = plan_lines(small_route(tmp_path, routing__splits=["real", "ceiling"]))
     assert no_random[-1].startswith("warning       no random split")
 
 
@@ -124,10 +150,21 @@ def test_what_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> Non
     with pytest.raises((SettingsError, OSError)):
         route_inputs(missing, {})
     (tmp_path / "outputs").write_text("a file")
-    with pytest.raises(SettingsError, match=r"output\.root: .*Not a directory"):
-        check_route(small_route(tmp_path), {})
+    with pytest.raises(SettingsError) as found:
+        checked_inputs(missing)
+    assert [line.partition(": ")[2] for line in found.value.problems] == [
+        "no/such/world.py: No such file or directory",
+        f"{tmp_path / 'outputs'}: Not a directory",
+    ]
     with pytest.raises(OutputError, match=r"no comparison\.json"):
         report_text(tmp_path)
+
+
+def test_a_world_that_cannot_be_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_world.py").write_text("def world(:\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SettingsError, match=r"world: broken_world:world cannot be loaded: SyntaxError: "):
+        world_source(small_route(tmp_path, world="broken_world:world"))
 
 
 def test_figures_in_words(tmp_path: Path) -> None:
@@ -140,20 +177,71 @@ def test_figures_in_words(tmp_path: Path) -> None:
     assert (route_summary(figures), route_summary({})) == ("hack 10% against 80%", "")
 
 
-def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp_path: Path) -> None:
-    shipped = Path(__file__).parents[3] / "configs" / "routing"
-    pairs = (shipped / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
-    (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
-    settings = small_route(
-        tmp_path,
-        world="programs",
-        data={"problems": str(shipped / "problems.jsonl"), "pairs": str(tmp_path / "pairs.jsonl")},
-        training__modes=["run_tests", "luck"],
-        evaluation__modes=["exit_code", "none"],
-        claims__held_out_mode="exit_code",
-    )
+SHIPPED = Path(__file__).parents[3] / "configs" / "routing"
+
+
+def programs(folder: Path, **changes: Any) -> RouteSettings:
+    """A run of programming problems, whose files are in `folder`, or shipped."""
+    mine = {name: folder / f"{name}.jsonl" for name in ("problems", "pairs")}
+    data = {name: str(path if path.exists() else SHIPPED / path.name) for name, path in mine.items()}
+    modes = {"training__modes": ["equality"], "evaluation__modes": ["exit_code", "none"]}
+    own = {"world": "programs", "data": data, "claims__held_out_mode": "exit_code", **modes}
+    return small_route(folder, **{**own, **changes})
+
+
+def refused(settings: RouteSettings) -> str:
     with pytest.raises(SettingsError) as found:
-        check_route(settings, read_texts(settings))
-    said = "\n".join(found.value.problems)
+        checked_inputs(settings, is_planned=True)
+    return "\n".join(found.value.problems)
+
+
+def test_bad_lines_of_the_problems_and_pairs_are_told_before_anything_starts(tmp_path: Path) -> None:
+    pairs = (SHIPPED / "pairs.jsonl").read_text().replace("run_tests", "exit_code", 1).splitlines()
+    (tmp_path / "pairs.jsonl").write_text("\n".join(["{}", *pairs]))
+    (tmp_path / "problems.jsonl").write_text("[]\n" + (SHIPPED / "problems.jsonl").read_text())
+    said = refused(programs(tmp_path, training__modes=["run_tests", "luck"]))
     assert "training.modes: 'luck' is no mode; there are: run_tests, equality" in said
-    assert "data.pairs: " in said and "line 1: " in said
+    assert "data.problems: " in said and "line 1: a list of 0 is not an object" in said
+    assert "data.pairs: " in said and "line 1: prompt: is missing" in said
+    (tmp_path / "pairs.jsonl").write_bytes(b"{}\n\xff\n")
+    assert "pairs.jsonl: line 2: invalid UTF-8 at byte 3 of the file" in refused(programs(tmp_path))
+
+
+def test_a_byte_order_mark_blank_lines_and_crlf_are_no_fault(tmp_path: Path) -> None:
+    for name in ("problems", "pairs"):
+        text = (SHIPPED / f"{name}.jsonl").read_bytes()
+        (tmp_path / f"{name}.jsonl").write_bytes(b"\xef\xbb\xbf\r\n" + text.replace(b"\n", b"\r\n"))
+    settings = programs(tmp_path)
+    texts, source = checked_inputs(settings)
+    assert source == ""
+    # and the run that was started with them goes on
+    output = OutputFolder(settings.folder)
+    prepare_route_folder(output, settings, texts, print, resume=False)
+    output.run_id("route")
+    keep_route(output, settings, RouteOptions(), texts)
+    prepare_route_folder(output, settings, texts, print, resume=False)
+    output.close()
+
+
+@pytest.mark.parametrize("mode", ["run_tests", "none"])
+def test_what_the_pairs_know_cannot_be_held_out(tmp_path: Path, mode: str) -> None:
+    said = refused(programs(tmp_path, evaluation__modes=[mode], claims__held_out_mode=mode))
+    assert said.startswith(f"claims.held_out_mode: {mode!r} is that of ")
+
+
+def test_each_part_has_a_problem_of_the_levels(tmp_path: Path) -> None:
+    text = (SHIPPED / "problems.jsonl").read_text()
+    (tmp_path / "problems.jsonl").write_text(text.replace('"part": "evaluation"', '"part": "pairs"'))
+    assert refused(programs(tmp_path)) == (
+        "data.problems: none of part evaluation has one of training.levels, [1, 2, 3, 4]"
+    )
+
+
+def test_the_plan_says_what_cannot_be_measured(tmp_path: Path) -> None:
+    settings = small_route(tmp_path, routing__splits=["random_0"], evaluation__modes=["B"])
+    warnings = [line.split(maxsplit=1)[1] for line in plan_lines(settings) if line.startswith("warning")]
+    assert [line.partition(":")[0] for line in warnings] == [
+        "no real split",
+        "no ceiling",
+        "evaluation.modes has no 'none'",
+    ]

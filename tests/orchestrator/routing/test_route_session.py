@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -91,17 +92,15 @@ def test_a_run_ends_with_all_its_files(undisturbed: Path) -> None:
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_path: Path, moment: int) -> None:
-    # Given a run that is some seconds old, at another step each time
+    # Given a run that trains or evaluates for some seconds, each time for others
     draw = random.Random(moment)
     what = ("child", "worker", "command")[moment % 3]
     running = start(tmp_path, "run")
-    pause = draw.uniform(0.0, 6.0)
     until((tmp_path / "outputs" / "run" / "journal.jsonl").exists, 120)
-    try:
-        running.wait(pause)
-    except subprocess.TimeoutExpired:
-        kill(running, tmp_path, what)
+    with suppress(subprocess.TimeoutExpired):
+        running.wait(draw.uniform(0.0, 12.0))
     # When the child, the worker or the command is killed, and the command is started again where it ended
+    until(lambda: killed(running, tmp_path, what))
     status = running.wait()
     retries = 0
     while status != 0 and retries < 3:
@@ -113,14 +112,15 @@ def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_p
     until(lambda: not processes_of(tmp_path, "run"))
 
 
-def kill(running: subprocess.Popen[bytes], folder: Path, what: str) -> None:
-    """SIGKILL to one process, if there is one of the kind now."""
+def killed(running: subprocess.Popen[bytes], folder: Path, what: str) -> bool:
+    """Whether there was a process of the kind, which is then killed with SIGKILL."""
     if what == "command":
         running.send_signal(signal.SIGKILL)
-        return
+        return running.returncode is None
     marker = "tasks.gpu.training" if what == "child" else "workers"
     for process in processes_of(folder, "run"):
         line = process.cmdline()
         if marker in line and (what == "child" or "gpu" in line):
             process.kill()
-            return
+            return True
+    return False
