@@ -87,6 +87,8 @@ def one_run(options: argparse.Namespace, url: str, key: str | None, http: httpx.
         with Watching(store, http) as watching:
             evolve(options, farm.redis_url, url, slots)
         requests = direct.requests_of(store, common.model_folder(options))
+    seconds = watching.ended - watching.began
+    print(f"{slots} slots: {len(requests)} requests, {watching.tokens} tokens in {seconds:.1f} s", flush=True)
     alone = []
     for in_flight in options.direct:
         flush(http)

@@ -76,6 +76,7 @@ def main() -> int:
     parser.add_argument("--generations", type=int, default=10)
     parser.add_argument("--in-flight", type=int, default=1024, help="requests at once")
     parser.add_argument("--at-once", type=int, default=3, help="runs side by side")
+    parser.add_argument("--openai-workers", type=int, default=max(1, (os.cpu_count() or 1) // 4), help="calls at once")
     parser.add_argument("--seconds", type=float, default=1e9, help="runs are interrupted after so long")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs, as NAME=VALUE")
     parser.add_argument("--result", default="search", help="written to benchmarks/results/gpu_RESULT.json")
@@ -83,7 +84,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     options.folder = options.folder.resolve()
     deadline = time.monotonic() + options.seconds
-    spec = common.farm_spec(options, openai_workers=max(1, (os.cpu_count() or 1) // 4))
+    spec = common.farm_spec(options, options.openai_workers)
     with (
         common.open_server(options, common.target_of(options, 1)) as (url, key),
         open_port(url) as options.reflector_url,
