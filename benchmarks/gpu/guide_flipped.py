@@ -31,9 +31,10 @@ from benchmarks.gpu.guide_tickets import SHAPES
 from orchestrator.guide.build import guide_target
 from orchestrator.guide.findings import find_in_rollout
 from orchestrator.guide.ingest import MissionTickets
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.reflecting import MissionReflector, Proposed, RejectionCounter, Templates
 from orchestrator.guide.rollouts import RolledOut, Rollout
-from orchestrator.guide.settings import GuideOptions, guide_settings_from
+from orchestrator.guide.settings import guide_settings_from
 from orchestrator.guide.steps import MissionSetup, Steps
 from orchestrator.guide.tally import Tally
 from orchestrator.guide.tickets.matcher import recalled_rules

@@ -111,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _learn(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
         return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
-    from orchestrator.guide.settings import GuideOptions, read_guide_settings
+    from orchestrator.guide.options import GuideOptions
+    from orchestrator.guide.settings import read_guide_settings
     from orchestrator.settings.documents import parse_document
 
     settings = read_guide_settings(arguments.config)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from orchestrator.farm.connection import FarmConnection, embedded_farm, external_farm
 from orchestrator.farm.embedded import FarmSpec
-from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.settings import GuideSettings
 from orchestrator.report.announcement import highest_cost, provider_at
 from orchestrator.settings.run import endpoint_at
 from orchestrator.settings.value_checks import EMBEDDED

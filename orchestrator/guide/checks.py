@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.repository import GuidanceError, read_guidance
-from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from orchestrator.settings.file_checks import unwritable_folder

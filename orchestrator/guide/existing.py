@@ -15,8 +15,9 @@ import yaml
 from typing_extensions import TypedDict
 
 from orchestrator.guide.ingest import Ingested
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
 from orchestrator.settings import SettingsError

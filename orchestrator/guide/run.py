@@ -13,8 +13,9 @@ from orchestrator import exit_status
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.farm.connection import FarmConnection, embedded_address, external_address
 from orchestrator.guide.existing import SETTINGS_FILE, keep_run, load_guide, prepare_folder
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import PROGRESS_FILE, guide_figure_lines, guide_summary, read_progress
-from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.settings import GuideSettings
 from orchestrator.output import OutputFolder
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable
 from orchestrator.signals import raise_on_signals

@@ -22,11 +22,12 @@ from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.layout import keep_context, read_context, write_ingest
 from orchestrator.guide.mission import Mission
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
 from orchestrator.guide.progress import UNIT, progress_of, published, write_progress
 from orchestrator.guide.reflecting import Templates
 from orchestrator.guide.repository import GuidanceRepository
-from orchestrator.guide.settings import GuideOptions, GuideSettings
+from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.steps import JOB_LIMIT_S, MissionSetup
 from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputFolder

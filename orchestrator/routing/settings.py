@@ -6,25 +6,15 @@ The names of the fields are the keys, so that `dataclasses.asdict` gives the fil
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr
 
-from orchestrator.guide.settings import folder_name
-from orchestrator.settings.documents import (
-    Count,
-    Document,
-    Natural,
-    Ratio,
-    Share,
-    Text,
-    parse_document,
-    read_document,
-)
+from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
+from orchestrator.settings.run_output import RunOutput
 from orchestrator.settings.value_checks import no_password, optional, redis_address
 from tasks.context import content_hash
 from tasks.named import NAME
@@ -138,15 +128,6 @@ class RouteEstimate(Document):
 
 
 @dataclass(frozen=True)
-class RouteOutput(Document):
-    """The run's folder is `{root}/{run_id}`."""
-
-    root: Text
-    run_id: Annotated[StrictStr, AfterValidator(folder_name)] | None = None
-    fail_if_exists: StrictBool = True
-
-
-@dataclass(frozen=True)
 class RouteSettings(Document):
     """The whole file.  `world` is `programs`, or a function that makes one (tasks/named.py)."""
 
@@ -156,14 +137,13 @@ class RouteSettings(Document):
     routing: RouteGates
     evaluation: RouteEvaluation
     claims: RouteClaims
-    output: RouteOutput
+    output: RunOutput
     data: RouteData = RouteData()
     estimate: RouteEstimate = RouteEstimate()
 
     @property
     def folder(self) -> Path:
-        assert self.output.run_id is not None  # `read_route_settings` has set it
-        return Path(self.output.root) / self.output.run_id
+        return self.output.path
 
     @property
     def files(self) -> dict[str, Path]:
@@ -206,11 +186,8 @@ def route_settings_hash(settings: RouteSettings) -> str:
 
 
 def _with_run_id(settings: RouteSettings, name: str) -> RouteSettings:
-    if settings.output.run_id is not None:
-        return settings
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "route"
-    run_id = f"{stem}-{content_hash(dataclasses.asdict(settings))[:8]}"
-    return dataclasses.replace(settings, output=dataclasses.replace(settings.output, run_id=run_id))
+    output = settings.output.named(name, "route", content_hash(dataclasses.asdict(settings)))
+    return dataclasses.replace(settings, output=output)
 
 
 Findings = Iterator[tuple[str, str]]

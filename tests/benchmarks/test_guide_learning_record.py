@@ -15,7 +15,8 @@ from benchmarks.gpu.guide_runs import json_lines, overrides_of, run_settings, wr
 from benchmarks.gpu.guide_served import run_command
 from orchestrator.guide.checks import check_guide
 from orchestrator.guide.ingest import ingest
-from orchestrator.guide.settings import GuideOptions, guide_settings_from
+from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.settings import guide_settings_from
 from orchestrator.guide.tickets.missions import CABINET
 
 

@@ -22,9 +22,10 @@ from orchestrator.guide.build import guide_endpoint, guide_target
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.reflecting import Templates
 from orchestrator.guide.repository import GuidanceRepository
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.steps import MissionSetup
 from orchestrator.guide.tally import Tally
 from tasks.guide.batch import BatchInput, GateInput, decide_gate, find_in_batch

@@ -8,7 +8,8 @@ import pytest
 from guide_values import guide_values, with_value, without_key
 
 from orchestrator.guide.build import guide_announcement, guide_endpoint, guide_farm_spec, guide_target
-from orchestrator.guide.settings import GuideOptions, guide_settings_from
+from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.settings import guide_settings_from
 
 
 def test_the_embedded_model_takes_its_dtype_and_answers_on_the_farm(tmp_path: Path) -> None:

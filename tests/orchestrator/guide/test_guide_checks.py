@@ -10,7 +10,8 @@ import pytest
 from guide_values import guide_values, with_value
 
 from orchestrator.guide.checks import check_guide
-from orchestrator.guide.settings import GuideOptions, guide_settings_from
+from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
 
 

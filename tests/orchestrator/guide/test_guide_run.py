@@ -15,9 +15,10 @@ from orchestrator.guide import StageBPipeline
 from orchestrator.guide.api import StageBPipeline as HomeOfPipeline
 from orchestrator.guide.existing import TICKETS_FILE, load_guide
 from orchestrator.guide.ingest import ingest
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import GuideProgress, write_progress
 from orchestrator.guide.run import KIND, start_guide
-from orchestrator.guide.settings import GuideOptions, guide_settings_from, read_guide_settings
+from orchestrator.guide.settings import guide_settings_from, read_guide_settings
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.kinds import kind_of
 from orchestrator.settings import SettingsError

@@ -10,9 +10,10 @@ from guide_values import guide_values, stage_a_row, with_value, write_rows
 
 from orchestrator.guide.compare import differing_places
 from orchestrator.guide.ingest import ingest
+from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
 from orchestrator.guide.session import Guider
-from orchestrator.guide.settings import GuideOptions, GuideSettings, guide_settings_from
+from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputFolder
 from tasks.openai.provider import RULES
 

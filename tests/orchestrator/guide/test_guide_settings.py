@@ -97,35 +97,6 @@ def test_a_key_of_a_cell_that_occurs_twice_is_named(tmp_path: Path, values: dict
     assert list(refused.value.problems) == ["sampler.grid.0.temperature: occurs twice"]
 
 
-@pytest.mark.parametrize("size", [16, 33, 128])
-def test_a_batch_has_32_or_64_tickets_unless_the_run_is_a_rapid_one(values: dict[str, Any], size: int) -> None:
-    values = with_value(values, "sampler.group_batch_size", size)
-    assert guide_settings_from(values).sampler.group_batch_size == size
-    refused = problems(with_value(values, "reflection.rapid_mode", False))
-    assert refused == [f"sampler.group_batch_size: {size} is not 32 or 64, and reflection.rapid_mode is not true"]
-
-
-def test_missions_have_names_that_folders_can_have(values: dict[str, Any]) -> None:
-    names = {"挡风板安装检查": "f", "a/b": "f", ".hidden": "f", "Cabinet": "f", "cabinet": "f", "run.json": "f"}
-    assert problems(with_value(values, "missions", names)) == [
-        "missions.'a/b': is no name of a folder: it has a separator of folders",
-        "missions.'.hidden': is no name of a folder: it begins with a point",
-        "missions.cabinet: has the same folder as 'Cabinet'",
-        "missions.'run.json': is no name of a folder: it ends as a file of the run does (.json, .jsonl, .yaml, .log, "
-        ".part)",
-    ]
-
-
-def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> None:
-    without = without_key(values, "endpoint")
-    assert problems(without) == ["endpoint: is missing: critic.backend and reflection.backend needs it"]
-    without = with_value(with_value(without, "critic.enabled", False), "reflection.backend", "target")
-    assert not guide_settings_from(without).needs_endpoint
-    assert problems(with_value(without, "endpoint", {"model": "m"})) == [
-        "endpoint.api_base: is missing", "endpoint.api_key_env: is missing"
-    ]  # fmt: skip
-
-
 def test_a_run_without_a_name_is_called_after_its_file_and_what_it_says(values: dict[str, Any], tmp_path: Path) -> None:
     unnamed = without_key(values, "output.run_id")
     one = guide_settings_from(unnamed, "my guide")
