@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.guide.guidance_file import GuidanceError, read_guidance
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.repository import GuidanceError, read_guidance
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key

@@ -8,14 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.guide.repository import (
-    GUIDANCE,
-    GuidanceError,
-    GuidanceRepository,
-    StoredGuidance,
-    guidance_text,
-    read_guidance,
-)
+from orchestrator.guide.guidance_file import GuidanceError, StoredGuidance, guidance_text, read_guidance
+from orchestrator.guide.repository import GUIDANCE, GuidanceRepository
 from orchestrator.output import OutputFolder, run_file, write_output
 from tasks.escape import quote
 from tasks.guide.experiences import Guidance

@@ -1,92 +1,32 @@
-"""The experiences of missions on disk: `guidance.json`, and a snapshot of every step.
+"""The experiences of one mission in the folder of a run: `guidance.json`, and a snapshot of every step.
 
-    {mission: {"step": 3, "updated_at": ..., "experiences": {"G0": ..., "G2": ...}, "metadata": {...}}}
-
-`metadata` says where each entry comes from, the highest number ever given, and the hash of every step.  A file without
-it is one that a person wrote.  Every write replaces the file whole; a reader sees the old content or the new.
+Every write replaces the file whole; a reader sees the old content or the new.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
 
-from pydantic import Field
-from typing_extensions import TypedDict
-
-from orchestrator.guide.names import mission_name
-from orchestrator.output import OutputError, read_json, write_output, writing
+from orchestrator.guide.guidance_file import GuidanceError, guidance_text, read_guidance
+from orchestrator.output import write_output, writing
 from tasks.escape import quote
 from tasks.guide.experiences import (
     EntryRecord,
     Guidance,
     GuidanceMetadata,
     GuidanceStep,
+    check_experiences,
+    edited_guidance,
     experience_number,
-    first_guidance,
-    form_fault,
-    guidance_hash,
-    sort_experiences,
+    is_consistent,
 )
-from tasks.validation import InvalidData, parse_json, unrepeated
 
 GUIDANCE, START, SNAPSHOTS = "guidance.json", "guidance_start.json", "snapshots"
 SNAPSHOT_NAME = "guidance-%Y%m%d-%H%M%S-%f.json"
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
-
-
-class GuidanceError(OutputError):
-    """A file of experiences that cannot be used, or that somebody has changed; one line."""
-
-
-class GuidanceEntry(TypedDict):
-    """One mission in a file of experiences."""
-
-    step: Annotated[int, Field(ge=0)]
-    updated_at: str
-    experiences: dict[str, str]
-    metadata: NotRequired[GuidanceMetadata]
-
-
-@dataclass(frozen=True)
-class StoredGuidance:
-    """The guidance of one mission in a file; `by_hand`: a person has changed it since a program wrote it."""
-
-    guidance: Guidance
-    by_hand: bool
-
-
-def read_guidance(path: Path) -> dict[str, StoredGuidance]:
-    """The guidance of each mission in a file, which a person may have written.
-
-    An entry without metadata begins its history at its step.  Where a person has edited an entry that has a history,
-    and raised its step, the edit is one more step of that history.  Raises: GuidanceError, also for an edit without a
-    new step.
-    """
-    try:
-        entries = read_json(path, dict[str, GuidanceEntry], _parse_unrepeated)
-    except FileNotFoundError:
-        raise GuidanceError(f"{path} cannot be read: there is no such file") from None
-    except OutputError as error:
-        raise GuidanceError(str(error)) from None
-    found: dict[str, StoredGuidance] = {}
-    for mission, entry in entries.items():
-        try:
-            found[mission_name(mission)] = _stored(entry)
-        except ValueError as error:
-            raise GuidanceError(f"{path}: {quote(mission)}: {error}") from None
-    return found
-
-
-def guidance_text(guidance: Mapping[str, Guidance]) -> str:
-    """The text of a file with these missions."""
-    entries = {mission: dataclasses.asdict(one) for mission, one in guidance.items()}
-    return json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True)
@@ -168,7 +108,7 @@ class GuidanceRepository:
         if step not in kept:
             known = ", ".join(str(number) for number in sorted(kept))
             raise GuidanceError(f"{self.folder / SNAPSHOTS} has no snapshot of step {step}; it has {known or 'none'}")
-        next_one = _edited(current, kept[step].experiences, current.step + 1, self.time(), f"rollback:{step}")
+        next_one = edited_guidance(current, kept[step].experiences, current.step + 1, self.time(), f"rollback:{step}")
         self._write(next_one)
         return next_one
 
@@ -212,81 +152,6 @@ class GuidanceRepository:
                 old.path.unlink()
 
 
-def _parse_unrepeated(kind: type[Any], text: bytes) -> Any:
-    try:
-        json.loads(text, object_pairs_hook=unrepeated)
-    except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, InvalidData) else InvalidData(f"it is not JSON: {error}") from None
-    return parse_json(kind, text)
-
-
-def _stored(entry: GuidanceEntry) -> StoredGuidance:
-    """Raises: ValueError."""
-    experiences = _checked(entry["experiences"])
-    step, updated_at = entry["step"], entry["updated_at"]
-    if "metadata" not in entry:
-        first = first_guidance(experiences, updated_at)
-        history = (replace(first.metadata.history[0], step=step),)
-        guidance = replace(first, step=step, metadata=replace(first.metadata, history=history))
-        return StoredGuidance(guidance, by_hand=True)
-    metadata = entry["metadata"]
-    if not metadata.history:
-        raise ValueError("metadata.history is empty")
-    last, ordered = metadata.history[-1], {key: metadata.entries[key] for key in _by_number(metadata.entries)}
-    guidance = Guidance(step, updated_at, experiences, replace(metadata, entries=ordered))
-    if (step, guidance_hash(experiences)) == (last.step, last.hash) and _is_consistent(guidance):
-        return StoredGuidance(guidance, by_hand=False)
-    if step <= last.step:
-        raise ValueError(
-            f"its experiences are not those of step {last.step} as its metadata has them: whoever edits them gives "
-            f"them a higher step"
-        )
-    before = replace(guidance, step=last.step)
-    return StoredGuidance(_edited(before, experiences, step, updated_at, None), by_hand=True)
-
-
-def _checked(experiences: Mapping[str, str]) -> dict[str, str]:
-    """Raises: ValueError."""
-    if not experiences:
-        raise ValueError("experiences is empty: a mission has at least one")
-    for key, text in experiences.items():
-        experience_number(key)
-        if fault := form_fault(text):
-            raise ValueError(f"experiences.{key}: {fault}")
-    return sort_experiences(experiences)
-
-
-def _by_number(keys: Mapping[str, Any]) -> list[str]:
-    return sorted(keys, key=experience_number)
-
-
-def _is_consistent(guidance: Guidance) -> bool:
-    """Whether the metadata's entries are those of the experiences, and no number is above the highest."""
-    entries = guidance.metadata.entries
-    present = {key: entry.text for key, entry in entries.items() if not entry.removed}
-    highest = max(experience_number(key) for key in entries) if entries else -1
-    return present == dict(guidance.experiences) and highest <= guidance.metadata.highest
-
-
-def _edited(
-    before: Guidance, experiences: Mapping[str, str], step: int, updated_at: str, reflection_id: str | None
-) -> Guidance:
-    """The guidance after an edit that no proposal made.  What is gone stays in the metadata."""
-    entries = dict(before.metadata.entries)
-    for key, entry in entries.items():
-        if key not in experiences and not entry.removed:
-            entries[key] = replace(entry, removed=True, reflection_id=reflection_id, updated_at=updated_at)
-    for key, text in experiences.items():
-        known = entries.get(key)
-        if known is None or known.removed or known.text != text:
-            entries[key] = EntryRecord(reflection_id, (), None, updated_at, False, text)
-    highest = max(before.metadata.highest, *map(experience_number, entries))
-    line = GuidanceStep(step, guidance_hash(experiences), reflection_id, updated_at)
-    ordered = {key: entries[key] for key in _by_number(entries)}
-    metadata = GuidanceMetadata(ordered, highest, (*before.metadata.history, line))
-    return Guidance(step, updated_at, sort_experiences(experiences), metadata)
-
-
 def _identity(history: tuple[GuidanceStep, ...]) -> list[tuple[int, str, str | None]]:
     return [(line.step, line.hash, line.reflection_id) for line in history]
 
@@ -297,9 +162,9 @@ def _same_entry(one: EntryRecord, other: EntryRecord) -> bool:
 
 def _check_next(current: Guidance, guidance: Guidance) -> None:
     """Raises: ValueError for guidance that breaks a rule of every step: the program would have made a mistake."""
-    _checked(guidance.experiences)
+    check_experiences(guidance.experiences)
     new = [key for key in guidance.experiences if key not in current.experiences]
-    if guidance.step != current.step + 1 or not _is_consistent(guidance):
+    if guidance.step != current.step + 1 or not is_consistent(guidance):
         raise ValueError(f"guidance of step {guidance.step} does not follow on step {current.step}")
     if any(experience_number(key) <= current.metadata.highest for key in new):
         raise ValueError("a new entry has a number that was given before")

@@ -8,7 +8,8 @@ from typing import Any
 
 from orchestrator.guide.artifacts import STATS, ArtifactError, check_artifact
 from orchestrator.guide.closing import NOT_NEW
-from orchestrator.guide.repository import GUIDANCE, GuidanceError, read_guidance
+from orchestrator.guide.guidance_file import GuidanceError, read_guidance
+from orchestrator.guide.repository import GUIDANCE
 from orchestrator.line_file import load_lines
 from orchestrator.output import OutputError, read_json
 from orchestrator.runs.kinds import Cell, ShownTable

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.openai.prompt_escaping import break_control_tokens
 
@@ -95,6 +95,33 @@ def first_guidance(experiences: Mapping[str, str], updated_at: str) -> Guidance:
     return Guidance(0, updated_at, ordered, GuidanceMetadata(entries, highest, history))
 
 
+def is_consistent(guidance: Guidance) -> bool:
+    """Whether the metadata's entries are those of the experiences, and no number is above the highest."""
+    entries = guidance.metadata.entries
+    present = {key: entry.text for key, entry in entries.items() if not entry.removed}
+    highest = max(experience_number(key) for key in entries) if entries else -1
+    return present == dict(guidance.experiences) and highest <= guidance.metadata.highest
+
+
+def edited_guidance(
+    before: Guidance, experiences: Mapping[str, str], step: int, updated_at: str, reflection_id: str | None
+) -> Guidance:
+    """The guidance after an edit that no proposal made.  What is gone stays in the metadata."""
+    entries = dict(before.metadata.entries)
+    for key, entry in entries.items():
+        if key not in experiences and not entry.removed:
+            entries[key] = replace(entry, removed=True, reflection_id=reflection_id, updated_at=updated_at)
+    for key, text in experiences.items():
+        known = entries.get(key)
+        if known is None or known.removed or known.text != text:
+            entries[key] = EntryRecord(reflection_id, (), None, updated_at, False, text)
+    highest = max(before.metadata.highest, *map(experience_number, entries))
+    line = GuidanceStep(step, guidance_hash(experiences), reflection_id, updated_at)
+    ordered = {key: entries[key] for key in sorted(entries, key=experience_number)}
+    metadata = GuidanceMetadata(ordered, highest, (*before.metadata.history, line))
+    return Guidance(step, updated_at, sort_experiences(experiences), metadata)
+
+
 def normalised(text: str) -> str:
     """A text for comparison: width, case, spaces and punctuation make no difference."""
     folded = unicodedata.normalize("NFKC", text).casefold()
@@ -110,6 +137,16 @@ def form_fault(text: str) -> str | None:
     if break_control_tokens(text) != text:
         return "the text has a control token of a chat"
     return f"the text has {len(text)} characters, more than {LONGEST}" if len(text) > LONGEST else None
+
+
+def check_experiences(experiences: Mapping[str, str]) -> None:
+    """Raises: ValueError for no experience, a wrong key, or a text that is no line of a prompt."""
+    if not experiences:
+        raise ValueError("experiences is empty: a mission has at least one")
+    for key, text in experiences.items():
+        experience_number(key)
+        if fault := form_fault(text):
+            raise ValueError(f"experiences.{key}: {fault}")
 
 
 def check_text(text: str, ticket_texts: Iterable[str], group_ids: Iterable[str], others: Iterable[str]) -> str | None:

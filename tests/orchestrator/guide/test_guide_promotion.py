@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.guide.guidance_file import GuidanceError, read_guidance
 from orchestrator.guide.promotion import promote, roll_back, run_guidance
-from orchestrator.guide.repository import GuidanceError, GuidanceRepository, read_guidance
+from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.output import OutputFolder, RunInUse
 from tasks.guide.operations import Operation, apply_operations, next_guidance
 

@@ -11,11 +11,14 @@ import pytest
 from tasks.guide.experiences import (
     Guidance,
     GuidanceStep,
+    check_experiences,
     check_text,
+    edited_guidance,
     experience_number,
     first_guidance,
     form_fault,
     guidance_hash,
+    is_consistent,
     normalised,
     render_experiences,
     sort_experiences,
@@ -96,3 +99,27 @@ def test_the_same_rule_is_not_stated_twice() -> None:
     # a sign makes another rule
     assert check_text("值≤3时通过", (), (), others) is None
     assert normalised("Ａ-b c。") == "abc"
+
+
+def test_an_edit_is_one_more_step_and_what_is_gone_stays_on_record() -> None:
+    first = first_guidance({"G2": "two", "G10": "ten"}, "then")
+    edited = edited_guidance(first, {"G2": "two", "G11": "eleven"}, 4, "now", "rollback:3")
+    assert is_consistent(first) and is_consistent(edited)
+    assert [(line.step, line.reflection_id) for line in edited.metadata.history] == [(0, None), (4, "rollback:3")]
+    entries = edited.metadata.entries
+    assert {key: (entry.removed, entry.updated_at) for key, entry in entries.items()} == {
+        "G2": (False, "then"), "G10": (True, "now"), "G11": (False, "now")
+    }  # fmt: skip
+    assert not is_consistent(dataclasses.replace(edited, experiences={"G2": "two"}))
+    low = dataclasses.replace(edited.metadata, highest=10)
+    assert not is_consistent(dataclasses.replace(edited, metadata=low))
+
+
+@pytest.mark.parametrize(
+    ("experiences", "reason"),
+    [({}, "experiences is empty"), ({"G01": "x"}, "is not G and a number"), ({"G1": "a\nb"}, r"^experiences\.G1: ")],
+)
+def test_experiences_that_cannot_be_in_a_prompt_are_refused(experiences: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        check_experiences(experiences)
+    check_experiences({"G1": "a rule"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.guide.repository import read_guidance
+from orchestrator.guide.guidance_file import read_guidance
 from orchestrator.guide.stage_a import read_tickets
 from orchestrator.guide.tickets.files import write_tickets
 from orchestrator.guide.tickets.generate import GeneratedTicket, TicketShape, generate_tickets
