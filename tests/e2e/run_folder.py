@@ -38,8 +38,6 @@ SMALL = {
 # The longest time between an answer of a server and its record in the store, on a busy machine.
 UNSTORED_S = 0.3
 LOGS = ("target_requests.jsonl", "endpoint_calls.jsonl")
-# At how many moments a run is killed: one by default, ten with `make faults`.
-MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "1"))
 
 
 def cache_folder() -> Path:
@@ -198,14 +196,3 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = 120)
         if time.monotonic() > deadline:
             pytest.fail(f"not within {timeout} s: {what}")
         pause.wait(0.05)
-
-
-def kill_at_moments(run: RunFolder, total: int) -> None:
-    """Start the run MOMENTS times, and kill it each time, at equal distances in its `total` answers."""
-    for moment in range(MOMENTS):
-        wanted = total * (moment + 1) // (MOMENTS + 1)
-        process = run.start()
-        wait_until(lambda w=wanted, p=process: run.answers() >= w or p.poll() is not None, "answers")
-        process.kill()
-        process.communicate()
-        wait_until(lambda: not run.processes(), "the killed orchestrator's farm to end", 30)

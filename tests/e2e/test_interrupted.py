@@ -8,13 +8,14 @@ import signal
 from collections import Counter
 
 import pytest
-from run_folder import LOGS, RunFolder, finish, kill_at_moments, orchestrator, wait_until
+from killing import kill_at_moments, kill_moments
+from run_folder import LOGS, RunFolder, finish, orchestrator, wait_until
 
 from workers.embedded.valkey import socket_path
 
 
 def test_killed_at_many_moments_it_resumes_and_repeats_nothing(reference_run: RunFolder, run_folder: RunFolder) -> None:
-    kill_at_moments(run_folder, total=reference_run.answers())
+    kill_at_moments(run_folder, reference_run.answers(), kill_moments(1))
     done = run_folder.run()
     assert done.returncode == 0, done.stdout
     assert run_folder.state() == reference_run.state()

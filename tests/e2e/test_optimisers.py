@@ -14,7 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-from run_folder import MOMENTS, ROOT, RunFolder, finish, process_of, start, wait_until
+from killing import kill_moments
+from run_folder import ROOT, RunFolder, finish, process_of, start, wait_until
 
 SERVER = ROOT / "benchmarks" / "simulated_target.py"
 KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
@@ -147,7 +148,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, name: str) -> N
         # Given a finished run
         finish_run(calm)
         # When another run of the same settings is killed, and started again
-        for kill in KILLS if MOMENTS > 1 else (KilledRun.between_a_generation_and_its_state,):
+        for kill in KILLS if kill_moments(1) > 1 else (KilledRun.between_a_generation_and_its_state,):
             kill(killed, calm)
         finish_run(killed)
         # Then all that is written of the search is the same, and nothing was answered twice
