@@ -6,30 +6,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jsonschema
-from spec_rules import (
-    Groups,
-    Read,
-    Sides,
-    Value,
-    edited,
-    gate,
-    hash_of,
-    in_order,
-    read_candidate,
-    screened,
-    selections,
-    signals,
-)
+from spec_lines import LineChecker, Unreadable, lines_of
+from spec_rules import Read, Sides, Value, edited, gate, hash_of, in_order, screened
 
 SCHEMAS = Path(__file__).parents[3] / "orchestrator" / "guide" / "schemas"
-COPIED = ("group_id", "candidate_index", "decode", "response_text", "guidance_step", "guidance_hash", "format_ok")
 NO_BATCH = "no reflection follows"
 
 
@@ -46,26 +31,8 @@ def schema_faults(folder: Path) -> Iterator[str]:
             yield from (f"{path.name}: {error.message[:200]}" for error in validator.iter_errors(value))
 
 
-def lines_of(path: Path) -> list[Value]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-class Unreadable(Exception):
-    """The artifacts have another structure, so that nothing more can be checked."""
-
-
-@dataclass
-class SpecChecker:
-    """The checks of one mission's folder.
-
-    settings: as the YAML file has them, every key.  tickets: the lines of Stage-A of this mission, all complete.
-    """
-
-    folder: Path
-    mission: str
-    settings: Mapping[str, Any]
-    tickets: Sequence[Mapping[str, Any]]
-    faults: list[str] = field(default_factory=list)
+class SpecChecker(LineChecker):
+    """The checks of one mission's folder: what becomes of its guidance, step by step."""
 
     def check(self) -> list[str]:
         """All that differs, one line each; no more after a file of another structure."""
@@ -91,14 +58,14 @@ class SpecChecker:
             for at in range(0, len(order) - size + 1, size):
                 number += 1
                 line = next(reflections, {})
-                self._require(f"step {number}: a reflection", bool(line), True)
+                self.require(f"step {number}: a reflection", bool(line), True)
                 cap_left -= self._batch(epoch, number, order[at : at + size], cap_left, line, chosen)
-        self._same("reflection.jsonl", [*reflections], [])
-        self._same("selections.jsonl", [*chosen], [])
+        self.same("reflection.jsonl", [*reflections], [])
+        self.same("selections.jsonl", [*chosen], [])
         self._final()
         self._guidance()
         flagged = [line for line in lines_of(self.folder / "review.jsonl") if line["step"]]
-        self._same("review.jsonl", _without(flagged, "created_at"), self.reviewed)
+        self.same("review.jsonl", _without(flagged, "created_at"), self.reviewed)
 
     # -- the parts of a run --------------------------------------------------------------------------------------
 
@@ -112,7 +79,7 @@ class SpecChecker:
             {**self.by_id[name], "epoch": epoch, "batch": batches + 1 + at // size if at < whole else None}
             for at, name in enumerate(training)
         ]
-        self._same(f"epoch_{epoch}", lines_of(self.folder / f"epoch_{epoch}" / "shuffled_data.jsonl"), wanted)
+        self.same(f"epoch_{epoch}", lines_of(self.folder / f"epoch_{epoch}" / "shuffled_data.jsonl"), wanted)
         return training
 
     def _batch(
@@ -121,32 +88,32 @@ class SpecChecker:
         """One batch; returns how many operations were applied."""
         place = {"mission": self.mission, "epoch": epoch, "step": number}
         where = f"step_{number}"
-        groups = self._rollout(f"{where}/rollout.jsonl", place, order, "learning", self.step, self.experiences)
+        groups = self.rollout(f"{where}/rollout.jsonl", place, order, "learning", self.step, self.experiences)
         if self.previous:
-            self._rollout(f"{where}/paired.jsonl", place, order, "paired", *self.previous, seeds_of=where)
+            self.rollout(f"{where}/paired.jsonl", place, order, "paired", *self.previous, seeds_of=where)
         bundle, review, has_met = screened(groups, self.settings)
         outcome, applied = self._reflection(where, place, line, bundle, review, has_met, cap_left)
         change = line["reflection_id"] if applied else None
-        self._trajectories(where, place, groups)
+        self.trajectories(where, place, groups)
         for name in order:
             by_hand = "all wrong, for manual review" if name in review else "not by the eligibility policy"
             why = {} if name in bundle else {"ineligible_reason": by_hand}
             more = {"holdout": False, "reflection_change": change, "eligible": name in bundle, **why}
-            wanted = self._selection(place, name, groups) | more
-            self._same(f"{where}: selection of {name}", next(chosen, None), wanted)
+            wanted = self.selection(place, name, groups, self._guided()) | more
+            self.same(f"{where}: selection of {name}", next(chosen, None), wanted)
             if reasons := _review_reasons(groups[name], name in review):
                 label = self.by_id[name]["label"]
                 made = {"group_id": name, **place, "label": label, "reasons": reasons, **self._guided()}
                 self.reviewed.append({**made, "reflection_id": line["reflection_id"]})
-        self._same(f"{where}: guidance before", _guided_by(line, "before"), self._guided())
+        self.same(f"{where}: guidance before", _guided_by(line, "before"), self._guided())
         self.previous = None
         if applied:
             self.previous = (self.step, self.experiences)
             self.step, self.experiences, self.highest = self.step + 1, applied.experiences, applied.highest
             self.history.append((self.step, hash_of(self.experiences), line["reflection_id"]))
             self._enter(applied.accepted, line["reflection_id"])
-        self._same(f"{where}: guidance after", _guided_by(line, "after"), self._guided())
-        self._same(f"{where}: applied", line["applied"], outcome in ("applied", "rapid", "no_holdout"))
+        self.same(f"{where}: guidance after", _guided_by(line, "after"), self._guided())
+        self.same(f"{where}: applied", line["applied"], outcome in ("applied", "rapid", "no_holdout"))
         return len(applied.accepted) if applied else 0
 
     def _reflection(
@@ -199,24 +166,24 @@ class SpecChecker:
             "experiences_proposed": made.experiences if made and made.accepted else None,
         }
         for name, value in wanted.items():
-            self._same(f"{where}: {name}", line.get(name), value)
+            self.same(f"{where}: {name}", line.get(name), value)
         rejected = [operation["index"] for operation in line["rejected_operations"]]
-        self._same(f"{where}: rejected_operations", rejected, made.rejected if made else [])
+        self.same(f"{where}: rejected_operations", rejected, made.rejected if made else [])
         if proposal is None and outcome != "rejected":
-            self._same(f"{where}: by", line["by"], None)
+            self.same(f"{where}: by", line["by"], None)
         return outcome, made if outcome in ("applied", "rapid", "no_holdout") else None
 
     def _previewed(self, where: str, place: Value, after: Value) -> Sides:
         """R4: the held-out tickets, and no others, under both guidances, with equal seeds."""
         nowhere = {"mission": self.mission, "epoch": None, "step": None}
         name, held_out = f"{where}/preview.jsonl", sorted(self.held_out)
-        old = self._rollout(name, nowhere, held_out, "before", self.step, self.experiences)
-        new = self._rollout(name, nowhere, held_out, "after", self.step + 1, after)
+        old = self.rollout(name, nowhere, held_out, "before", self.step, self.experiences)
+        new = self.rollout(name, nowhere, held_out, "after", self.step + 1, after)
         seeds = [
             [line["decode"]["seed"] for line in lines_of(self.folder / name) if line["purpose"] == purpose]
             for purpose in ("before", "after")
         ]
-        self._same(f"{name}: seeds", seeds[0], seeds[1])
+        self.same(f"{name}: seeds", seeds[0], seeds[1])
         return [
             (self.by_id[one]["label"], [c.verdict for c in old[one][1]], [c.verdict for c in new[one][1]])
             for one in held_out
@@ -226,31 +193,31 @@ class SpecChecker:
         """R3: a pass over all tickets with the last guidance."""
         place = {"mission": self.mission, "epoch": None, "step": None}
         order = sorted(self.by_id)
-        groups = self._rollout("final/rollout.jsonl", place, order, "final", self.step, self.experiences)
-        self._trajectories("final", place, groups)
+        groups = self.rollout("final/rollout.jsonl", place, order, "final", self.step, self.experiences)
+        self.trajectories("final", place, groups)
         found = lines_of(self.folder / "final" / "selections.jsonl")
         more = {"reflection_change": None, "eligible": False, "ineligible_reason": NO_BATCH}
-        self._require("final/selections.jsonl", len(found), len(order))
+        self.require("final/selections.jsonl", len(found), len(order))
         for name, line in zip(order, found, strict=True):
-            wanted = self._selection(place, name, groups) | {"holdout": name in self.held_out, **more}
-            self._same(f"final: selection of {name}", line, wanted)
+            wanted = self.selection(place, name, groups, self._guided()) | {"holdout": name in self.held_out, **more}
+            self.same(f"final: selection of {name}", line, wanted)
 
     def _guidance(self) -> None:
         """The guidance of every step: the file, its history, and the snapshots that are kept."""
         kept = self.settings["guidance"]["retention"]
         files = sorted((self.folder / "snapshots").iterdir())
-        self._same("snapshots", len(files), min(kept, len(self.history)))
+        self.same("snapshots", len(files), min(kept, len(self.history)))
         steps = self.history[-kept:]
         for path, line in [*zip(files, steps, strict=False), (self.folder / "guidance.json", self.history[-1])]:
             entry = json.loads(path.read_text())[self.mission]
-            self._same(f"{path.name}: step", (entry["step"], hash_of(entry["experiences"])), line[:2])
+            self.same(f"{path.name}: step", (entry["step"], hash_of(entry["experiences"])), line[:2])
             made = [(one["step"], one["hash"], one["reflection_id"]) for one in entry["metadata"]["history"]]
-            self._same(f"{path.name}: history", made, self.history[: self.history.index(line) + 1])
-            self._same(f"{path.name}: order", list(entry["experiences"]), list(in_order(entry["experiences"])))
-        self._same("guidance.json: experiences", entry["experiences"], self.experiences)
-        self._same("guidance.json: highest", entry["metadata"]["highest"], self.highest)
+            self.same(f"{path.name}: history", made, self.history[: self.history.index(line) + 1])
+            self.same(f"{path.name}: order", list(entry["experiences"]), list(in_order(entry["experiences"])))
+        self.same("guidance.json: experiences", entry["experiences"], self.experiences)
+        self.same("guidance.json: highest", entry["metadata"]["highest"], self.highest)
         entries = {key: _entry(one) for key, one in entry["metadata"]["entries"].items()}
-        self._same("guidance.json: entries", entries, self.entries)
+        self.same("guidance.json: entries", entries, self.entries)
 
     def _enter(self, accepted: Sequence[Value], reflection_id: str) -> None:
         """R9: where each entry comes from; removed ones stay."""
@@ -261,118 +228,8 @@ class SpecChecker:
             if one["op"] != "remove":
                 self.entries[one["key"]] = {**made, "removed": False, "text": one["text"]}
 
-    # -- lines -------------------------------------------------------------------------------------------------------
-
-    def _rollout(
-        self,
-        name: str,
-        place: Value,
-        order: Sequence[str],
-        purpose: str,
-        step: int,
-        experiences: Value,
-        seeds_of: str = "",
-    ) -> dict[str, tuple[str, list[Read]]]:
-        """The candidates of each ticket of a file, with its label: K in the order of the grid, R14."""
-        found = [line for line in lines_of(self.folder / name) if line["purpose"] == purpose]
-        cells, samples = self.settings["sampler"]["grid"], self.settings["sampler"]["samples_per_decode"]
-        grid = [(cell, j) for cell in cells for j in range(1 if cell["temperature"] == 0 else samples)]
-        wanted = [(one, index) for one in order for index in range(len(grid))]
-        self._require(f"{name}: {purpose}", [(line["group_id"], line["candidate_index"]) for line in found], wanted)
-        groups: Groups = {one: (self.by_id[one]["label"], []) for one in order}
-        first = 0
-        for line in found:
-            (cell, sample), read = grid[line["candidate_index"]], read_candidate(line)
-            first = line["decode"]["seed"] if sample == 0 else first
-            seed = first if cell["seed"] is None or purpose in ("before", "after", "final") else cell["seed"]
-            about = {"decode": {**cell, "stop": list(cell["stop"]), "seed": seed + sample}, **place}
-            about |= {
-                "guidance_step": step,
-                "guidance_hash": hash_of(experiences),
-                "format_ok": read.verdict is not None,
-            }
-            for key, value in about.items():
-                self._same(f"{name}: {line['group_id']}: {key}", line[key], value)
-            self._same(f"{name}: warnings", any(w.startswith("malformed") for w in line["warnings"]), not read.verdict)
-            groups[line["group_id"]][1].append(read)
-        if seeds_of:
-            paired = lines_of(self.folder / seeds_of / "rollout.jsonl")
-            self._same(f"{name}: seeds", [one["decode"] for one in found], [one["decode"] for one in paired])
-        return groups
-
-    def _trajectories(self, where: str, place: Value, groups: Groups) -> None:
-        """What is found of each candidate, from what the model wrote."""
-        raw, found = (lines_of(self.folder / where / f"{name}.jsonl") for name in ("rollout", "trajectories"))
-        self._require(f"{where}: trajectories", len(found), len(raw))
-        measured = {name: signals(label, each, self.settings["signals"]) for name, (label, each) in groups.items()}
-        for line, source in zip(found, raw, strict=True):
-            name, index = source["group_id"], source["candidate_index"]
-            read = read_candidate(source)
-            same = (
-                "group_id",
-                "candidate_index",
-                "decode",
-                "response_text",
-                "guidance_step",
-                "guidance_hash",
-                "format_ok",
-            )
-            wanted = {key: source[key] for key in same} | place
-            wanted |= {"verdict": read.verdict, "reason": read.reason, "confidence": read.confidence}
-            wanted |= {"signals": measured[name][index]}
-            for key, value in wanted.items():
-                self._same(f"{where}/trajectories.jsonl: {name} {index}: {key}", line[key], value)
-            warnings = [one for one in line["warnings"] if one != "critic_rejected"]
-            self._same(f"{where}/trajectories.jsonl: {name} {index}: warnings", warnings, source["warnings"])
-
-    def _selection(self, place: Value, name: str, groups: Groups) -> Value:
-        label, candidates = groups[name]
-        first, free = selections(label, candidates, self.settings)
-        ticket, malformed = self.by_id[name], sum(one.verdict is None for one in candidates)
-        return {
-            "group_id": name,
-            **place,
-            "label": label,
-            "label_source": ticket.get("label_source"),
-            "label_timestamp": ticket.get("label_timestamp"),
-            "verdict": first.verdict if first else None,
-            "reason": first.reason if first else None,
-            "confidence": first.confidence if first else None,
-            "label_match": first is not None and first.verdict == label,
-            "selected_candidate": first.index if first else None,
-            "label_free": {
-                "verdict": free.verdict if free else None,
-                "selected_candidate": free.index if free else None,
-                "label_match": free is not None and free.verdict == label,
-            },
-            **self._guided(),
-            "warnings": ["no_valid_candidate"] if not first else ["malformed_candidates"] if malformed else [],
-        }
-
-    # -- small things ------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def by_id(self) -> dict[str, Mapping[str, Any]]:
-        return {ticket["group_id"]: ticket for ticket in self.tickets}
-
-    @cached_property
-    def held_out(self) -> set[str]:
-        """The tickets of no epoch.  Which ones the seed draws is the project's; how many is the fraction's."""
-        trained = lines_of(self.folder / "epoch_1" / "shuffled_data.jsonl")
-        return self.by_id.keys() - {line["group_id"] for line in trained}
-
     def _guided(self) -> Value:
         return {"guidance_step": self.step, "guidance_hash": hash_of(self.experiences)}
-
-    def _same(self, what: str, found: Any, wanted: Any) -> None:
-        if found != wanted:
-            self.faults.append(f"{what}: {_shown(found)}, not {_shown(wanted)}")
-
-    def _require(self, what: str, found: Any, wanted: Any) -> None:
-        """Raises: Unreadable."""
-        self._same(what, found, wanted)
-        if found != wanted:
-            raise Unreadable
 
 
 def _entry(record: Value) -> Value:
@@ -392,7 +249,3 @@ def _guided_by(line: Value, side: str) -> Value:
 
 def _without(lines: Sequence[Value], name: str) -> list[Value]:
     return [{key: value for key, value in line.items() if key != name} for line in lines]
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)[:300]
