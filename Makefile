@@ -111,7 +111,7 @@ long: models     ## the tests of whole collections and clusterings on the farm
 	$(PYTEST) -m long --timeout 1800
 
 faults: models   ## the long tests: kill the command, or any part of its farm, at ten moments; each optimiser at six
-	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_guide_deaths.py tests/e2e/test_optimisers.py --timeout 1800
+	WHETSTONE_KILL_MOMENTS=10 $(PYTEST) -m "long or not long" tests/e2e/test_interrupted.py tests/e2e/test_deaths.py tests/e2e/test_collect_deaths.py tests/e2e/test_guide_deaths.py tests/orchestrator/routing/test_route_session.py tests/e2e/test_optimisers.py --timeout 1800
 
 soak: models     ## small runs for an hour; memory, keys, files and descriptors stay flat (MINUTES=60)
 	@$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
