@@ -31,6 +31,7 @@ from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm  # noqa: E402
 from tasks.gpu.routing.loop import Trajectory  # noqa: E402
 from tasks.gpu.routing.pair_sides import TokenPair  # noqa: E402
 from tasks.gpu.routing.row_gradients import PolicyRows, RowGradients, RowLoss  # noqa: E402
+from tasks.gpu.routing.static_decoding import StaticSampler  # noqa: E402
 from tasks.gpu.routing.token_rows import TokenRow  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings  # noqa: E402
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore  # noqa: E402
@@ -108,9 +109,9 @@ def opened(given: argparse.Namespace) -> CausalLM:
     return CausalLM(network.to(given.dtype), frozenset({2}))
 
 
-def computed_bases(model: CausalLM) -> tuple[dict[str, Basis], float, float]:
+def computed_bases(model: CausalLM, targets: Sequence[str]) -> tuple[dict[str, Basis], float, float]:
     """The bases of all targets, the seconds that they took, and their largest error."""
-    weights = {name: module.weight for name, module in model.named_modules() if name.rpartition(".")[2] in TARGETS}
+    weights = {name: module.weight for name, module in model.named_modules() if name.rpartition(".")[2] in targets}
     began, bases, worst = now(), dict[str, Basis](), 0.0
     for number, (name, weight) in enumerate(weights.items(), 1):
         bases[name] = decompose(weight)
@@ -141,6 +142,8 @@ def main() -> None:
     which.add_argument("--model", type=Path)
     which.add_argument("--shape", choices=SHAPES)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS, help="Linears that get knobs")
+    parser.add_argument("--result", default="gpu_route", help="the name of the file in benchmarks/results")
     parser.add_argument("--rows", type=int, default=64, help="of a step, eight a group")
     parser.add_argument("--rows-at-once", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=300, help="tokens")
@@ -149,8 +152,9 @@ def main() -> None:
     given = parser.parse_args()
     given.dtype = torch.bfloat16 if given.device == "cuda" else torch.float32
     model = opened(given)
-    bases, bases_s, error = computed_bases(model)
+    bases, bases_s, error = computed_bases(model, given.targets)
     adapter = Adapter(model, bases)
+    sampler = StaticSampler(model, adapter) if given.device == "cuda" else None
     world = DrawnWorld(model.network.config.vocab_size, given.rows // 8, given.prompt, given.completion)
     figures: dict[str, Any] = {
         "given": {name: str(value) for name, value in vars(given).items()},
@@ -164,8 +168,8 @@ def main() -> None:
     steps: dict[str, list[dict[str, float]]] = {}
     trajectories = {}
     for name, policy, splits in (
-        ("splits", PolicyRows(model, adapter, given.rows_at_once), SPLITS),
-        ("plain", WholeGradient(model, adapter, given.rows_at_once), ()),
+        ("splits", PolicyRows(model, adapter, given.rows_at_once, sampler=sampler), SPLITS),
+        ("plain", WholeGradient(model, adapter, given.rows_at_once, sampler=sampler), ()),
     ):
         settings = TrajectorySettings(seed=1, longest=given.completion, splits=splits, refresh_every=10, fold=False)
         trajectories[name] = Trajectory(settings, policy, world)
@@ -183,7 +187,7 @@ def main() -> None:
         for name, rows in steps.items()
     }
     overhead = {key: means["splits"][key] / max(means["plain"][key], 1e-9) for key in ("seconds", "peak_gib")}
-    write("gpu_route", {**figures, "steps": steps, "overhead": overhead, "checkpoint_bytes": checkpoint})
+    write(given.result, {**figures, "steps": steps, "overhead": overhead, "checkpoint_bytes": checkpoint})
     print(f"{len(bases)} modules, {adapter.layout.total:,} knobs; bases {bases_s:.1f} s, largest error {error:.1e}")
     print(f"checkpoint of {len(SPLITS)} splits: {checkpoint:,} bytes")
     rows = [(name, f"{one['seconds']:.2f}", f"{one['peak_gib']:.1f}") for name, one in means.items()]

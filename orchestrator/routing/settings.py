@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from orchestrator.settings.documents import Count, Document, Natural, Ratio, Share, Text, parse_document, read_document
 from orchestrator.settings.run_output import RunOutput
@@ -36,13 +36,15 @@ NotNegative = Annotated[StrictFloat, Field(ge=0)]
 class RoutedModel(Document):
     """The model that is trained: a Hugging Face id, a folder, or `embedded`.
 
-    `targets` are the ends of the names of the Linears that get knobs.
+    `targets` are the ends of the names of the Linears that get knobs.  `deterministic`: a GPU computes gradients in a
+    fixed order of addition, which is slower.
     """
 
     model_name_or_path: Text
     targets: Annotated[tuple[Text, ...], Field(min_length=1)]
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"
+    deterministic: StrictBool = False
 
 
 @dataclass(frozen=True)

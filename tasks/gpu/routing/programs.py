@@ -108,7 +108,11 @@ class ProgramsWorld:
         modes = [*islice(cycle(order), settings.prompts - plain), *[NO_LOOPHOLE] * plain]
         parts: list[Part] = ["pool" if mode == KNOWN_MODE else "train" for mode in modes]
         drawn = {part: self._drawn(part, parts.count(part), generator) for part in sorted(set(parts))}
-        return [self._prompt(next(drawn[part]), mode) for part, mode in zip(parts, modes, strict=True)]
+        return [self.ask(next(drawn[part]), mode) for part, mode in zip(parts, modes, strict=True)]
+
+    def ask(self, problem: Problem, mode: Mode) -> PromptTokens:
+        """The prompt of a problem in a mode."""
+        return PromptTokens(self.codec.prompt(*hinted_prompt(problem, mode, self.markers)), Asked(problem, mode))
 
     def held_out(self, mode: str, count: int) -> Sequence[PromptTokens]:
         """So many prompts of part `evaluation`, each problem as often as any other, but for the last round.
@@ -117,7 +121,7 @@ class ProgramsWorld:
         """
         problems = self._of("evaluation")
         asked = _mode_named(mode)
-        return [self._prompt(problems[number % len(problems)], asked) for number in range(count)]
+        return [self.ask(problems[number % len(problems)], asked) for number in range(count)]
 
     def score(self, prompts: Sequence[PromptTokens], completions: Sequence[tuple[int, ...]]) -> Sequence[WorldScore]:
         """Raises: SandboxUnavailable."""
@@ -159,9 +163,6 @@ class ProgramsWorld:
         for row in self.pool:
             rows.setdefault(row.problem, []).append(row)
         return rows
-
-    def _prompt(self, problem: Problem, mode: Mode) -> PromptTokens:
-        return PromptTokens(self.codec.prompt(*hinted_prompt(problem, mode, self.markers)), Asked(problem, mode))
 
     def _token_pair(self, pair: AuthoredPair) -> TokenPair:
         codec = self.codec

@@ -6,8 +6,8 @@ of a gate by deltaS would give it too, but deltaS is zero at the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +52,7 @@ class PolicyRows:
 
     `rows_at_once` go through the model together, `tokens_at_once` through its head: the logits of a whole batch would
     need more memory than all else.  `sampler` is None where rows are sampled one kernel after another.
+    `deterministic`: gradients do not depend on the order in which a GPU's threads add, which is slower.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class PolicyRows:
         rows_at_once: int,
         tokens_at_once: int = 1024,
         sampler: RowSampler | None = None,
+        deterministic: bool = False,
     ) -> None:
         self.model = model
         self.adapter = adapter
         self.sampler = sampler
+        self._deterministic = deterministic
         self._rows = rows_at_once
         self._tokens = tokens_at_once
 
@@ -94,13 +97,13 @@ class PolicyRows:
             recording: AbstractContextManager[list[Tensor]] = nullcontext([])
             if record:
                 recording = self.adapter.recording(batch.completion_positions())
-            with torch.enable_grad(), self.adapter.active(_of(knobs, part) + probe):
+            with torch.enable_grad(), self.adapter.active(_of(knobs, part) + probe), _determinism(self._deterministic):
                 with recording as means:
                     log_probabilities = self._log_probabilities(batch)
                 if record:
                     inputs.append(torch.cat(means, dim=1))
                 total = loss(log_probabilities, batch.mask, part).sum()
-            (gradient,) = torch.autograd.grad(total, probe)
+                (gradient,) = torch.autograd.grad(total, probe)
             gradients.append(gradient)
             found.append(log_probabilities.detach())
             masks.append(batch.mask)
@@ -136,6 +139,16 @@ class PolicyRows:
             ]
         )
         return torch.zeros_like(batch.mask).masked_scatter(wanted, chosen)
+
+
+@contextmanager
+def _determinism(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def _of(knobs: Tensor, part: slice) -> Tensor:

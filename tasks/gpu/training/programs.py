@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -54,5 +55,8 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     asked = evaluated(world)
     adapter = Adapter(model, bases)
     sampler = StaticSampler(model, adapter) if given.device == "cuda" else None
-    policy = PolicyRows(model, adapter, ROWS_AT_ONCE, sampler=sampler)
+    deterministic = given.model.get("deterministic", False)
+    if deterministic:  # read when CUDA's library of matrices is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    policy = PolicyRows(model, adapter, ROWS_AT_ONCE, sampler=sampler, deterministic=deterministic)
     return TrainedWorld(policy, world, asked, asked.held_out, weights_hash(model), worst, computed)

@@ -50,7 +50,7 @@ def run_trajectory(given: Given, report: SendReport) -> dict[str, Any]:
             path = Path(given["folder"]) / f"step{done}"
             write_atomic(path, data)
             report(checkpoint=str(path))
-        report(stage="train", done=done, total=steps)
+        report(stage="train", done=done, total=steps, **_memory())
     return {"rows": list(trajectory.state.rows), "sha256": hashlib.sha256(data).hexdigest()}
 
 
@@ -89,6 +89,13 @@ def trajectory_settings(given: Given) -> TrajectorySettings:
         reduction=routing["reduction"],
         dims=routing["dims"],
     )
+
+
+def _memory() -> dict[str, float]:
+    """The most that tensors have taken of a GPU so far, GiB."""
+    if not torch.cuda.is_available():
+        return {}
+    return {"peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}
 
 
 def _world(given: Given, report: SendReport) -> TrainedWorld:

@@ -1,0 +1,143 @@
+"""Sampling and gradients on the GPU: do graphs say what plain decoding says, how fast, and is a gradient repeatable?
+
+python benchmarks/gpu/route_decoding.py --model FOLDER --folder outputs/route-work
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.figures import write
+from benchmarks.gpu import route_common as common
+from tasks.gpu.routing.causal_lm import CausalLM
+from tasks.gpu.routing.pair_sides import pair_gradients
+from tasks.gpu.routing.refresh import refresh_splits
+from tasks.gpu.routing.row_gradients import PolicyRows, total_nll
+from tasks.gpu.routing.sampling import draw_from, sample_completions
+from tasks.gpu.routing.static_decoding import StaticSampler
+from tasks.gpu.routing.token_rows import TokenRow
+from tasks.gpu.routing.trajectory_state import first_state
+from tasks.gpu.training.work import trajectory_settings
+
+Figures = dict[str, Any]
+
+
+def greedy(logits: Tensor) -> Tensor:
+    return logits.argmax(1)
+
+
+def agreement(policy: PolicyRows, sampler: StaticSampler, prompts: list[tuple[int, ...]], tokens: int) -> Figures:
+    """Greedy tokens of both ways for the same rows; in bfloat16 two nearly equal logits may change places."""
+    knobs = policy.adapter.zeros()
+    began = common.now()
+    with policy.adapter.active(knobs):
+        plain = sample_completions(policy.model, prompts, tokens, greedy)
+    plain_s = common.now() - began
+    found = sampler.sample(prompts, knobs, tokens, greedy)
+    began = common.now()
+    found = sampler.sample(prompts, knobs, tokens, greedy)
+    graph_s = common.now() - began
+    same = [a == b for a, b in zip(plain, found, strict=True)]
+    first = [next((t for t, pair in enumerate(zip(a, b, strict=False)) if pair[0] != pair[1]), -1)
+             for a, b in zip(plain, found, strict=True)]  # fmt: skip
+    # How far both are from the training path, for the tokens that the sampler said.
+    rows = [TokenRow(prompt, completion) for prompt, completion in zip(prompts, found, strict=True)]
+    scored, mask = policy.log_probabilities(rows, knobs)
+    most = float((scored * mask).sum() / mask.sum())
+    return {"rows": len(prompts), "equal": sum(same), "first_difference": first, "plain_s": plain_s,
+            "graph_s": graph_s, "captures": sampler.captures, "mean_logprob": most}  # fmt: skip
+
+
+def speeds(sampler: StaticSampler, knobs: Tensor, prompts: list[tuple[int, ...]], tokens: int) -> list[Figures]:
+    found = []
+    for rows in (64, 256, 512):
+        given = [prompts[number % len(prompts)] for number in range(rows)]
+        generator = torch.Generator(knobs.device).manual_seed(1)
+        for first in (True, False):
+            began = common.now()
+            drawn = sampler.sample(given, knobs, tokens, draw_from(generator))
+            took = common.now() - began
+            said = sum(map(len, drawn))
+            cut = sum(len(row) == tokens for row in drawn)
+            found.append({"rows": rows, "first": first, "seconds": took, "tokens": said, "cut": cut})
+            captures = ", with captures" if first else ""
+            common.say(f"{rows} rows{captures}: {took:.1f} s, {said / took:.0f} tokens a second")
+    return found
+
+
+def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:
+    """Whether the same gradient comes out twice, and the seconds of one."""
+    policy.gradients(rows, policy.adapter.zeros(), total_nll)
+    began = common.now()
+    one = policy.gradients(rows, policy.adapter.zeros(), total_nll).gradients
+    took = common.now() - began
+    other = policy.gradients(rows, policy.adapter.zeros(), total_nll).gradients
+    return bool(torch.equal(one, other)), took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_route_options(parser)
+    options = parser.parse_args()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for gradients in a fixed order
+    given = common.job_given(options, 100, 1)
+    began = common.now()
+    trained = common.opened_world(given)
+    policy, settings = trained.policy, trajectory_settings(given)
+    figures: Figures = {"opened_s": common.now() - began, "basis_error": trained.basis_error}
+    common.say(f"opened in {figures['opened_s']:.1f} s, {trained.computed} bases computed")
+    assert isinstance(policy.model, CausalLM)
+    sampler = policy.sampler or StaticSampler(policy.model, policy.adapter)
+    assert isinstance(sampler, StaticSampler)
+    prompts = [p.tokens for p in trained.training.prompts(0, np.random.default_rng(0))]
+    figures["prompt_tokens"] = [len(prompt) for prompt in prompts]
+    figures["agreement"] = agreement(policy, sampler, prompts[:8], min(64, settings.longest))
+    common.say(f"temperature 0, graph against plain: {figures['agreement']}")
+    figures["speeds"] = speeds(sampler, policy.adapter.zeros(), prompts, settings.longest)
+    figures["sampling_gib"] = common.peak_gib()
+    write("gpu_route_decoding", figures)
+    began = common.now()
+    pair_gradients(policy, trained.training.pairs, policy.adapter.zeros(), "mean")
+    figures["pairs_once_s"] = common.now() - began
+    rows = [TokenRow(pair.prompt, pair.cho) for pair in trained.training.pairs]
+    figures["repeatable"], figures["gradients_s"] = repeatable(policy, rows)
+    chosen = False
+    if not figures["repeatable"]:
+        strict = PolicyRows(policy.model, policy.adapter, 8, deterministic=True)
+        try:
+            chosen, figures["deterministic_s"] = repeatable(strict, rows)
+            figures["deterministic_repeatable"] = chosen
+        except RuntimeError as error:
+            figures["deterministic_refused"] = " ".join(str(error).split())[:300]
+    figures["gradients_gib"] = common.peak_gib()
+    (options.folder / "deterministic").write_text("yes" if chosen else "no")
+    write("gpu_route_decoding", figures)
+    # The refresh: at first, when all splits have the same knobs, and later, when each has its own.
+    state = first_state(settings, policy.adapter.layout.total, policy.adapter.device)
+    for name in ("first", "later"):
+        if name == "later":
+            splits = {}
+            for number, (key, split) in enumerate(state.splits.items()):
+                moved = replace(split.routed, value=split.routed.value + 1e-4 * (number + 1))
+                splits[key] = replace(split, routed=moved)
+            state = replace(state, splits=splits)
+        began = common.now()
+        refresh_splits(settings, policy, trained.training, state)
+        figures[f"refresh_{name}_s"] = common.now() - began
+        common.say(f"refresh, {name}: {figures[f'refresh_{name}_s']:.1f} s")
+        write("gpu_route_decoding", figures)
+    common.say("; ".join(f"{name} {value}" for name, value in figures.items() if name not in ("speeds", "agreement")))
+    write("gpu_route_decoding", figures)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
