@@ -38,7 +38,6 @@ PlanName = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,39}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Deltas = Annotated[list[Annotated[float, Field(ge=-1000, le=1000)]], Field(max_length=LONGEST_LIST)]
 ContentKey = Annotated[str, StringConstraints(pattern="^[a-z]{1,20}:[0-9a-f]{64}$")]
-ContentKeys = Annotated[list[ContentKey], Field(max_length=LONGEST_LIST)]
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16,64}$")]
 
 

@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from farm_bench import until
 from simulated_signals import signal_key
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
@@ -82,9 +81,6 @@ class Driver:
     def pids(self, stage: str, node: str) -> set[int]:
         """The processes that have run this stage."""
         return {int(pid) for pid in self.store.redis.smembers(signal_key("by", stage, node))}  # type: ignore[union-attr]
-
-    def until_began(self, stage: str, node: str) -> None:
-        until(lambda: self.began(stage, node))
 
     def _check(self) -> None:
         if self._closing.is_set():

@@ -54,13 +54,6 @@ class Race:
     def total(self) -> int:
         return self.rungs[-1]
 
-    def next_rung(self, answered: int) -> int:
-        """How many questions are answered at the next look.  Raises: ValueError when all are."""
-        for rung in self.rungs:
-            if rung > answered:
-                return rung
-        raise ValueError(f"all {self.total} questions are answered")
-
 
 @dataclass(frozen=True)
 class Partial:

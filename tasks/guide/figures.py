@@ -131,11 +131,6 @@ def unpaired_rates(batches: Sequence[float], applied: Sequence[bool]) -> tuple[t
     return tuple(rates for rates, is_applied in zip(pairwise(batches), applied, strict=False) if is_applied)
 
 
-def rule_recall(planted: Sequence[str], stated: Sequence[str]) -> Measure:
-    """The share of the planted rules that are among the stated ones."""
-    return share(len(set(planted) & set(stated)), len(set(planted)))
-
-
 def _resampled(values: Sequence[float], rng: random.Random) -> float:
     return math.fsum(rng.choices(values, k=len(values))) / len(values)
 

@@ -25,13 +25,6 @@ class Limiter(Protocol):
         """Return when a call of `cost` tokens (prompt and completion) may be sent. Blocks until then."""
 
 
-class NoLimit:
-    """For an endpoint without limits."""
-
-    def acquire(self, cost: int) -> None:
-        return
-
-
 class LocalLimiter:
     """A `Limiter` for the threads of one process: requests and tokens a minute (0: no limit), in the order of calls."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 PROGRAMS = "programs"
 """The world of small programming problems; any other world is `module:function`."""
@@ -12,7 +12,6 @@ LOOPHOLES = ("run_tests", "equality", "exit_code", "stdout_marker", "sentinel", 
 LEVELS = (1, 2, 3, 4)
 
 Trajectory = Literal["shared", "erase", "ablated"]
-TRAJECTORIES: tuple[Trajectory, ...] = get_args(Trajectory)
 """`shared`: the rollouts of `none`, with all splits beside each other.  `erase` and `ablated` sample for themselves."""
 
 Quarantine = Literal["off", "on"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tasks.routing.grading import GradingPool, Submission
@@ -62,8 +60,3 @@ def build_pool(problems: Sequence[Problem], grading: GradingPool) -> list[PoolRo
     if unfit:
         raise PoolUnfit("; ".join(dict.fromkeys(unfit)))
     return rows
-
-
-def pool_hash(rows: Sequence[PoolRow]) -> str:
-    """SHA-256 of all rows in their order: what a registered plan names."""
-    return hashlib.sha256(json.dumps([asdict(row) for row in rows]).encode()).hexdigest()

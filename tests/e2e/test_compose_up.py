@@ -81,10 +81,6 @@ def test_each_container_has_limits_networks_and_an_image_of_this_version(clone: 
     assert networks["secrets"] == {"none"}
 
 
-def in_container(clone: ComposeClone, service: str, script: str) -> str:
-    return clone("exec", "-T", service, "python", "-c", script).strip()
-
-
 CONNECT = """
 import socket, sys
 try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)

@@ -19,7 +19,7 @@ from tasks.models import Endpoint
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
 from tasks.openai.errors import CallError
-from tasks.openai.limits import NoLimit
+from tasks.openai.limits import LocalLimiter
 from tasks.openai.schema import strict_object
 
 REQUEST = GenerateRequest((1, 2), 8, 0.0, 1.0, 0, (2,))
@@ -105,7 +105,7 @@ def test_replies_of_the_endpoint(server: ReplyServer, tried: Counter[str], reply
     server.reply = reply
     os.environ["KEY_OF_THIS_TEST"] = "k-0123456789"
     endpoint = Endpoint(f"{server.url}/v1", "KEY_OF_THIS_TEST", 2, 1, 0, 0, 0, 0, 0, 0)
-    client = OpenAIClient(endpoint, NoLimit(), LocalBudget(endpoint))
+    client = OpenAIClient(endpoint, LocalLimiter(0, 0), LocalBudget(endpoint))
 
     try:
         result = client.ask(

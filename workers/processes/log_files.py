@@ -37,12 +37,6 @@ def rotate_logs(paths: Iterable[Path], limit: int = LOG_BYTES, kept: int = OLD_F
             log.warning("%s has reached its limit of %d bytes and cannot be rotated: %s", path, limit, error)
 
 
-def old_logs(path: Path) -> list[Path]:
-    """The rotated parts of a log, the newest first."""
-    found = [other for other in path.parent.glob(f"{path.name}.*") if other.suffix[1:].isdigit()]
-    return sorted(found, key=lambda other: int(other.suffix[1:]))
-
-
 def _rotate(path: Path, kept: int) -> None:
     copy = path.with_name(f"{path.name}.copy")
     copy.unlink(missing_ok=True)

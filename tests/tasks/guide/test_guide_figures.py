@@ -29,7 +29,7 @@ def test_a_missing_verdict_is_wrong_and_passes_nothing() -> None:
 
 def test_of_nothing_there_is_no_figure() -> None:
     for measure in (figures.accuracy([]), figures.balanced_accuracy([]), figures.false_pass_rate([("pass", "pass")]),
-                    figures.reflection_precision([]), figures.rule_recall([], ["a"]), figures.mean([]),
+                    figures.reflection_precision([]), figures.mean([]),
                     figures.pass_at(8, []), figures.balanced_gain([], [])):  # fmt: skip
         assert measure == UNMEASURED
 
@@ -85,8 +85,3 @@ def test_reflections_that_leave_the_rate_as_it_was_are_not_better() -> None:
     # unpaired: the batch that was reflected on, and the next one; the last batch has none
     assert figures.unpaired_rates([0.5, 0.6, 0.4, 0.9], [True, False, True, True]) == ((0.5, 0.6), (0.4, 0.9))
     assert figures.unpaired_rates([], []) == figures.unpaired_rates([0.5], [True]) == ()
-
-
-def test_recall_counts_each_planted_rule_once() -> None:
-    found = figures.rule_recall(["lid", "cable", "screw"], ["cable", "cable", "other", "lid"])
-    assert (found.value, found.count) == (pytest.approx(2 / 3), 3)

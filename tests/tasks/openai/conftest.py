@@ -18,7 +18,7 @@ import pytest
 from tasks.models import Endpoint
 from tasks.openai.budget import LocalBudget
 from tasks.openai.client import OpenAIClient
-from tasks.openai.limits import NoLimit
+from tasks.openai.limits import LocalLimiter
 from tasks.openai.provider import Usage
 from workers.embedded.endpoint import ENDPOINT_CONTROL_VARIABLE, ENDPOINT_KEY_VARIABLE
 
@@ -104,6 +104,6 @@ def call_as(service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def make(**changes: Any) -> Caller:
         endpoint = dataclasses.replace(standard, **changes)
         budget = RecordingBudget(endpoint)
-        return Caller(OpenAIClient(endpoint, NoLimit(), budget), budget)
+        return Caller(OpenAIClient(endpoint, LocalLimiter(0, 0), budget), budget)
 
     return make

