@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from benchmarks.figures import write
 from benchmarks.gpu import route_common as common
+from orchestrator.routing.build import arms, deployments
+from orchestrator.routing.settings import read_route_settings
 from tasks.gpu.routing.causal_lm import CausalLM
 from tasks.gpu.routing.pair_sides import pair_gradients
 from tasks.gpu.routing.refresh import refresh_splits
@@ -73,6 +76,22 @@ def speeds(sampler: StaticSampler, knobs: Tensor, prompts: list[tuple[int, ...]]
     return found
 
 
+def evaluation_estimate(config: Path, found: list[Figures], opened_s: float) -> Figures:
+    """How long the evaluation of the config takes: in the largest batches, and as it is, one job for each mode."""
+    settings = read_route_settings(config)
+    jobs = sum(len(deployments(settings, arm)) for arm in arms(settings))
+    samples = jobs * settings.evaluation.samples
+    large, small = (next(one for one in found[::-1] if one["rows"] == rows) for rows in (512, 64))
+    return {
+        "jobs": jobs,
+        "samples": samples,
+        "minutes_in_batches": round(samples / large["rows"] * large["seconds"] / 60, 1),
+        "minutes_as_jobs_one_after_another": round(
+            (jobs * opened_s + samples / small["rows"] * small["seconds"]) / 60, 1
+        ),
+    }
+
+
 def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:
     """Whether the same gradient comes out twice, and the seconds of one."""
     policy.gradients(rows, policy.adapter.zeros(), total_nll)
@@ -103,6 +122,8 @@ def main() -> None:
     common.say(f"temperature 0, graph against plain: {figures['agreement']}")
     figures["speeds"] = speeds(sampler, policy.adapter.zeros(), prompts, settings.longest)
     figures["sampling_gib"] = common.peak_gib()
+    figures["registered_evaluation"] = evaluation_estimate(options.config, figures["speeds"], figures["opened_s"])
+    common.say(f"the registered evaluation: {figures['registered_evaluation']}")
     write("gpu_route_decoding", figures)
     began = common.now()
     pair_gradients(policy, trained.training.pairs, policy.adapter.zeros(), "mean")

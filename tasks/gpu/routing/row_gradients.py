@@ -128,9 +128,8 @@ class PolicyRows:
 
     def _log_probabilities(self, batch: RowBatch) -> Tensor:
         hidden = self.model.hidden(batch.ids, batch.attention)
-        index = batch.before[:, :, None].expand(-1, -1, hidden.shape[2])
         wanted = batch.mask.bool()
-        states = hidden.gather(1, index)[wanted]
+        states = hidden[wanted.nonzero()[:, 0], batch.before[wanted]]
         targets = batch.targets[wanted]
         chosen = torch.cat(
             [
