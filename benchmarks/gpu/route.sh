@@ -22,13 +22,15 @@ export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 work=$ROUTE_WORK
 began=$(date +%s)
 mkdir -p "$work" "$ROUTE_RESULTS"
+rm -f "$work"/*.out
+: > "$work/began"
 : > "$work/steps.txt"
 rm -f "$work"/levels.env "$work"/deterministic "$work"/pool.json
 rm -rf "$work"/seed* "$work"/killed*
 
 note() { echo "[$(($(date +%s) - began)) s] $*" | tee -a "$work/steps.txt"; }
 keep() { # all results and logs as one small file
-  tar czf "$ROUTE_RESULTS/route.tmp" $(ls benchmarks/results/gpu_route_*.json "$work"/*.out "$work"/*.txt "$work"/*/errors.txt 2>/dev/null) 2>/dev/null
+  tar czf "$ROUTE_RESULTS/route.tmp" $(find benchmarks/results -name 'gpu_route_*.json' -newer "$work/began") $(ls "$work"/*.out "$work"/*.txt "$work"/*/errors.txt 2>/dev/null) 2>/dev/null
   mv "$ROUTE_RESULTS/route.tmp" "$ROUTE_RESULTS/route.tgz"
 }
 until_at() { # seconds from now to a moment, in thousandths of the whole time

@@ -27,8 +27,9 @@ from tasks.gpu.routing.row_gradients import PolicyRows, total_nll
 from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.static_decoding import StaticSampler
 from tasks.gpu.routing.token_rows import TokenRow
-from tasks.gpu.routing.trajectory_state import first_state
+from tasks.gpu.routing.trajectory_state import TrajectorySettings, first_state
 from tasks.gpu.training.work import trajectory_settings
+from tasks.gpu.training.worlds import TrainedWorld
 
 Figures = dict[str, Any]
 
@@ -102,6 +103,23 @@ def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:
     return bool(torch.equal(one, other)), took
 
 
+def refreshes(settings: TrajectorySettings, trained: TrainedWorld, figures: Figures) -> None:
+    """The seconds of a refresh: at first, when all splits have the same knobs, and later, when each has its own."""
+    state = first_state(settings, trained.policy.adapter.layout.total, trained.policy.adapter.device)
+    for name in ("first", "later"):
+        if name == "later":
+            splits = {}
+            for number, (key, split) in enumerate(state.splits.items()):
+                moved = replace(split.routed, value=split.routed.value + 1e-4 * (number + 1))
+                splits[key] = replace(split, routed=moved)
+            state = replace(state, splits=splits)
+        began = common.now()
+        refresh_splits(settings, trained.policy, trained.training, state)
+        figures[f"refresh_{name}_s"] = common.now() - began
+        common.say(f"refresh, {name}: {figures[f'refresh_{name}_s']:.1f} s")
+        write("gpu_route_decoding", figures)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     common.add_route_options(parser)
@@ -141,20 +159,7 @@ def main() -> None:
     figures["gradients_gib"] = common.peak_gib()
     (options.folder / "deterministic").write_text("yes" if chosen else "no")
     write("gpu_route_decoding", figures)
-    # The refresh: at first, when all splits have the same knobs, and later, when each has its own.
-    state = first_state(settings, policy.adapter.layout.total, policy.adapter.device)
-    for name in ("first", "later"):
-        if name == "later":
-            splits = {}
-            for number, (key, split) in enumerate(state.splits.items()):
-                moved = replace(split.routed, value=split.routed.value + 1e-4 * (number + 1))
-                splits[key] = replace(split, routed=moved)
-            state = replace(state, splits=splits)
-        began = common.now()
-        refresh_splits(settings, policy, trained.training, state)
-        figures[f"refresh_{name}_s"] = common.now() - began
-        common.say(f"refresh, {name}: {figures[f'refresh_{name}_s']:.1f} s")
-        write("gpu_route_decoding", figures)
+    refreshes(settings, trained, figures)
     common.say("; ".join(f"{name} {value}" for name, value in figures.items() if name not in ("speeds", "agreement")))
     write("gpu_route_decoding", figures)
     print(json.dumps(figures))
