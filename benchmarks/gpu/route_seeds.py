@@ -177,7 +177,7 @@ def main() -> None:
     common.add_route_options(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--gib", type=float, default=21.0, help="of the card, at most, for each training")
+    parser.add_argument("--gib", type=float, default=20.0, help="of the card, at most, for each training")
     parser.add_argument("--deterministic", action="store_true", help="gradients in a fixed order of addition")
     options = parser.parse_args()
     (together if options.what == "together" else killed)(options)
