@@ -37,7 +37,7 @@ from tasks.guide.experiences import first_guidance
 from tasks.guide.prompting import PromptForm
 from tasks.http.address import http_url, unix_path
 
-CELL = DecodeCell(0.7, 0.95, 128)
+CELL = DecodeCell(0.5, 0.95, 128)
 
 
 async def _timed(asking: Asking, requests: Sequence[GenerateRequest], in_flight: int) -> list[float]:

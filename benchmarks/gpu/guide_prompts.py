@@ -23,8 +23,8 @@ NOTHING: Mapping[Language, str] = {"en": "none", "zh": "无"}
 def messages_for(plan: MissionPlan, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm) -> Messages:
     """The project's prompt.  Without experiences the word for none stands in their place."""
     nothing = NOTHING[prompt_language(plan.focus)]
-    system, user = rollout_messages(plan.name, plan.focus, experiences or {"G0": nothing}, ticket, form)
-    return system, user if experiences else user.replace(f"[G0]. {nothing}", nothing, 1)
+    *before, user = rollout_messages(plan.name, plan.focus, experiences or {"G0": nothing}, ticket, form)
+    return *before, user if experiences else user.replace(f"[G0]. {nothing}", nothing, 1)
 
 
 def worded(rule: PlantedRule | Distractor, wording: str, language: Language) -> str:

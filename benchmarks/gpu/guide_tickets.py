@@ -1,9 +1,9 @@
 """Which tickets a model can judge by rules in its prompt: tickets from easy to hard, with and without these rules.
 
 For each shape of tickets and each wording of the prompt, the balanced accuracy of greedy verdicts without experiences,
-with the initial one, tips, the planted rules in several wordings, and the rules of another mission (`verdicts`: only
-the first line of each answer is generated).  `samples` answers in full, greedy and seven times at temperature 0.7, as
-configs/guide_gpu.yaml does.  `form` counts answers that keep the three lines, by temperature.  No grammar is sent.
+with the initial one and with the planted rules in several wordings (`verdicts`: only the first line of each answer is
+generated).  `samples` answers in full, greedy and seven times at temperature 0.5, as configs/guide_gpu.yaml does.
+`form` counts answers that keep the three lines, by temperature.  No grammar is sent.
 
 Choose by the development seed; report with others.  The result is written as the cells arrive.
 
@@ -45,8 +45,8 @@ from tasks.guide.ticket import Ticket
 from tasks.guide.verdict_lines import Malformed, Verdict, parse_three_lines, parse_verdict
 
 FIRST_LINE = DecodeCell(0.0, 1.0, 12, stop=("\n",))
-SAMPLED = ((0.0, 1.0), *[(0.7, 0.95)] * 7)  # temperature and top_p, as configs/guide_gpu.yaml
-TEMPERATURES = (0.0, 0.3, 0.5, 0.8, 1.0)
+SAMPLED = ((0.0, 1.0), *[(0.5, 0.95)] * 7)  # temperature and top_p, as configs/guide_gpu.yaml
+TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
 LETTERS: Mapping[Verdict | None, str] = {"pass": "p", "fail": "f", None: "x"}
 VERDICTS: Mapping[str, Verdict | None] = {letter: verdict for verdict, letter in LETTERS.items()}
 STAGES = ("verdicts", "samples", "form")
@@ -60,6 +60,12 @@ class NamedShape:
 
 
 SHAPES: Mapping[str, NamedShape] = {
+    "stated": NamedShape(1, TicketShape(images=2, mentioned=0.0, phrasings=1)),
+    "told": NamedShape(1, TicketShape(images=2, mentioned=1.0, phrasings=1)),
+    "stated_two": NamedShape(2, TicketShape(images=2, mentioned=0.0, phrasings=1)),
+    "stated_three": NamedShape(3, TicketShape(images=2, mentioned=0.0, phrasings=1)),
+    "told_two": NamedShape(2, TicketShape(images=3, mentioned=1.0, phrasings=1)),
+    "half_two": NamedShape(2, TicketShape(images=3, mentioned=0.5, phrasings=1)),
     "one": NamedShape(1, TicketShape(images=2, mentioned=0.0)),
     "single": NamedShape(1, TicketShape(images=3, mentioned=1.0)),
     "two": NamedShape(2, TicketShape(images=3, mentioned=0.0)),
@@ -70,14 +76,15 @@ SHAPES: Mapping[str, NamedShape] = {
     "pairs": NamedShape(3, TicketShape(images=3, sentences=2, mentioned=0.5)),
     "texts": NamedShape(3, TicketShape(images=2, sentences=3, mentioned=0.5)),
 }
-"""From easy to hard, but for `calm`, which is `full` without distractors; `full` is the generator's default."""
+"""Those before `one` tell values nearly in the words of the rules.  From `one` on from easy to hard, but for `calm`,
+which is `full` without distractors; `full` is the generator's default."""
 
 
 @dataclass(frozen=True)
 class TicketUnit:
     """What one process asks at once: one mission's tickets of a shape in a prompt, under some conditions.
 
-    A condition is `none`, `initial` or `tips`, or `planted:WORDING` or `other:WORDING`.
+    A condition is `none`, `initial` or `planted:WORDING`.
     """
 
     stage: str
@@ -276,9 +283,7 @@ def units_of(options: argparse.Namespace) -> list[TicketUnit]:
     """The quick ones first: every shape in the first prompt, then the next one."""
     wordings = options.wordings
     conditions = {
-        "verdicts": (
-            "none", "initial", "tips", *(f"planted:{one}" for one in wordings), f"other:{wordings[0]}"
-        ),
+        "verdicts": ("none", "initial", *(f"planted:{one}" for one in wordings)),
         "samples": ("none", "initial", f"planted:{wordings[0]}"),
         "form": ("initial", f"planted:{wordings[0]}"),
     }  # fmt: skip

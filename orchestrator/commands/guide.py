@@ -99,6 +99,8 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
                       help="of the features that are right, which are told: fewer are easier (1)")  # fmt: skip
     make.add_argument("--distracted", type=float, default=0.5, metavar="SHARE",
                       help="of the tickets of each label, which show what only looks like a fault (0.5)")  # fmt: skip
+    make.add_argument("--phrasings", type=int, choices=(1, 2), default=2,
+                      help="ways to tell of a feature: with 1, in nearly the words of the rule (2)")  # fmt: skip
     make.add_argument("--seed", type=int, default=7, metavar="N", help="equal seeds make equal tickets (7)")
 
 
@@ -187,7 +189,7 @@ def _tickets(arguments: argparse.Namespace) -> int:
     try:
         named = [plan_named(PLANS, name) for name in given.mission] or list(PLANS)
         plans = [with_rules(plan, given.rules) for plan in named]
-        shape = TicketShape(given.images, given.sentences, given.mentioned, given.distracted)
+        shape = TicketShape(given.images, given.sentences, given.mentioned, given.distracted, given.phrasings)
         train = [
             ticket
             for plan in plans

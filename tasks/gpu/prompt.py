@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 from tasks.gpu.control_tokens import prompt_encoder
@@ -48,13 +49,14 @@ def render(tokenizer: Any, system: str, template: str, context: str, query: str)
     return render_chat(tokenizer, system, fill(template, {"context": context, "query": query}))
 
 
-def render_chat(tokenizer: Any, system: str, user: str) -> list[int]:
-    """The token ids of a system and a user message, up to where the answer begins; an empty system message is none.
+def render_chat(tokenizer: Any, system: str, *turns: str) -> list[int]:
+    """The token ids of a system message and the turns of user and assistant, up to where the answer begins; an empty
+    system message is none.
 
     Raises: ValueError as `render` does.
     """
     messages = [{"role": "system", "content": system}] if system else []
-    messages.append({"role": "user", "content": user})
+    messages += [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), turns)]
     _require_template(tokenizer)
     return prompt_encoder(tokenizer).encode(messages)
 

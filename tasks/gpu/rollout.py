@@ -26,14 +26,13 @@ def chat_request(
     regex: str | None = None,
     json_schema: str | None = None,
 ) -> GenerateRequest:
-    """System and user message through the model's chat template, with the end of the turn as its stop.
+    """Messages (`tasks.guide.jobs.Messages`) through the model's chat template, with the end of the turn as its stop.
 
     `sampling` has temperature, top_p, max_new_tokens, seed and, where there are some, the texts `stop`.
     """
-    system, user = messages
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(host.current().model_folder(target))
-        prompt, stops = render_chat(tokenizer, system, user), stop_ids(tokenizer)
+        prompt, stops = render_chat(tokenizer, *messages), stop_ids(tokenizer)
     return GenerateRequest(
         input_ids=tuple(prompt),
         max_new_tokens=sampling["max_new_tokens"],
@@ -64,7 +63,7 @@ def finish_of(answer: Generated) -> str:
 def roll_out(job: Job) -> dict[str, Any]:
     """One answer for each seed, all in flight at once.
 
-    The job's arguments: `messages`, system and user; `cell`, a `DecodeCell`; `seeds`; `regex` or null.
+    The job's arguments: `messages`; `cell`, a `DecodeCell`; `seeds`; `regex` or null.
     """
     arguments, context = job.arguments, guide_context(job)
     requests = [
@@ -86,7 +85,7 @@ def prompt_lengths(job: Job) -> dict[str, Any]:
     model = worker.model_folder(target)
     with TOKENIZER_LOCK:
         tokenizer = load_tokenizer(model)
-        tokens = [len(render_chat(tokenizer, system, user)) for system, user in job.arguments["prompts"]]
+        tokens = [len(render_chat(tokenizer, *messages)) for messages in job.arguments["prompts"]]
         return {"tokens": tokens, "context": known_context(target, model)}
 
 

@@ -27,7 +27,9 @@ from tasks.openai.schema import Schema
 
 Backend = Literal["target", "endpoint"]
 AskedFor = Literal["critique", "proposal"]
-Messages = tuple[str, str]  # system and user
+Messages = tuple[str, ...]
+"""The system message, then those of user and assistant in turn; the last one is the user's."""
+
 KeyedJob = tuple[str, JobSpec]
 
 VERSION = 1  # of the rules of signals, selection and gate; a change of what they find raises it

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from tasks.guide.experiences import render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.ticket import Ticket
-from tasks.openai.prompt_escaping import escape_in_json, one_line
+from tasks.guide.turns import TurnForm, quoted_lines, turn_messages
 from tasks.template import fill
 
 PromptLanguage = Literal["en", "zh"]
-PromptForm = Literal["plain", "examples", "examples_last", "examples_pass"]
+PromptForm = Literal["plain", "examples", "examples_last", "examples_pass", TurnForm]
 """With three judged examples, of another subject; with the experiences after the ticket as well, and the question
-again; and with two more examples, which pass, for a model that fails everything."""
+again; with two more examples, which pass, for a model that fails everything; and with judged tickets as turns of the
+chat (tasks/guide/turns.py)."""
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -173,11 +174,16 @@ class MissingExperience(ValueError):
 def rollout_messages(
     mission: str, focus: str, experiences: Mapping[str, str], ticket: Ticket, form: PromptForm = "plain"
 ) -> Messages:
-    """The system and the user message for one ticket, in Chinese where the mission's focus is.
+    """The messages for one ticket, in Chinese where the mission's focus is.
 
     Raises: MissingExperience.
     """
     language = prompt_language(focus)
+    if form in get_args(TurnForm):
+        *before, asked = turn_messages(
+            language, mission, focus, experiences, quoted_summaries(ticket), cast(TurnForm, form)
+        )
+        return *before, with_experiences(asked, experiences)
     values = {
         "experiences": render_experiences(experiences),
         "mission": mission,
@@ -202,7 +208,7 @@ def with_experiences(prompt: str, experiences: Mapping[str, str]) -> str:
 
 def quoted_summaries(ticket: Ticket) -> str:
     """One line for each image, in the order of their numbers: `- image_2: "..."`."""
-    return "\n".join(f"- {image}: {escape_in_json(one_line(text))}" for image, text in ticket.per_image.items())
+    return quoted_lines(ticket.per_image.items())
 
 
 def prompt_language(text: str) -> PromptLanguage:

@@ -20,14 +20,30 @@ def test_the_choice_is_where_the_planted_rules_gain_most_over_the_better_of_none
             "found": {"labels": "pfpf", "conditions": {n: {"verdicts": v} for n, v in conditions.items()}},
         }
 
-    found = choices(
-        [unit("full", "pppp", "pfpf", "pfpf"), unit("half", "ffff", "pppf", "pfpf"), unit("one", *["pppp"] * 3)]
-    )
+    units = [unit("full", "pppp", "pfpf", "pfpf"), unit("half", "ffff", "pppf", "pfpf"), unit("one", *["pppp"] * 3)]
+    found = choices(units)
     assert [(one.shape, one.wording, one.gain) for one in found[:2]] == [
         ("half", "plain", 0.25),
         ("full", "plain", 0.0),
     ]
     assert found[-1].gain == -0.5 and len(found) == 6
+
+
+def test_a_choice_that_gains_in_each_language_comes_first_and_a_cut_one_is_none() -> None:
+    def unit(shape: str, mission: int, planted: str) -> dict[str, object]:
+        verdicts = {"none": "pppp", "initial": "pppp", "planted:plain": planted}
+        return {
+            "unit": {"stage": "verdicts", "shape": shape, "prompt": "turns", "mission": mission},
+            "found": {"labels": "pfpf", "conditions": {n: {"verdicts": v} for n, v in verdicts.items()}},
+        }
+
+    english, both = [unit("one", 0, "pfpf"), unit("one", 2, "pppp")], [unit("two", m, "pfpp") for m in (0, 2)]
+    found = choices([*english, *both, unit("half", 0, "pfpf")])
+    assert [(one.shape, one.gain, one.is_in_each_language) for one in found] == [
+        ("two", 0.25, True),
+        ("one", 0.25, False),
+    ]
+    assert found[1].gains == {"all": 0.25, "en": 0.5, "zh": 0.0}
 
 
 def test_precision_and_recall_are_summed_over_missions() -> None:

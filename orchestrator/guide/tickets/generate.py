@@ -36,7 +36,8 @@ class TicketShape:
 
     A ticket has `images` summaries of so many `sentences`.  Of the features that are right the share `mentioned` is
     told, each by itself: with 0, a ticket that passes says nothing of what the rules are about.  The share
-    `distracted` of the tickets of each label has a distractor for each sentence of a summary.
+    `distracted` of the tickets of each label has a distractor for each sentence of a summary.  A value is told in one
+    of the first `phrasings` ways: the first is nearly in the words of the rule.
     Raises: ValueError for a number that is out of range.
     """
 
@@ -44,10 +45,13 @@ class TicketShape:
     sentences: int = 1
     mentioned: float = 1.0
     distracted: float = 0.5
+    phrasings: int = 2
 
     def __post_init__(self) -> None:
         if not 1 <= self.images <= 8 or self.sentences not in (1, 2, 3):
             raise ValueError("a ticket has 1 to 8 images, and a summary 1, 2 or 3 sentences")
+        if self.phrasings not in (1, 2):
+            raise ValueError("a value is told in 1 or 2 ways")
         if not 0 <= self.mentioned <= 1 or not 0 <= self.distracted <= 1:
             raise ValueError("the shares of features mentioned and of tickets distracted are from 0 to 1")
 
@@ -158,7 +162,7 @@ def _ticket(
 def _summaries(plan: MissionPlan, draft: _Draft, shape: TicketShape, draw: random.Random) -> dict[str, str]:
     """What is told is spread over the images, with remarks in what is left; a gap leaves two blank."""
     told = [
-        draw.choice(rule.wrong if rule.name == draft.broken else rule.right)
+        draw.choice((rule.wrong if rule.name == draft.broken else rule.right)[: shape.phrasings])
         for rule in plan.rules
         if rule.name == draft.broken or shape.mentioned == 1 or draw.random() < shape.mentioned
     ]

@@ -88,7 +88,7 @@ class World:
         task, arguments = request.spec.task, request.spec.arguments
         match task:
             case "gpu.prompt_lengths":
-                tokens = [10 * (system + user).count("[G") for system, user in arguments["prompts"]]
+                tokens = [10 * "".join(messages).count("[G") for messages in arguments["prompts"]]
                 return {"tokens": tokens, "context": self.context}
             case "gpu.rollout":
                 texts = [self.verdict(*arguments["messages"], seed) for seed in arguments["seeds"]]

@@ -89,6 +89,15 @@ def test_an_easy_shape_tells_of_a_feature_only_what_is_wrong(plan: MissionPlan) 
         assert ticket.truth.broken_rule in (None, plan.rules[0].name, plan.rules[1].name)
 
 
+@each_plan
+def test_one_phrasing_tells_a_value_in_its_first_way_only(plan: MissionPlan) -> None:
+    shape = TicketShape(phrasings=1)
+    shown = "".join(told(ticket) for ticket in generate_tickets(plan, 60, 1, shape=shape))
+    for rule in plan.rules:
+        first, second = zip(rule.right, rule.wrong, strict=True)
+        assert all(text in shown for text in first) and not any(text in shown for text in second)
+
+
 def test_the_shares_of_a_shape_are_kept() -> None:
     plan = PLANS[0]
     shape = TicketShape(images=5, mentioned=0.5, distracted=0.25)
@@ -109,6 +118,8 @@ def test_a_shape_that_cannot_be_is_refused() -> None:
         TicketShape(sentences=4)
     with pytest.raises(ValueError, match="from 0 to 1"):
         TicketShape(mentioned=1.5)
+    with pytest.raises(ValueError, match="1 or 2 ways"):
+        TicketShape(phrasings=3)
     for images, sentences in ((2, 2), (8, 2)):
         with pytest.raises(ValueError, match=f"from 5 to 11 sentences, and not {images * sentences}"):
             generate_tickets(PLANS[0], 4, 1, shape=TicketShape(images, sentences))
