@@ -50,8 +50,12 @@ def main() -> None:
 
 
 def _parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workers", description="One worker process of a Whetstone farm.")
-    parser.add_argument("queue", choices=list(QUEUES))
+    parser = argparse.ArgumentParser(
+        prog="python -m workers",
+        description="One worker process of a Whetstone farm, for the Redis or Valkey at WHETSTONE_REDIS_URL "
+        "(docs/operations.md).  It runs until it is stopped; Ctrl+C or SIGTERM lets it finish or give back its tasks.",
+    )
+    parser.add_argument("queue", choices=list(QUEUES), help="the queue whose tasks it does")
     parser.add_argument(
         "--name",
         help="unique on its host among the workers of one broker (default: QUEUE, or QUEUE-PID where that is in use)",
@@ -61,7 +65,7 @@ def _parse_arguments(argv: list[str]) -> argparse.Namespace:
         "--gpu",
         help=f"for a gpu worker: the number of its GPU, or shared (default: {GPU_VARIABLE}, or the first free one)",
     )
-    parser.add_argument("--log-level", default="INFO")
+    parser.add_argument("--log-level", default="INFO", help="of its log on standard error (default INFO)")
     arguments = parser.parse_args(argv)
     arguments.name = arguments.name or free_name(arguments.queue, os.environ)
     return arguments

@@ -43,10 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most tokens a minute, likewise")  # fmt: skip
     farm.add_argument("--context-tokens", type=_count, default=0, metavar="N",
                       help="longest prompt and reply together, of both models (default: no check)")  # fmt: skip
-    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
-                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
-    parser.add_argument("--callbacks", default="", metavar="NAMES",
-                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    common.add_callbacks(parser)
     common.add_cost(parser, "the calls to both endpoints")
     return parser
 

@@ -59,12 +59,13 @@ def parser_for(
     )
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """--config, --set and --output."""
+def add_settings(parser: argparse.ArgumentParser, config: Path = DEFAULT_CONFIG) -> None:
+    """--config, whose default is `config`, --set and --output."""
+    default = ".config; without one, and with a farm of `docker compose up` in this folder, ops/compose.config"
     parser.add_argument(
-        "--config", type=Path, default=DEFAULT_CONFIG, metavar="FILE",
-        help="a settings file, as `make menuconfig` writes it (default: .config; without one, and with a farm of "
-             "`docker compose up` in this folder, ops/compose.config)",
+        "--config", type=Path, default=config, metavar="FILE",
+        help=f"a settings file, as `make menuconfig` writes it (default: "
+             f"{default if config == DEFAULT_CONFIG else config})",
     )  # fmt: skip
     add_set(parser, "set one option in place of the file's value; may be repeated")
     parser.add_argument("--output", metavar="DIR", help="output folder, in place of CONFIG_OUTPUT_DIR")
@@ -88,7 +89,10 @@ def add_farm(parser: argparse.ArgumentParser) -> None:
 
 
 def add_own_farm(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """--farm, --redis-url and --farm-dir, for a command whose file says nothing of the farm; returns their group."""
+    """--farm, --redis-url, --farm-dir and --retry-wait, for a command whose file says nothing of the farm.
+
+    Returns their group.
+    """
     farm = parser.add_argument_group("the farm")
     farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
                       help="start one for this command, or use the workers at --redis-url")  # fmt: skip
@@ -97,7 +101,21 @@ def add_own_farm(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     )
     farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
                       help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
+                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
     return farm
+
+
+def add_callbacks(parser: argparse.ArgumentParser) -> None:
+    """--callbacks, for a command whose file has no key of them."""
+    parser.add_argument("--callbacks", default="", metavar="NAMES",
+                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """--log-level, for a command whose file has no key of it."""
+    parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
+                        help="what is logged; `logging` is INFO (logging)")  # fmt: skip
 
 
 def add_cost(parser: argparse.ArgumentParser, calls: str, default: str = "unknown") -> None:

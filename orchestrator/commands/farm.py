@@ -34,8 +34,7 @@ exit status: 0 done; 1 the arguments or the settings are wrong; 2 it could not b
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("farm", DESCRIPTION, EPILOG)
     parser.add_argument("action", choices=("up", "down", "status"), help="start it, stop it, or show its processes")
-    common.add_settings(parser)
-    parser.set_defaults(config=Path("configs/embedded.config"))
+    common.add_settings(parser, Path("configs/embedded.config"))
     common.add_json(parser)
     return parser
 

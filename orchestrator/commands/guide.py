@@ -39,8 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--step", choices=("all", "ingest", "export"), default="all",
                         help="the whole; the tickets and shuffles only; or a run's exports anew (all)")  # fmt: skip
-    parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
-                        help="what is logged; `logging` is INFO (logging)")  # fmt: skip
+    common.add_log_level(parser)
     farm = common.add_own_farm(parser)
     farm.add_argument("--rollout-jobs", type=int, default=64, metavar="N",
                       help="jobs of the target in flight, over all workers (64)")  # fmt: skip
@@ -52,10 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
                       help="most requests a minute to the endpoint, of all workers together")  # fmt: skip
     farm.add_argument("--tokens-per-minute", type=int, default=1_000_000_000, metavar="N",
                       help="most tokens a minute, likewise")  # fmt: skip
-    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
-                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
-    parser.add_argument("--callbacks", default="", metavar="NAMES",
-                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    common.add_callbacks(parser)
     common.add_cost(parser, "the calls to the endpoint")
     _add_forms(parser)
     return parser
@@ -64,23 +60,30 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_forms(parser: argparse.ArgumentParser) -> None:
     forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
     compare = forms.add_parser(
-        "compare", help="compare two runs", description="Say where two runs differ but for times."
-    )
+        "compare", help="compare two runs", description="Say where two runs differ but for times.",
+        epilog="exit status: 0 they came out the same; 1 they differ, or a folder holds no run of guide.",
+    )  # fmt: skip
     compare.add_argument("first", type=Path, metavar="RUN", help="the output folder of a run")
     compare.add_argument("second", type=Path, metavar="RUN", help="another")
     back = forms.add_parser("rollback", help="go back to an earlier step",
-                            description="Make an earlier step of a finished run's mission its next step.")  # fmt: skip
+                            description="Make an earlier step of a finished run's mission its next step.",
+                            epilog="exit status: 0 done; 1 the run is not finished, or has no such mission or step; 2 "
+                                   "a disk is full; 4 another process works on the run.")  # fmt: skip
     back.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
     back.add_argument("--mission", required=True, metavar="NAME", help="the mission")
     back.add_argument("--step", type=int, required=True, metavar="N", dest="to_step", help="a step with a snapshot")
     put = forms.add_parser("promote", help="let the next run begin with what one has learned",
                            description="Put a run's experiences into the file that runs begin with, unless it has "
-                                       "moved since.")  # fmt: skip
+                                       "moved since.",
+                           epilog="exit status: 0 done; 1 the folder holds no run of guide, or the file has moved; 2 a "
+                                  "disk is full.")  # fmt: skip
     put.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
     put.add_argument("--to", type=Path, metavar="FILE", help="the file (default: guidance.path of the run)")
     put.add_argument("--mission", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     make = forms.add_parser("tickets", help="make tickets with planted rules",
-                            description="Make tickets whose rules are known, and the truth apart.")  # fmt: skip
+                            description="Make tickets whose rules are known, and the truth apart.",
+                            epilog="results: the paths of the files on standard output.  exit status: 0 written; 1 the "
+                                   "arguments are wrong; 2 a file cannot be written.")  # fmt: skip
     make.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the files")
     make.add_argument("--mission", action="append", default=[], metavar="NAME",
                       help="one of the four missions; may be repeated (default: all)")  # fmt: skip

@@ -12,7 +12,8 @@ from orchestrator.commands import common
 DESCRIPTION = """\
 Write one HTML file that shows a run of any kind, or several side by side.  Of an evolution: what was saved and at what
 loss, the measured systems, the search with its lineage, the best deltas, the answers before and after.  Of a guided
-run: missions, decisions, experiences.  Of every run: what it cost, its settings and versions.
+run: missions, decisions, experiences.  Of a routed run: the rates of hacks and what they are compared with.  Of every
+run: what it cost, its settings and versions.
 
 The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
 A run at work is shown as far as it is; `orchestrator flower` has a page of it that follows the run."""

@@ -15,7 +15,8 @@ Go on with a run that parked because a task failed for good, with the settings t
 Only what is missing is done: finished results are kept.  Remove the cause of the failure first (`orchestrator failed
 RUN` shows the error); --set changes a setting that may change before a run is resumed: NAME=VALUE for an
 evolution (limits, timeouts, prices, the budget, the farm, and the models and the address of the endpoint), a dotted key
-of the YAML file for a collection.  With another judge the current generation is judged again, or all of a collection.
+for the other kinds: of the YAML file, or farm.NAME for an option of the command line.  With another judge the current
+generation is judged again, or all of a collection.
 
 With TASKs only those of the failed tasks are done again; a run with other failures then parks with them.  A TASK is
 the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
@@ -29,10 +30,11 @@ examples:
   orchestrator retry outputs/gpu g2_child3_mut              one individual's failed stage, and what follows from it
   orchestrator retry outputs/gpu --set BUDGET_USD=80        a run that parked because its money was spent
   orchestrator retry outputs/collect --set phase0.judge_concurrency=2
+  orchestrator retry outputs/guide --set farm.budget_usd=5
 
 results: the run's output folder, as with the command that began it.
-exit status: that of `orchestrator evolve` or `orchestrator collect`; 0 also where failed tasks of a run at work were
-sent again; 1 also where no failed task has such a name."""
+exit status: that of the command that began the run; 0 also where failed tasks of a run at work were sent again; 1 also
+where no failed task has such a name."""
 
 
 def make_parser() -> argparse.ArgumentParser:

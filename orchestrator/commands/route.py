@@ -37,26 +37,16 @@ def make_parser() -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help="the YAML file; needed unless another form is named"
     )
     parser.add_argument("--plan", action="store_true", help="print jobs, hours and memory, and start nothing")
-    parser.add_argument("--log-level", choices=("debug", "logging", "warning"), default="logging",
-                        help="what is logged; `logging` is INFO (logging)")  # fmt: skip
-    farm = parser.add_argument_group("the farm")
-    farm.add_argument("--farm", choices=("embedded", "external"), default="embedded",
-                      help="start one for this command, or use the workers at --redis-url")  # fmt: skip
-    farm.add_argument(
-        "--redis-url", default="", metavar="URL", help="of an external farm (default: WHETSTONE_REDIS_URL)"
-    )
-    farm.add_argument("--farm-dir", type=Path, default=Path("outputs/farm"), metavar="DIR",
-                      help="folder of the embedded farm (outputs/farm)")  # fmt: skip
+    common.add_log_level(parser)
+    farm = common.add_own_farm(parser)
     farm.add_argument("--gpu-jobs", type=int, default=3, metavar="N",
                       help="jobs on the cards in flight, over all workers (3)")  # fmt: skip
     farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
-    farm.add_argument("--retry-wait", type=float, default=0.0, metavar="SECONDS",
-                      help="when only failed tasks remain, wait this long for a retry before parking (0)")  # fmt: skip
-    parser.add_argument("--callbacks", default="", metavar="NAMES",
-                        help="what follows the run, as CONFIG_CALLBACKS of an evolution (docs/python.md)")  # fmt: skip
+    common.add_callbacks(parser)
     forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
     what = "Print the tables and verdicts of a run, and whether it is as registered."
-    report = forms.add_parser("report", help="print a run's report", description=what)
+    epilog = "exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged."
+    report = forms.add_parser("report", help="print a run's report", description=what, epilog=epilog)
     report.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")
     return parser
 
