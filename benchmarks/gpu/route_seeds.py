@@ -140,7 +140,9 @@ def killed(options: argparse.Namespace) -> None:
     resumed.wait(common.left(options))
     last = max((int(path.name[4:]) for path in Path(given["folder"]).glob("step*")), default=every)
     figures |= {"resumed": resumed.figures(options.steps), "to": last}
-    figures["after_the_resume"] = differences(settings, undisturbed / f"step{last}", begun.with_name(f"step{last}"))
+    figures["after_the_resume"] = {"compared": False, "missing": "no checkpoint after the resume"}
+    if last > every:
+        figures["after_the_resume"] = differences(settings, undisturbed / f"step{last}", begun.with_name(f"step{last}"))
     for name in ("before_the_kill", "after_the_resume"):
         print(f"{name}: {figures[name]}")
     write("gpu_route_killed", {"deterministic": options.deterministic, **figures})
