@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from collection_folder import CollectionFolder, recompute
+from http_thread import http_server
 from PIL import Image
 from run_folder import ROOT, finish, start
 
@@ -107,9 +107,9 @@ def test_with_the_checkpoints_alone_no_call_is_made_again(
 def test_a_reflector_that_refuses_parks_the_collection_and_a_working_one_continues(
     reference_collection: CollectionFolder, collection: CollectionFolder
 ) -> None:
-    with refusing_server() as address:
-        broken = {"reflector": {"api_base": address}}
-        collection.configure(broken, {"phase0": {"correctness": {"evaluator_api_base": address}}})
+    with http_server(Refusing) as address:
+        broken = {"reflector": {"api_base": f"{address}/v1"}}
+        collection.configure(broken, {"phase0": {"correctness": {"evaluator_api_base": f"{address}/v1"}}})
         process = start(["env", "OPENAI_API_KEY=some-key", *collection.command()])
         failed = finish(process)
     assert failed.returncode == 3, failed.stdout
@@ -125,24 +125,10 @@ def test_a_reflector_that_refuses_parks_the_collection_and_a_working_one_continu
     assert collection.repeated() == []
 
 
-class refusing_server:  # noqa: N801  # used as a function
+class Refusing(BaseHTTPRequestHandler):
     """An endpoint that answers every request with HTTP 404."""
 
-    def __enter__(self) -> str:
-        self._server = HTTPServer(("127.0.0.1", 0), _Refusing)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Refusing(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.send_response(404)
         self.send_header("Content-Length", "0")
         self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        """Print nothing: the test reads the output of the command."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from http_thread import http_server
 
 
 @dataclass
@@ -45,16 +46,5 @@ def serve() -> Iterator[ReplyServer]:
             self.wfile.write(reply.body)
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server_state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with http_server(Handler) as server_state.url:
         yield server_state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import http.server
 import runpy
-import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
 import pytest
+from http_thread import http_server
 
 ROOT = Path(__file__).parents[2]
 PIN = runpy.run_path(str(ROOT / "ops" / "pin.py"))
 DIGEST = "sha256:" + "ab" * 32
 
 
-class Registry(http.server.BaseHTTPRequestHandler):
+class Registry(BaseHTTPRequestHandler):
     """Gives a token for one repository, and the digest of its tag `9` to whoever has that token."""
 
     def do_GET(self) -> None:
@@ -34,18 +34,11 @@ class Registry(http.server.BaseHTTPRequestHandler):
         self.send_header("Docker-Content-Digest", DIGEST)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Tests say enough."""
-
 
 @pytest.fixture
 def registry() -> Iterator[str]:
-    with http.server.HTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with http_server(Registry) as url:
+        yield url
 
 
 def test_the_digest_is_that_of_the_registry(registry: str) -> None:

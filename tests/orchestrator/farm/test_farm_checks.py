@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
-import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from http_thread import http_server
 from refusing_valkey import RefusingValkey
 
 from orchestrator.farm.checks import (
@@ -27,25 +27,18 @@ from workers.sglang.gpus import GpuUnavailable, available_gpus
 WELL = {"aof_enabled": 1, "maxmemory_policy": "noeviction", "used_memory": 10, "maxmemory": 100}
 
 
-class ModelsOnly(http.server.BaseHTTPRequestHandler):
+class ModelsOnly(BaseHTTPRequestHandler):
     """Lists models to whoever has the right key, as an endpoint does."""
 
     def do_GET(self) -> None:
         self.send_response(200 if self.headers["Authorization"] == "Bearer right" else 401)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Tests say enough."""
-
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    with http.server.HTTPServer(("127.0.0.1", 0), ModelsOnly) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
-        thread.join()
+    with http_server(ModelsOnly) as url:
+        yield f"{url}/v1"
 
 
 def report(queue: str = "gpu", **more: object) -> dict[str, object]:

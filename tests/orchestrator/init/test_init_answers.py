@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from http_thread import http_server
 
 from orchestrator.init import model as model_module
 from orchestrator.init.asking import WrongAnswer
@@ -41,15 +41,9 @@ class TestModel:
                 self.send_response(302 if self.path == "/owner/there/resolve/main/config.json" else 401)
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
-                """Nothing on stderr."""
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        yield
-        server.shutdown()
-        server.server_close()
+        with http_server(Handler) as url:
+            monkeypatch.setenv("HF_ENDPOINT", url)
+            yield
 
     def make_model(self, folder: Path, weights: int = 10, template: str = "x") -> Path:
         folder.mkdir()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from http_thread import http_server
 
 from tasks.gpu.target import GenerateRequest
 
@@ -32,18 +33,8 @@ def server(script: Script) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
             self.wfile.write(json.dumps(reply).encode())
 
-        def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_port}", seen
-    finally:
-        running.shutdown()
-        running.server_close()
-        thread.join()
+    with http_server(Handler) as url:
+        yield url, seen
 
 
 def reply_of(ids: list[int], reason: dict[str, Any]) -> dict[str, Any]:

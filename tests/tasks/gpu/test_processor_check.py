@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_thread import http_server
 
 from tasks.gpu.processor_check import (
     CannotAsk,
@@ -82,7 +83,7 @@ Routes = dict[str, Callable[[Any], Any]]
 @pytest.fixture
 def serve() -> Iterator[Callable[[Routes], str]]:
     """Starts servers of routes, each a function from a body to a reply; answers the URL."""
-    servers: list[ThreadingHTTPServer] = []
+    servers = ExitStack()
 
     def start(routes: Routes) -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -102,17 +103,10 @@ def serve() -> Iterator[Callable[[Routes], str]]:
                 self.end_headers()
                 self.wfile.write(reply)
 
-            def log_message(self, *_: Any) -> None: ...
+        return servers.enter_context(http_server(Handler))
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield start
 
 
 def sglang(folder: str, wrong: int = 0) -> Routes:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import itertools
 import json
 import socket
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from hostile_server import Hostile, counting_proxy, hostile_server
+from http_thread import http_server
 
 from tasks.openai import errors
 from tasks.openai.client import Reply
@@ -198,10 +198,10 @@ def received() -> list[dict[str, Any]]:
 @pytest.fixture
 def odd_server(received: list[dict[str, Any]]) -> Iterator[Callable[[int, str, str], str]]:
     """A server that says the same to everybody: status, content type, body -> its address."""
-    servers = []
+    servers = ExitStack()
 
     def start(status: int, kind: str, body: str) -> str:
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 self.send_response(status)
@@ -210,18 +210,10 @@ def odd_server(received: list[dict[str, Any]]) -> Iterator[Callable[[int, str, s
                 self.end_headers()
                 self.wfile.write(body.encode())
 
-            def log_message(self, format: str, *args: Any) -> None:
-                return
+        return servers.enter_context(http_server(Handler)) + "/v1"
 
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_address[1]}/v1"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with servers:
+        yield start
 
 
 def completion(content: str | None, finish_reason: str) -> str:

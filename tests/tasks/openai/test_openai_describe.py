@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from http_thread import http_server
 
 from orchestrator.settings import load_settings, make_run
 from tasks.models import Endpoint, Run
@@ -102,17 +102,9 @@ def model() -> Iterator[Model]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, format: str, *args: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    said.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield said
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_server(Handler) as url:
+        said.url = f"{url}/v1"
+        yield said
 
 
 @pytest.fixture

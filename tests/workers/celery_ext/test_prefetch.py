@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from farm_bench import Bench, until
+from http_thread import http_server
 
 from tasks.gpu.request_queue import RequestQueue
 from workers.celery_ext.prefetch import PREPARING, has_room
@@ -39,19 +40,12 @@ def gate() -> Iterator[Gate]:
             self.end_headers()
             self.wfile.write(REPLY)
 
-        def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
-    served = Gate(f"http://127.0.0.1:{running.server_port}")
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    try:
-        yield served
-    finally:
-        served.let_answer.release(1000)
-        running.shutdown()
-        running.server_close()
+    with http_server(Handler) as url:
+        served = Gate(url)
+        try:
+            yield served
+        finally:
+            served.let_answer.release(1000)
 
 
 def test_tasks_without_requests_are_limited_and_waiting_requests_leave_no_room() -> None:
