@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dotted_values import with_value, without_key
 from guide_json import Outcome, print_table
-from guide_values import guide_values, stage_a_row, with_value, without_key
+from guide_values import guide_values, stage_a_row
 
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.settings import guide_settings_from, read_guide_settings

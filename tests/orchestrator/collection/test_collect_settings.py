@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dotted_values import with_value, without_key
 
 from orchestrator.collection.settings import CollectSettings, collect_settings_from, read_collect_settings
 from orchestrator.settings import SettingsError
@@ -44,26 +44,6 @@ def values() -> dict[str, Any]:
     return found
 
 
-def put(values: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(values)
-    *sections, key = name.split(".")
-    place = changed
-    for section in sections:
-        place = place[section]
-    place[key] = value
-    return changed
-
-
-def drop(values: dict[str, Any], name: str) -> dict[str, Any]:
-    changed = put(values, name, None)
-    *sections, key = name.split(".")
-    place = changed
-    for section in sections:
-        place = place[section]
-    del place[key]
-    return changed
-
-
 def problems(values: dict[str, Any]) -> list[str]:
     with pytest.raises(SettingsError) as refused:
         collect_settings_from(values)
@@ -83,22 +63,22 @@ def test_the_shipped_file_has_each_of_them_and_is_read_as_it_is_written(values):
 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_key_that_is_missing_null_or_empty_is_named(values, name):
-    assert problems(drop(values, name)) == [f"{name}: is missing"]
+    assert problems(without_key(values, name)) == [f"{name}: is missing"]
     if name not in NOT_SENT_WHEN_NULL:
-        assert problems(put(values, name, None)) == [f"{name}: is null"]
-    assert problems(put(values, name, " ")) == [f"{name}: is empty"]
+        assert problems(with_value(values, name, None)) == [f"{name}: is null"]
+    assert problems(with_value(values, name, " ")) == [f"{name}: is empty"]
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_key_of_another_type_is_named(values, name):
     wrong: Any = 7 if isinstance(flatten(values)[name], str | bool) else "seven"
-    [line] = problems(put(values, name, wrong))
+    [line] = problems(with_value(values, name, wrong))
     assert line.startswith(f"{name}: {wrong!r} is not ")
 
 
 def test_what_a_reasoning_model_refuses_can_be_left_out_by_null(values):
     for name in NOT_SENT_WHEN_NULL:
-        values = put(values, name, None)
+        values = with_value(values, name, None)
     settings = collect_settings_from(values)
     assert (settings.reflector.temperature, settings.reflector.top_p, settings.reflector.seed) == (None, None, None)
     correctness = settings.phase0.correctness
@@ -106,9 +86,9 @@ def test_what_a_reasoning_model_refuses_can_be_left_out_by_null(values):
 
 
 def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values):
-    broken = put(drop(values, "seed"), "target.top_p", None)
-    broken = put(put(broken, "phase0.k", "many"), "reflector.flavour", "vanilla")
-    broken = put(put(broken, "device", ""), "phase0.correctness.threshold", 0)
+    broken = with_value(without_key(values, "seed"), "target.top_p", None)
+    broken = with_value(with_value(broken, "phase0.k", "many"), "reflector.flavour", "vanilla")
+    broken = with_value(with_value(broken, "device", ""), "phase0.correctness.threshold", 0)
     assert [line.split(":")[0] for line in problems(broken)] == [
         "seed", "device", "target.top_p", "reflector.flavour", "phase0.k", "phase0.correctness.threshold"
     ]  # fmt: skip
@@ -117,12 +97,14 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values):
 def test_of_a_section_that_is_left_out_every_key_is_named(values):
     del values["target"]["sglang"]
     assert problems(values) == [f"target.sglang.{key}: is missing" for key in ("base_url", "timeout_s", "max_retries")]
-    assert problems(put(values, "target.sglang", 3)) == ["target.sglang: 3 is not a section with keys of its own"]
+    assert problems(with_value(values, "target.sglang", 3)) == [
+        "target.sglang: 3 is not a section with keys of its own"
+    ]
 
 
 @pytest.mark.parametrize(("train", "fits"), [(0.7, True), (0.7000009, True), (0.700002, False), (0.71, False)])
 def test_the_ratios_add_up_to_one_within_a_millionth(values, train, fits):
-    changed = put(values, "data.split_ratios.train", train)
+    changed = with_value(values, "data.split_ratios.train", train)
     if fits:
         assert collect_settings_from(changed).data.split_ratios.train == train
     else:
@@ -142,7 +124,7 @@ def test_the_ratios_add_up_to_one_within_a_millionth(values, train, fits):
     ],
 )  # fmt: skip
 def test_a_value_out_of_its_range_is_named(values, name, value):
-    [line] = problems(put(values, name, value))
+    [line] = problems(with_value(values, name, value))
     assert line.startswith(f"{name}: ")
 
 

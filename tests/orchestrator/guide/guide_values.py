@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -65,27 +64,6 @@ def guide_values(folder: Path) -> dict[str, Any]:
         "verifier": None,
         "endpoint": {"model": "rules", "api_base": "embedded", "api_key_env": "OPENAI_API_KEY", "seed": 3},
     }
-
-
-def with_value(values: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The same values with another one at a dotted name."""
-    changed = copy.deepcopy(dict(values))
-    *sections, key = name.split(".")
-    place = changed
-    for section in sections:
-        place = place[section]
-    place[key] = value
-    return changed
-
-
-def without_key(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    changed = with_value(values, name, None)
-    *sections, key = name.split(".")
-    place = changed
-    for section in sections:
-        place = place[section]
-    del place[key]
-    return changed
 
 
 def stage_a_row(group_id: str, **changes: Any) -> dict[str, Any]:

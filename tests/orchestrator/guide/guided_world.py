@@ -14,7 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from guide_values import guide_values, with_value
+from dotted_values import with_value
+from guide_values import guide_values
 
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.artifacts import MissionFolder

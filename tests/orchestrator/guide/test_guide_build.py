@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from guide_values import guide_values, with_value, without_key
+from dotted_values import with_value, without_key
+from guide_values import guide_values
 
 from orchestrator.guide.build import guide_announcement, guide_endpoint, guide_farm_spec, guide_target
 from orchestrator.guide.options import GuideOptions

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide_values import guide_values, with_value
+from dotted_values import with_value
+from guide_values import guide_values
 
 from orchestrator.guide.checks import check_guide
 from orchestrator.guide.options import GuideOptions

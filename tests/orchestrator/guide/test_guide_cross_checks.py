@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide_values import guide_values, with_value, without_key
+from dotted_values import with_value, without_key
+from guide_values import guide_values
 
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError

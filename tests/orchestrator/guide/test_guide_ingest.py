@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide_values import guide_values, stage_a_row, with_value, write_rows
+from dotted_values import with_value
+from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator.guide.ingest import MissionTickets, epoch_batches, ingest, shuffle_lines, shuffled, ticket_counts
 from orchestrator.guide.settings import GuideSettings, guide_settings_from

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from guide_values import guide_values, stage_a_row, with_value, write_rows
+from dotted_values import with_value
+from guide_values import guide_values, stage_a_row, write_rows
 
 from orchestrator.guide.compare import differing_places
 from orchestrator.guide.ingest import ingest

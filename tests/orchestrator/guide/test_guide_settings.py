@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from guide_values import guide_values, with_value, without_key
+from dotted_values import with_value, without_key
+from guide_values import guide_values
 
 from orchestrator.guide.settings import GuideSettings, guide_settings_from, read_guide_settings, settings_hash
 from orchestrator.settings import SettingsError
