@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "tasks" / "gpu" / "routing"))
@@ -39,7 +40,7 @@ def toy_world(given: WorldGiven) -> TrainedWorld:
     bases, error, computed = bases_of(model, given)
     policy = PolicyRows(model, Adapter(model, bases), rows_at_once=512)
     world = toy.ToyWorld(settings)
-    return TrainedWorld(policy, world, world, _held_out, weights_hash(model), error, computed)
+    return TrainedWorld(policy, world, world, _held_out, partial(weights_hash, model), error, computed)
 
 
 def _base_model(settings: toy.ToySettings, folder: Path) -> toy.ToyModel:

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -59,4 +60,4 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     if deterministic:  # read when CUDA's library of matrices is first used
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     policy = PolicyRows(model, adapter, ROWS_AT_ONCE, sampler=sampler, deterministic=deterministic)
-    return TrainedWorld(policy, world, asked, asked.held_out, weights_hash(model), worst, computed)
+    return TrainedWorld(policy, world, asked, asked.held_out, partial(weights_hash, model), worst, computed)

@@ -26,7 +26,7 @@ def find_bases(given: Given, report: SendReport) -> dict[str, Any]:
     world = _world(given, report)
     layout = world.policy.adapter.layout
     return {
-        "weights": world.weights,
+        "weights": world.weights(),
         "modules": len(layout.names),
         "knobs": layout.total,
         "largest_error": world.basis_error,

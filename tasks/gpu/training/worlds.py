@@ -43,15 +43,15 @@ class TrainedWorld:
     """`held_out(mode, count)` are prompts of problems that are never trained on, scored by `evaluation`.
 
     The columns `oracle` and `exploited` of a score say whether a completion is right, and whether it passes though it
-    is not.  `weights` is the hash of the model's weights, `basis_error` the largest of all modules, `computed` how many
-    bases were not there yet.
+    is not.  `weights()` is the hash of the model's weights, which takes seconds and only `gpu.bases` asks for;
+    `basis_error` is the largest of all modules, `computed` how many bases were not there yet.
     """
 
     policy: PolicyRows
     training: World
     evaluation: World
     held_out: Callable[[str, int], Sequence[PromptTokens]]
-    weights: str
+    weights: Callable[[], str]
     basis_error: float
     computed: int
 
