@@ -11,13 +11,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+
+from workers.steering.request import reference_string
 
 CLUSTERING = "c0ffee" * 4
 CLUSTERS = 6
 KEY = "the-key-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+def steered_body(deltas: list[float], **sampling: Any) -> dict[str, Any]:
+    """The body of a request whose deltas, one of each cluster, steer a short greedy answer."""
+    params = {"clustering": CLUSTERING, "deltas": deltas}
+    return {
+        "input_ids": [504, 3575, 282],
+        "sampling_params": {"temperature": 0, "max_new_tokens": 6, "custom_params": params, **sampling},
+        "custom_logit_processor": reference_string(),
+    }
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
+from embedded_server import HEADERS, TargetServer
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from workers.embedded.target.decoder import Decoder
 
 ROWS = 16
+
+
+@pytest.fixture
+def http(target_server: TargetServer) -> Iterator[httpx.Client]:
+    """A client with the key of the shared server, which must outlive the test."""
+    with httpx.Client(base_url=target_server.url, headers=HEADERS, trust_env=False, timeout=120) as client:
+        yield client
+    assert target_server.process.poll() is None, "the server died"
 
 
 @pytest.fixture(autouse=True)

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import re
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
-from embedded_server import CLUSTERING, CLUSTERS, HEADERS, KEY, TargetServer
+from embedded_server import CLUSTERS, KEY, TargetServer, steered_body
 from transformers import AutoTokenizer
 
-from workers.embedded.target.__main__ import main
-from workers.steering.request import reference_string
-
 JSON = "application/json"
-
-
-@pytest.fixture
-def http(target_server: TargetServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=target_server.url, headers=HEADERS, trust_env=False, timeout=120) as client:
-        yield client
-    assert target_server.process.poll() is None, "the server died"
-
-
-def _steered(deltas: list[float], **sampling: Any) -> dict[str, Any]:
-    params = {"clustering": CLUSTERING, "deltas": deltas}
-    return {
-        "input_ids": [504, 3575, 282],
-        "sampling_params": {"temperature": 0, "max_new_tokens": 6, "custom_params": params, **sampling},
-        "custom_logit_processor": reference_string(),
-    }
 
 
 def test_the_reply_has_sglangs_form(http: httpx.Client, model_folder: Any) -> None:
@@ -63,9 +40,9 @@ def test_the_reply_has_sglangs_form(http: httpx.Client, model_folder: Any) -> No
 def test_deltas_steer_and_zero_deltas_change_nothing(http: httpx.Client) -> None:
     plain = http.post("/generate", json={"input_ids": [504, 3575, 282],
                                          "sampling_params": {"temperature": 0, "max_new_tokens": 6}})  # fmt: skip
-    zero = http.post("/generate", json=_steered([0.0] * CLUSTERS))
-    only_three = http.post("/generate", json=_steered([0, 0, 0, 500, 0, 0]))
-    end_at_once = http.post("/generate", json=_steered([500, 0, 0, 0, 0, 0]))
+    zero = http.post("/generate", json=steered_body([0.0] * CLUSTERS))
+    only_three = http.post("/generate", json=steered_body([0, 0, 0, 500, 0, 0]))
+    end_at_once = http.post("/generate", json=steered_body([500, 0, 0, 0, 0, 0]))
 
     assert zero.json()["output_ids"] == plain.json()["output_ids"]
     assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three.json()["output_ids"])
@@ -129,8 +106,9 @@ def test_answers_keep_a_grammar_beside_others_without_one(http: httpx.Client) ->
 
 
 def test_steering_chooses_among_what_a_grammar_allows(http: httpx.Client) -> None:
-    only_three = http.post("/generate", json=_steered([0, 0, 0, 500, 0, 0], regex="[a-z]{4}", max_new_tokens=8)).json()
-    plain = http.post("/generate", json=_steered([0.0] * CLUSTERS, regex="[a-z]{4}", max_new_tokens=8)).json()
+    sampling = {"regex": "[a-z]{4}", "max_new_tokens": 8}
+    only_three = http.post("/generate", json=steered_body([0, 0, 0, 500, 0, 0], **sampling)).json()
+    plain = http.post("/generate", json=steered_body([0.0] * CLUSTERS, **sampling)).json()
     assert re.fullmatch("[a-z]{4}", only_three["text"]) and re.fullmatch("[a-z]{4}", plain["text"])
     assert only_three["text"] != plain["text"]
     assert all(token % (CLUSTERS - 1) + 1 == 3 for token in only_three["output_ids"][:1])
@@ -142,71 +120,12 @@ def test_a_grammar_ends_the_answer_where_it_is_complete_also_without_stop_tokens
     assert reply["text"] in ("yes", "no") and reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": 2}
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"text": "a", "sampling_params": {"seed": 1}}, "seed"),
-        ({"text": "a", "sampling_params": {"frequency_penalty": 1.0}}, "frequency_penalty"),
-        ({"text": "a", "sampling_params": {"temperature": -1}}, "temperature"),
-        ({"text": "a", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
-        ({"text": "a", "sampling_params": {"top_k": 0}}, "top_k"),
-        ({"text": "a", "sampling_params": {"stop": ""}}, "stop"),
-        ({"text": "a", "sampling_params": {"stop": ["x"] * 17}}, "stop"),
-        ({"text": "a", "sampling_params": {"regex": "("}}, "unclosed group"),
-        ({"text": "a", "sampling_params": {"json_schema": '{"type": "nonsense"}'}}, "nonsense"),
-        ({"text": "a", "sampling_params": {"json_schema": {"type": "object"}}}, "json_schema"),
-        ({"text": "a", "sampling_params": {"regex": "a", "json_schema": "{}"}}, "only one of"),
-        ({"text": "a", "sampling_params": {"regex": "a", "min_new_tokens": 3}}, "min_new_tokens"),
-        ({"text": "a", "stream": True}, "stream"),
-        ({"text": "a", "input_ids": [1]}, "either"),
-        ({}, "either"),
-        ({"text": ""}, "empty"),
-        ({"input_ids": [49152]}, "vocabulary"),
-        ({"input_ids": [-1]}, "input_ids"),
-        ({"input_ids": [5] * 8150}, "context length"),
-        (_steered([0.0] * (CLUSTERS - 1)), "5 numbers"),
-        (_steered([0.0] * CLUSTERS) | {"custom_logit_processor": None}, "go together"),
-        ({"text": "a", "custom_logit_processor": reference_string()}, "go together"),
-        (_steered([2000.0] * CLUSTERS), "-1000"),
-        (_steered([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": "80"})}, "by reference"),
-    ],
-)
-def test_a_request_that_cannot_be_served_is_refused_with_a_reason(
-    http: httpx.Client, body: dict[str, Any], said: str
-) -> None:
-    response = http.post("/generate", json=body)
-    assert response.status_code == 400
-    assert said in response.json()["error"]["message"]
-
-
-def test_a_processor_of_another_name_is_refused_and_never_run(http: httpx.Client) -> None:
-    evil = b"\x80\x04cos\nsystem\n."
-    response = http.post(
-        "/generate", json=_steered([0.0] * CLUSTERS) | {"custom_logit_processor": json.dumps({"callable": evil.hex()})}
-    )
-    assert response.status_code == 400 and "os.system" in response.json()["error"]["message"]
-
-
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"text": "a", "sampling_params": {"temperature": NaN}}'])
-def test_what_is_not_a_request_is_refused(http: httpx.Client, raw: bytes) -> None:
-    response = http.post("/generate", content=raw, headers={"content-type": JSON})
-    assert response.status_code == 400
-
-
-def test_what_a_web_page_can_send_is_not_read(http: httpx.Client) -> None:
-    """A page of another origin can send plain text without being asked, and call this host by a name of its own."""
-    raw = json.dumps({"input_ids": [504]}).encode()
-    assert http.post("/generate", content=raw, headers={"content-type": "text/plain"}).status_code == 415
-    assert http.post("/generate", json={"input_ids": [504]}, headers={"host": "attacker.example"}).status_code == 421
-    assert http.post("/abort_request", content=b"[" * 10**6, headers={"content-type": JSON}).status_code == 400
-
-
 def test_the_real_model_answers_the_same_in_any_company(http: httpx.Client) -> None:
     draw = random.Random(3)
     bodies = []
     for number in range(8):
         deltas = [draw.uniform(-3, 3) for _ in range(CLUSTERS)]
-        body = _steered(deltas, temperature=draw.choice((0, 0.7)), sampling_seed=number, max_new_tokens=8)
+        body = steered_body(deltas, temperature=draw.choice((0, 0.7)), sampling_seed=number, max_new_tokens=8)
         bodies.append(body | {"input_ids": [draw.randrange(17, 49152) for _ in range(draw.choice((10, 120, 252)))]})
 
     alone = [http.post("/generate", json=body).json()["output_ids"] for body in bodies]
@@ -274,38 +193,10 @@ def test_what_the_server_says_of_itself(http: httpx.Client, model_folder: Any) -
 def test_each_answer_leaves_one_line_and_a_refusal_none(http: httpx.Client, target_server: TargetServer) -> None:
     before = len(target_server.requests_log.read_text().splitlines())
     for rid in ("first", "second"):
-        http.post("/generate", json=_steered([1.0] * CLUSTERS) | {"rid": rid})
-    http.post("/generate", json=_steered([0.5] * CLUSTERS) | {"rid": "third"})
-    http.post("/generate", json=_steered([0.5]))
+        http.post("/generate", json=steered_body([1.0] * CLUSTERS) | {"rid": rid})
+    http.post("/generate", json=steered_body([0.5] * CLUSTERS) | {"rid": "third"})
+    http.post("/generate", json=steered_body([0.5]))
     lines = [json.loads(line) for line in target_server.requests_log.read_text().splitlines()[before:]]
     assert [line["rid"] for line in lines] == ["first", "second", "third"]
     assert lines[0]["sha256"] == lines[1]["sha256"] != lines[2]["sha256"]
     assert all(len(line["sha256"]) == hashlib.sha256().digest_size * 2 for line in lines)
-
-
-def test_only_health_is_open_without_the_key(http: httpx.Client) -> None:
-    body = {"text": "a", "sampling_params": {"max_new_tokens": 1}}
-    with httpx.Client(base_url=http.base_url, trust_env=False, timeout=60) as client:
-        assert client.get("/health").status_code == 200
-        assert client.get("/server_info").status_code == 401
-        assert client.post("/generate", json=body).status_code == 401
-        for other in ("Bearer wrong", "Bearer", KEY, f"Basic {KEY}"):
-            assert client.post("/generate", json=body, headers={"Authorization": other}).status_code == 401
-        assert client.post("/generate", json=body, headers=HEADERS).status_code == 200
-
-
-@pytest.mark.parametrize("key", [None, ""])
-def test_a_server_without_a_key_does_not_start(
-    key: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("WHETSTONE_TARGET_KEY", raising=False)
-    if key is not None:
-        monkeypatch.setenv("WHETSTONE_TARGET_KEY", key)
-    before = os.umask(0)  # which the program sets; in this process, because another one would load torch first
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main(["--model", str(tmp_path), "--port", "0", "--labels", str(tmp_path)])
-    finally:
-        os.umask(before)
-    assert ended.value.code == 2
-    assert "neither --api-key nor WHETSTONE_TARGET_KEY is set" in capsys.readouterr().err
