@@ -1,4 +1,4 @@
-"""The embedded target as a real process on a random port, shared by all tests that need one."""
+"""The embedded target as a real process, shared by all tests that need one, and a folder for an embedded farm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 
 from tasks.gpu.processor import render_processor
+from workers.embedded import control
 from workers.embedded.models import embedded_model
 
 
@@ -44,3 +45,10 @@ def target_server(
     log = tmp_path_factory.mktemp("target") / "requests.jsonl"
     with serving(model_folder, labels_folder, log, "--processor", str(processor_file)) as server:
         yield server
+
+
+@pytest.fixture
+def farm_folder(tmp_path: Path) -> Iterator[Path]:
+    """For a farm, which is stopped afterwards."""
+    yield tmp_path / "farm"
+    control.down(tmp_path / "farm")
