@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from workers.processes.process import free_port
 from workers.steering.request import reference_string
 
 CLUSTERING = "c0ffee" * 4
@@ -38,12 +38,6 @@ class TargetServer:
     url: str
     requests_log: Path
     process: subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
