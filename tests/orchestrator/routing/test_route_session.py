@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,14 +62,14 @@ def results(folder: Path) -> dict[str, bytes]:
 
 
 def processes_of(folder: Path, name: str) -> list[psutil.Process]:
-    """All processes of the run's farm, and the children that compute for it."""
-    found = []
+    """The command, all processes of the run's farm, and the children that compute for it."""
+    farm, found = str(folder / f"farm-{name}"), []
     for process in psutil.process_iter():
         try:
-            farm = process.environ().get("WHETSTONE_FARM", "")
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            said = [process.environ().get("WHETSTONE_FARM", ""), *process.cmdline()]
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-        if farm.startswith(str(folder / f"farm-{name}")):
+        if any(part.startswith(farm) for part in said):
             found.append(process)
     return found
 
@@ -110,6 +111,22 @@ def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_p
     # Then all files are the same, and nothing is left
     assert results(tmp_path / "outputs" / "run") == results(undisturbed)
     until(lambda: not processes_of(tmp_path, "run"))
+
+
+def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Path, tmp_path: Path) -> None:
+    # Given a run that is killed after its first training, and whose farm is lost with the store and the bases
+    output, checkpoint = tmp_path / "outputs" / "run", "shared_seed0.safetensors"
+    running = start(tmp_path, "run")
+    until((output / "checkpoints" / checkpoint).exists, 120)
+    running.kill()
+    running.wait()
+    until(lambda: not processes_of(tmp_path, "run"))
+    shutil.rmtree(tmp_path / "farm-run")
+    # When the command is started again, then all files are the same, and that training was not done again
+    assert start(tmp_path, "run").wait() == exit_status.DONE, (tmp_path / "run.log").read_text()
+    assert results(output) == results(undisturbed)
+    received = "".join(path.read_text() for path in (tmp_path / "farm-run" / "logs").glob("gpu*"))
+    assert "stage=evaluate" in received and "child=shared_seed0 stage=train" not in received
 
 
 def killed(running: subprocess.Popen[bytes], folder: Path, what: str) -> bool:
