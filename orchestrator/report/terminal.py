@@ -12,15 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.report.formatting import format_count, format_duration, format_score
-from orchestrator.report.view import (
-    PLANS,
-    CandidateView,
-    Snapshot,
-    progress_text,
-    steps,
-    steps_done,
-    usage_parts,
-)
+from orchestrator.report.view import PLANS, CandidateView, Snapshot, progress_text, steps, steps_done, usage_parts
 from tasks.escape import escape_control
 from tasks.plan import Phase, StageName, stages_of
 

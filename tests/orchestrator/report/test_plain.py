@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.formatting import baseline_name
-from orchestrator.report.view import CandidateView, PlainView, Snapshot, Totals, open_view, steps, steps_done
+from orchestrator.report.opening import open_view
+from orchestrator.report.plain import PlainView
+from orchestrator.report.view import CandidateView, Snapshot, Totals, steps, steps_done
 from tasks.plan import Evaluations
 
 ROOT = Path(__file__).parents[3]

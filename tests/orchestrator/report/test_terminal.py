@@ -99,7 +99,7 @@ def test_embedding_the_vocabulary_shows_a_bar_that_moves() -> None:
 
 SCRIPT = """
 import sys
-from orchestrator.report.view import open_view
+from orchestrator.report.opening import open_view
 from orchestrator.report.view import CandidateView, Snapshot
 view = open_view(sys.stdout)
 for stage in ("waiting", "answer", "judge", "score", "done"):
