@@ -100,6 +100,16 @@ def test_a_module_that_is_run_exists(page: Path) -> None:
 
 
 @each_page
+def test_an_imported_name_exists(page: Path) -> None:
+    """As in "from orchestrator.guide import StageBPipeline", on one line."""
+    imported = r"^from ((?:orchestrator|tasks|workers)[\w.]*) import ([\w, ]+)"
+    for code in code_in(page.read_text("utf-8")):
+        for module, names in re.findall(imported, code):
+            for name in names.split(","):
+                assert hasattr(importlib.import_module(module), name.strip()), f"{module} has no {name.strip()}"
+
+
+@each_page
 def test_a_setting_exists(page: Path) -> None:
     symbols = re.findall(r"^\s*config (\w+)$", (ROOT / "Kconfig").read_text(), re.MULTILINE)
     symbols.append("NAME")  # stands for any option where a page describes the format
