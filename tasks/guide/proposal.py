@@ -23,6 +23,7 @@ from tasks.template import fill
 SCHEMA_NAME = "proposal"
 NOTE = 400  # characters of a note, where the target writes it under a grammar
 MOST_LISTED = 12  # operations, or tickets of one list, there
+_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": NOTE}
 OPTIONAL = frozenset({"summary", "critique", "key", "text", "rationale", "merged_from", "uncertainty_note"})
 
 SYSTEM = """\
@@ -64,14 +65,13 @@ class GuideProposal:
 
 
 def _proposal_schema() -> dict[str, Any]:
-    note: dict[str, Any] = {"type": ["string", "null"], "maxLength": NOTE}
     names = {"type": "array", "items": {"type": "string", "maxLength": 80}, "maxItems": MOST_LISTED}
     operation = strict_object(
         {
             "op": {"type": "string", "enum": ["upsert", "remove", "merge"]},
             "key": {"type": ["string", "null"], "maxLength": 12},
             "text": {"type": ["string", "null"], "maxLength": LONGEST},
-            "rationale": note,
+            "rationale": _NOTE,
             "evidence": names,
             "merged_from": names,
         }
@@ -79,11 +79,11 @@ def _proposal_schema() -> dict[str, Any]:
     return strict_object(
         {
             "action": {"type": "string", "enum": ["refine", "noop"]},
-            "summary": note,
-            "critique": note,
+            "summary": _NOTE,
+            "critique": _NOTE,
             "operations": {"type": "array", "items": operation, "maxItems": MOST_LISTED},
             "evidence_group_ids": names,
-            "uncertainty_note": note,
+            "uncertainty_note": _NOTE,
         }
     )
 
@@ -93,14 +93,28 @@ PROPOSAL_SCHEMA = _proposal_schema()
 
 
 def narrowed_schema(keys: Sequence[str], tickets: int) -> dict[str, Any]:
-    """The form of a proposal on so many tickets and these experiences: no other key and no other group can be named."""
+    """The form of a proposal on so many tickets and these experiences, with only the edits that can be applied to them.
+
+    No other key and no other group can be named.  With one experience nothing can be removed or merged.
+    """
     schema = _proposal_schema()
-    operation = schema["properties"]["operations"]["items"]["properties"]
-    groups = {"type": "array", "items": {"type": "string", "enum": [_name(n + 1) for n in range(tickets)]}}
-    operation["key"] = {"type": ["string", "null"], "enum": [*keys, None]}
-    operation["merged_from"] = {"type": "array", "items": {"type": "string", "enum": [*keys]}, "maxItems": MOST_LISTED}
-    operation["evidence"] = {**groups, "minItems": 1, "maxItems": MOST_LISTED}
-    schema["properties"]["evidence_group_ids"] = {**groups, "maxItems": MOST_LISTED}
+    known = {"type": "string", "enum": [*keys]}
+    known_or_new = {"type": ["string", "null"], "enum": [*keys, None]}
+    text = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+    named = {"type": "string", "enum": [_name(number + 1) for number in range(tickets)]}
+    groups = {"type": "array", "items": named, "maxItems": MOST_LISTED}
+
+    def form(op: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        shared = {"rationale": _NOTE, "evidence": {**groups, "minItems": 1}}
+        return strict_object({"op": {"type": "string", "enum": [op]}, **properties, **shared})
+
+    forms = [form("upsert", {"key": known_or_new, "text": text})]
+    if len(keys) > 1:
+        merged = {"type": "array", "items": known, "minItems": 2, "maxItems": MOST_LISTED}
+        forms += [form("remove", {"key": known})]
+        forms += [form("merge", {"merged_from": merged, "key": known_or_new, "text": text})]
+    schema["properties"]["operations"]["items"] = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    schema["properties"]["evidence_group_ids"] = groups
     return schema
 
 

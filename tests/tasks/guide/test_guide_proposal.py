@@ -114,17 +114,46 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
     assert applied.experiences == {**EXPERIENCES, "G1": EDIT["text"]} and len(applied.rejected) == 1
 
 
-def test_under_the_narrowed_form_no_other_key_or_group_can_be_named() -> None:
-    edit: dict[str, Any] = {
-        "op": "upsert", "key": None, "text": "t", "rationale": None, "evidence": ["第1组"], "merged_from": []
-    }  # fmt: skip
-    whole: dict[str, Any] = {
-        "action": "refine", "summary": None, "critique": None, "evidence_group_ids": ["第2组"],
-        "uncertainty_note": None, "operations": [edit],
-    }  # fmt: skip
-    check = fastjsonschema.compile(narrowed_schema(["G0", "G3"], 2))
-    check(whole)
-    assert isinstance(parse_proposal(json.dumps(whole), "stop"), GuideProposal)
-    for name, value in (("key", "G1"), ("evidence", ["第3组"]), ("evidence", []), ("merged_from", ["G9"])):
-        with pytest.raises(fastjsonschema.JsonSchemaValueException):
-            check({**whole, "operations": [{**edit, name: value}]})
+WHOLE: dict[str, Any] = {
+    "action": "refine", "summary": None, "critique": None, "evidence_group_ids": ["第2组"], "uncertainty_note": None,
+}  # fmt: skip
+NARROWED: dict[str, dict[str, Any]] = {
+    "upsert": {"op": "upsert", "key": None, "text": "t", "rationale": None, "evidence": ["第1组"]},
+    "remove": {"op": "remove", "key": "G3", "rationale": None, "evidence": ["第1组"]},
+    "merge": {
+        "op": "merge", "merged_from": ["G0", "G3"], "key": "G0", "text": "t", "rationale": None, "evidence": ["第2组"],
+    },
+}  # fmt: skip
+
+
+def keeps(keys: list[str], operation: dict[str, Any]) -> bool:
+    whole = {**WHOLE, "operations": [operation]}
+    try:
+        fastjsonschema.validate(narrowed_schema(keys, 2), whole)
+    except fastjsonschema.JsonSchemaValueException:
+        return False
+    found = parse_proposal(json.dumps(whole), "stop")
+    assert isinstance(found, GuideProposal)
+    experiences = {key: f"Text of {key}." for key in keys}
+    given = {"max_operations": 3, "cap_left": 9, "group_ids": ["a", "b"], "ticket_texts": []}
+    assert not apply_operations(experiences, 3, found.operations, **given).rejected  # type: ignore[arg-type]
+    return True
+
+
+@pytest.mark.parametrize("op", NARROWED)
+def test_the_narrowed_form_has_only_edits_that_can_be_applied(op: str) -> None:
+    assert keeps(["G0", "G3"], NARROWED[op])
+    # With one experience there is nothing to remove or merge.
+    assert keeps(["G0"], NARROWED[op]) == (op == "upsert")
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "value"),
+    [
+        ("upsert", "key", "G1"), ("upsert", "text", None), ("upsert", "evidence", ["第3组"]),
+        ("upsert", "evidence", []),
+        ("remove", "key", None), ("merge", "merged_from", ["G0", "G9"]), ("merge", "merged_from", ["G0"]),
+    ],
+)  # fmt: skip
+def test_under_the_narrowed_form_nothing_else_can_be_named(op: str, name: str, value: object) -> None:
+    assert not keeps(["G0", "G3"], {**NARROWED[op], name: value})
