@@ -1,7 +1,7 @@
 """Judging tickets under given experiences, and what the letters of the verdicts say.
 
 A candidate is read from the first line of its answer: what follows it cannot change the verdict, and is not generated.
-`gpu_guide_tickets.json` says how many whole answers keep the three lines.
+`gpu_guide_form.json` says how many whole answers keep the three lines.
 """
 
 from __future__ import annotations
