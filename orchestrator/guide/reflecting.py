@@ -201,8 +201,8 @@ class MissionReflector:
             contrast,
             reflection.max_operations,
         )
-        # A small model names keys and groups that are not there, unless its grammar has none.
-        own = narrowed_schema(list(guidance.experiences), len(bundle))
+        # A small model proposes edits that cannot be applied, unless its grammar has none.
+        own = narrowed_schema(list(guidance.experiences), len(bundle), reflection.max_operations)
         schema = own if reflection.backend == "target" else PROPOSAL_SCHEMA
         [reply] = yield from self._ask("proposal", [messages], schema, reflection, f"step{step}")
         self.tally.add_reply("reflection", reply["by"], reply["tokens"], reply["usage"]["cost_usd"])

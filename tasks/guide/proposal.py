@@ -92,10 +92,11 @@ PROPOSAL_SCHEMA = _proposal_schema()
 """The form of a proposal, with bounds so that a small model ends it."""
 
 
-def narrowed_schema(keys: Sequence[str], tickets: int) -> dict[str, Any]:
+def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> dict[str, Any]:
     """The form of a proposal on so many tickets and these experiences, with only the edits that can be applied to them.
 
-    No other key and no other group can be named.  With one experience nothing can be removed or merged.
+    No other key and no other group can be named, and no more edits than are looked at: a small model repeats them until
+    its reply is cut.  With one experience nothing can be removed or merged.
     """
     schema = _proposal_schema()
     known = {"type": "string", "enum": [*keys]}
@@ -113,7 +114,8 @@ def narrowed_schema(keys: Sequence[str], tickets: int) -> dict[str, Any]:
         merged = {"type": "array", "items": known, "minItems": 2, "maxItems": MOST_LISTED}
         forms += [form("remove", {"key": known})]
         forms += [form("merge", {"merged_from": merged, "key": known_or_new, "text": text})]
-    schema["properties"]["operations"]["items"] = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    items = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    schema["properties"]["operations"] = {"type": "array", "items": items, "maxItems": max_operations}
     schema["properties"]["evidence_group_ids"] = groups
     return schema
 

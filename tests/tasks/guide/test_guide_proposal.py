@@ -126,10 +126,10 @@ NARROWED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def keeps(keys: list[str], operation: dict[str, Any]) -> bool:
-    whole = {**WHOLE, "operations": [operation]}
+def keeps(keys: list[str], *operations: dict[str, Any]) -> bool:
+    whole = {**WHOLE, "operations": operations}
     try:
-        fastjsonschema.validate(narrowed_schema(keys, 2), whole)
+        fastjsonschema.validate(narrowed_schema(keys, 2, 2), json.loads(json.dumps(whole)))
     except fastjsonschema.JsonSchemaValueException:
         return False
     found = parse_proposal(json.dumps(whole), "stop")
@@ -157,3 +157,8 @@ def test_the_narrowed_form_has_only_edits_that_can_be_applied(op: str) -> None:
 )  # fmt: skip
 def test_under_the_narrowed_form_nothing_else_can_be_named(op: str, name: str, value: object) -> None:
     assert not keeps(["G0", "G3"], {**NARROWED[op], name: value})
+
+
+def test_the_narrowed_form_has_no_more_edits_than_are_looked_at() -> None:
+    other = {**NARROWED["upsert"], "text": "u"}
+    assert keeps(["G0"], NARROWED["upsert"], other) and not keeps(["G0"], NARROWED["upsert"], other, other)
