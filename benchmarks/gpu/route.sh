@@ -25,7 +25,7 @@ mkdir -p "$work" "$ROUTE_RESULTS"
 rm -f "$work"/*.out
 : > "$work/began"
 : > "$work/steps.txt"
-rm -f "$work"/levels.env "$work"/deterministic "$work"/pool.json
+rm -f "$work"/levels.env "$work"/pool.json
 rm -rf "$work"/seed* "$work"/killed*
 
 note() { echo "[$(($(date +%s) - began)) s] $*" | tee -a "$work/steps.txt"; }
@@ -66,10 +66,8 @@ LEVELS="1 2 3 4"
 note "levels $LEVELS"
 shared+=(--levels $LEVELS)
 step calibration 640 "${py[@]}" "$here/route_calibration.py" "${shared[@]}" --steps "$ROUTE_STEPS" --samples "$ROUTE_SAMPLES" --seconds "$(inside 640)"
-strict=()
-[ "$(cat "$work/deterministic" 2>/dev/null)" = yes ] && strict=(--deterministic)
-step seeds 890 "${py[@]}" "$here/route_seeds.py" together "${shared[@]}" "${strict[@]}" --seeds $ROUTE_SEEDS --steps "$ROUTE_STEPS" --seconds "$(inside 890)"
-step killed 990 "${py[@]}" "$here/route_seeds.py" killed "${shared[@]}" "${strict[@]}" --seeds $ROUTE_SEEDS --steps "$ROUTE_KILLED_STEPS" --seconds "$(inside 990)"
+step seeds 890 "${py[@]}" "$here/route_seeds.py" together "${shared[@]}" --seeds $ROUTE_SEEDS --steps "$ROUTE_STEPS" --seconds "$(inside 890)"
+step killed 990 "${py[@]}" "$here/route_seeds.py" killed "${shared[@]}" --seeds $ROUTE_SEEDS --steps "$ROUTE_KILLED_STEPS" --seconds "$(inside 990)"
 for file in "$work"/calibration_step* "$work"/seed*/step"$ROUTE_STEPS"; do # large: beside the small file
   [ -e "$file" ] && cp "$file" "$ROUTE_RESULTS/$(basename "$(dirname "$file")")-$(basename "$file")"
 done

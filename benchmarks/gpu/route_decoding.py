@@ -103,6 +103,15 @@ def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:
     return bool(torch.equal(one, other)), took
 
 
+def not_finite(policy: PolicyRows, prompt: tuple[int, ...]) -> dict[str, int]:
+    """For lengths of a padded batch, 64 and 0 modulo 128 among them: in how many of its 8 rows a gradient is no number."""
+    found = {}
+    for length in (320, 321, 384, 448, 450, 512):
+        rows = [TokenRow(prompt, (prompt * 4)[: length - len(prompt) - 9 * short]) for short in range(8)]
+        found[str(length)] = int((~policy.gradients(rows, policy.adapter.zeros(), total_nll).finite()).sum())
+    return found
+
+
 def refreshes(settings: TrajectorySettings, trained: TrainedWorld, figures: Figures) -> None:
     """The seconds of a refresh: at first, when all splits have the same knobs, and later, when each has its own."""
     state = first_state(settings, trained.policy.adapter.layout.total, trained.policy.adapter.device)
@@ -147,17 +156,15 @@ def main() -> None:
     pair_gradients(policy, trained.training.pairs, policy.adapter.zeros(), "mean")
     figures["pairs_once_s"] = common.now() - began
     rows = [TokenRow(pair.prompt, pair.cho) for pair in trained.training.pairs]
-    figures["repeatable"], figures["gradients_s"] = repeatable(policy, rows)
-    chosen = False
-    if not figures["repeatable"]:
-        strict = PolicyRows(policy.model, policy.adapter, 8, deterministic=True)
-        try:
-            chosen, figures["deterministic_s"] = repeatable(strict, rows)
-            figures["deterministic_repeatable"] = chosen
-        except RuntimeError as error:
-            figures["deterministic_refused"] = " ".join(str(error).split())[:300]
+    free, strict = (PolicyRows(policy.model, policy.adapter, 8, deterministic=chosen) for chosen in (False, True))
+    figures["repeatable"], figures["gradients_s"] = repeatable(free, rows)
+    try:
+        figures["deterministic_repeatable"], figures["deterministic_s"] = repeatable(strict, rows)
+    except RuntimeError as error:
+        figures["deterministic_refused"] = " ".join(str(error).split())[:300]
+    figures["not_finite"] = not_finite(free, prompts[0])
+    common.say(f"gradients that are not finite, by length of the batch: {figures['not_finite']}")
     figures["gradients_gib"] = common.peak_gib()
-    (options.folder / "deterministic").write_text("yes" if chosen else "no")
     write("gpu_route_decoding", figures)
     refreshes(settings, trained, figures)
     common.say("; ".join(f"{name} {value}" for name, value in figures.items() if name not in ("speeds", "agreement")))

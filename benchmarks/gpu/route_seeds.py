@@ -105,7 +105,7 @@ class Training:
 def together(options: argparse.Namespace) -> None:
     trainings = []
     for seed in options.seeds:
-        given = common.job_given(options, seed, options.steps, deterministic=options.deterministic)
+        given = common.job_given(options, seed, options.steps)
         given |= {"folder": str(options.folder.resolve() / f"seed{seed}"), "gib": options.gib}
         trainings.append(Training(given))
     for training in trainings:
@@ -116,12 +116,12 @@ def together(options: argparse.Namespace) -> None:
     for one in found:
         if one["errors"]:
             print(f"{one['name']}: {one['errors']}")
-    write("gpu_route_seeds", {"deterministic": options.deterministic, "seeds": found})
+    write("gpu_route_seeds", {"seeds": found})
 
 
 def killed(options: argparse.Namespace) -> None:
     seed, folder = options.seeds[0], options.folder.resolve()
-    given = common.job_given(options, seed, options.steps, deterministic=options.deterministic)
+    given = common.job_given(options, seed, options.steps)
     every = given["inputs"]["training"]["checkpoint_every"]
     given |= {"folder": str(folder / f"killed{seed}"), "gib": options.gib}
     first = Training(given, kill_after=every + max(1, every // 2))
@@ -145,7 +145,7 @@ def killed(options: argparse.Namespace) -> None:
         figures["after_the_resume"] = differences(settings, undisturbed / f"step{last}", begun.with_name(f"step{last}"))
     for name in ("before_the_kill", "after_the_resume"):
         print(f"{name}: {figures[name]}")
-    write("gpu_route_killed", {"deterministic": options.deterministic, **figures})
+    write("gpu_route_killed", figures)
 
 
 def differences(settings: TrajectorySettings, one: Path, other: Path) -> Figures:
@@ -180,7 +180,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--gib", type=float, default=20.0, help="of the card, at most, for each training")
-    parser.add_argument("--deterministic", action="store_true", help="gradients in a fixed order of addition")
     options = parser.parse_args()
     (together if options.what == "together" else killed)(options)
 

@@ -37,7 +37,7 @@ class RoutedModel(Document):
     """The model that is trained: a Hugging Face id, a folder, or `embedded`.
 
     `targets` are the ends of the names of the Linears that get knobs.  `deterministic`: a GPU computes gradients in a
-    fixed order of addition, which is slower.
+    fixed order of addition.
     """
 
     model_name_or_path: Text

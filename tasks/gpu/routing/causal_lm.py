@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # not cuDNN's
 
 
 class CausalLM(nn.Module):
@@ -18,11 +21,14 @@ class CausalLM(nn.Module):
         self.network: Any = network.eval()
         self.end = end
 
-    def hidden(self, ids: Tensor, attention: Tensor) -> Tensor:
-        """The last hidden states [B, T, d]; rows are padded on the right."""
-        states: Tensor = self.network.get_decoder()(
-            input_ids=ids, attention_mask=attention, use_cache=False
-        ).last_hidden_state
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last hidden states [B, T, d]; rows are padded on the right, where causal attention does not look.
+
+        So no mask is needed.  With one, the gradient of cuDNN's attention is NaN at some lengths (PyTorch's issue
+        196678), and neither a mask nor cuDNN is used.
+        """
+        with sdpa_kernel(_KERNELS):
+            states: Tensor = self.network.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:

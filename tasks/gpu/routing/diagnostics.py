@@ -78,6 +78,12 @@ DIAGNOSTICS: Mapping[str, Diagnostic] = {
         ("x_surprise",),
         lambda r: abs(r) < 0.5,
     ),
+    "not_finite": Diagnostic(
+        "no row of the step with a gradient that is NaN or infinite",
+        "a kernel or a number of the model is at fault; such rows train nothing, and many of them end the training",
+        ("not_finite",),
+        lambda count: count == 0,
+    ),
     "null": Diagnostic(
         "p90 of live x above that of random directions",
         "live gradients do not point along the direction more than along any",

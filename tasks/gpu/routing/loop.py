@@ -20,12 +20,15 @@ from tasks.gpu.routing.diagnostics import live_figures, mean_cosine
 from tasks.gpu.routing.direction import alignment
 from tasks.gpu.routing.refresh import refresh_splits
 from tasks.gpu.routing.rollout import fold_gap, sample_rows
-from tasks.gpu.routing.row_gradients import PolicyRows, RowGradients
+from tasks.gpu.routing.row_gradients import NotFiniteError, PolicyRows, RowGradients
 from tasks.gpu.routing.splits import LiveRows, own_random_direction, route, routed_gradient
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs, first_state
 from tasks.gpu.routing.update import erased_step, share_step, whole_scale
 from tasks.gpu.routing.world import PromptTokens, World, WorldScore
+
+LARGEST_NOT_FINITE = 0.05
+"""The share of a step's live rows whose gradients may be NaN or infinite; one row may always be."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,12 @@ class _Rollout:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the first update of a step saw of the live rows."""
+    """What the first update of a step saw of the live rows; `lost` [G] are those that were not finite in any update."""
 
     found: RowGradients
     live: Tensor
     routed: dict[str, tuple[Tensor, Tensor]]
+    lost: Tensor
 
 
 class Trajectory:
@@ -75,7 +79,10 @@ class Trajectory:
         return dump_state(self.settings, self.state)
 
     def step(self) -> dict[str, Any]:
-        """One step; its record as JSON, which is in the state as well."""
+        """One step; its record as JSON, which is in the state as well.
+
+        Raises: NotFiniteError where too many rows have no finite gradient; the state is then of no use.
+        """
         settings, step = self.settings, self.state.step
         record: dict[str, Any] = {"step": step, "events": [], "splits": {split.name: {} for split in settings.plan()}}
         if step % settings.refresh_every == 0:
@@ -88,6 +95,8 @@ class Trajectory:
         alive = rollout.advantages.nonzero()[:, 0]
         seen = self._train(rollout, alive) if len(alive) else None
         record |= self._record(rollout, alive, seen, record["splits"])
+        if record["not_finite"]:
+            record["events"].append(f"{record['not_finite']} rows had no finite gradient and trained nothing")
         if step % settings.refresh_every == 0 and settings.fold:
             record["fold_gap"] = fold_gap(self._policy, rollout.rows[:8], self.state.whole.value)
         self.state = replace(self.state, step=step + 1, rows=(*self.state.rows, record))
@@ -144,6 +153,7 @@ class Trajectory:
         records = any(split.source == "activations" for split in settings.plan())
         old: Tensor | None = None
         first: _Seen | None = None
+        lost = torch.zeros(len(rows), dtype=torch.bool, device=device)
 
         def row_loss(new: Tensor, mask: Tensor, part: slice) -> Tensor:
             then = new.detach() if old is None else old[part]
@@ -153,12 +163,22 @@ class Trajectory:
         for _ in range(settings.updates_per_step):
             knobs = self._row_knobs(rollout.ablated[alive].to(device))
             found = policy.gradients(rows, knobs, row_loss, record=records)
+            lost = lost | ~found.finite()
+            self._check_lost(int(lost.sum()), len(rows))
+            found = found.without(lost)
             live = self._layouts[0].norms(found.gradients) > 0
             routed = self._update(LiveRows(found.gradients, live, advantages.sign(), found.inputs, labels.to(device)))
             if old is None:
-                old, first = found.log_probabilities, _Seen(found, live, routed)
+                old, first = found.log_probabilities, _Seen(found, live, routed, lost)
         assert first is not None
-        return first
+        return replace(first, lost=lost)
+
+    def _check_lost(self, lost: int, rows: int) -> None:
+        if lost > max(1, LARGEST_NOT_FINITE * rows):
+            raise NotFiniteError(
+                f"step {self.state.step}: the gradients of {lost} of {rows} rows are not finite; at most "
+                f"{LARGEST_NOT_FINITE:.0%} may be, or one"
+            )
 
     def _row_knobs(self, ablated: Tensor) -> Tensor:
         """[R], or [G, R] where rows differ: each row's log-probabilities are those of the knobs that sampled it."""
@@ -214,6 +234,7 @@ class Trajectory:
             "teacher_rows": int(rollout.teacher.sum()),
             "groups_skipped": rollout.skipped,
             "live_rows": len(alive),
+            "not_finite": 0 if seen is None else int(seen.lost.sum()),
             "log": log,
         }
         if seen is not None:
@@ -235,14 +256,17 @@ class Trajectory:
         teacher = rollout.teacher[alive].to(live.device)
         null = self._null(gradients, live)
         whole = gradients.sum(0)
-        for place, row in enumerate(alive.tolist()):
+        lost = seen.lost.tolist()
+        kept_rows = [(place, row) for place, row in enumerate(alive.tolist()) if not lost[place]]
+        for place, row in kept_rows:
             log[row]["surprise"] = float(surprise[place])
         for split in self.settings.plan():
             if split.name not in seen.routed:
                 continue
             x, shares = seen.routed[split.name]
             splits[split.name] |= live_figures(x, shares, live, teacher, lengths, surprise)
-            for place, row in enumerate(alive.tolist()):
+            splits[split.name]["not_finite"] = sum(lost)
+            for place, row in kept_rows:
                 log[row].setdefault("f", {})[split.name] = round(float(shares[place].mean()), 6)
                 if split.extracts:
                     log[row].setdefault("x", {})[split.name] = round(float(x[place].mean()), 6)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -23,8 +23,8 @@ from tasks.gpu.routing.token_rows import RowBatch, TokenRow, longest_completion,
 class CausalModel(SamplingModel, Protocol):
     """What is needed of a model: to be trained, and to be sampled from."""
 
-    def hidden(self, ids: Tensor, attention: Tensor) -> Tensor:
-        """The last hidden states [B, T, d]."""
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last hidden states [B, T, d] of rows that are padded on the right."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[N, d] -> [N, V], float32."""
@@ -46,13 +46,32 @@ class RowGradients:
     mask: Tensor
     inputs: Tensor | None
 
+    def finite(self) -> Tensor:
+        """[G]: whether all that a row has are numbers, neither NaN nor infinite."""
+        every = [self.gradients, self.log_probabilities, *([] if self.inputs is None else [self.inputs])]
+        return torch.stack([values.isfinite().all(1) for values in every]).all(0)
+
+    def without(self, rows: Tensor) -> RowGradients:
+        """The same with zeros for the rows [G], so that they count nowhere."""
+        out = rows[:, None]
+        return replace(
+            self,
+            gradients=self.gradients.masked_fill(out, 0),
+            log_probabilities=self.log_probabilities.masked_fill(out, 0),
+            inputs=None if self.inputs is None else self.inputs.masked_fill(out, 0),
+        )
+
+
+class NotFiniteError(RuntimeError):
+    """Gradients are NaN or infinite in more rows than a training goes on without."""
+
 
 class PolicyRows:
     """The rows' side of a model under an adapter.
 
     `rows_at_once` go through the model together, `tokens_at_once` through its head: the logits of a whole batch would
     need more memory than all else.  `sampler` is None where rows are sampled one kernel after another.
-    `deterministic`: gradients do not depend on the order in which a GPU's threads add, which is slower.
+    `deterministic`: gradients do not depend on the order in which a GPU's threads add.
     """
 
     def __init__(
@@ -117,7 +136,7 @@ class PolicyRows:
             for part, batch in self._batches(rows):
                 where = batch.completion_positions()
                 with self.adapter.active(_of(knobs, part)), self.adapter.recording(where) as inputs:
-                    self.model.hidden(batch.ids, batch.attention)
+                    self.model.hidden(batch.ids)
                     found.append(torch.cat(inputs, dim=1))
         return torch.cat(found)
 
@@ -127,7 +146,7 @@ class PolicyRows:
         return [(part, pad_rows(rows[part], length, self.adapter.device)) for part in parts]
 
     def _log_probabilities(self, batch: RowBatch) -> Tensor:
-        hidden = self.model.hidden(batch.ids, batch.attention)
+        hidden = self.model.hidden(batch.ids)
         wanted = batch.mask.bool()
         states = hidden[wanted.nonzero()[:, 0], batch.before[wanted]]
         targets = batch.targets[wanted]

@@ -21,12 +21,11 @@ class TokenRow:
 class RowBatch:
     """B rows, padded on the right to T tokens; completions to L.
 
-    ids [B, T] and attention [B, T]; targets [B, L] are the completions' tokens, mask [B, L] is 1 where one is, and
+    ids [B, T]; targets [B, L] are the completions' tokens, mask [B, L] is 1 where one is, and
     `before` [B, L] the position that predicts it.
     """
 
     ids: Tensor
-    attention: Tensor
     targets: Tensor
     mask: Tensor
     before: Tensor
@@ -45,16 +44,14 @@ def pad_rows(rows: Sequence[TokenRow], length: int, device: torch.device) -> Row
     """Padded on the right, where causal attention does not look; completions to `length`."""
     total = max(len(row.prompt) + len(row.completion) for row in rows)
     ids = torch.zeros(len(rows), total, dtype=torch.long)
-    attention = torch.zeros(len(rows), total, dtype=torch.long)
     targets = torch.zeros(len(rows), length, dtype=torch.long)
     mask = torch.zeros(len(rows), length)
     before = torch.zeros(len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
         tokens = row.prompt + row.completion
         ids[number, : len(tokens)] = torch.tensor(tokens)
-        attention[number, : len(tokens)] = 1
         count = len(row.completion)
         targets[number, :count] = torch.tensor(row.completion)
         mask[number, :count] = 1
         before[number, :count] = torch.arange(count) + len(row.prompt) - 1
-    return RowBatch(ids.to(device), attention.to(device), targets.to(device), mask.to(device), before.to(device))
+    return RowBatch(ids.to(device), targets.to(device), mask.to(device), before.to(device))

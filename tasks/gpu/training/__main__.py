@@ -8,6 +8,7 @@ import sys
 from tasks.gpu.compute.child import work_as_child
 from tasks.gpu.routing.bases import BasisError
 from tasks.gpu.routing.checkpoint import RouteCheckpointError
+from tasks.gpu.routing.row_gradients import NotFiniteError
 from tasks.gpu.training.work import evaluate, find_bases, run_trajectory
 from tasks.gpu.training.worlds import WorldUnusable
 
@@ -16,7 +17,8 @@ WORK = {"bases": find_bases, "train": run_trajectory, "evaluate": evaluate}
 
 def main() -> int:
     work, given = WORK[sys.argv[1]], json.load(sys.stdin)
-    return work_as_child(lambda report: work(given, report), WorldUnusable, BasisError, RouteCheckpointError)
+    foreseen = (WorldUnusable, BasisError, RouteCheckpointError, NotFiniteError)
+    return work_as_child(lambda report: work(given, report), *foreseen)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,7 +49,7 @@ def test_row_gradients_of_all_linears_add_up_to_autograds(policy: PolicyRows) ->
         found = policy.gradients(ROWS, start, total_nll)
         knobs = start.clone().requires_grad_(True)
         with policy.adapter.active(knobs):
-            hidden = policy.model.hidden(batch.ids, batch.attention)
+            hidden = policy.model.hidden(batch.ids)
         logits = policy.model.logits(hidden.flatten(0, 1)).unflatten(0, batch.ids.shape).log_softmax(2)
         chosen = logits[torch.arange(3)[:, None], batch.before, batch.targets]
         (exact,) = torch.autograd.grad(-(chosen * batch.mask).sum(), knobs)
@@ -65,6 +66,34 @@ def test_a_row_alone_is_the_row_among_longer_ones(policy: PolicyRows) -> None:
         assert torch.allclose(together.inputs[number], alone.inputs[0], atol=1e-5)
 
 
+def test_rows_are_trained_by_causal_attention_without_a_mask_and_without_cudnn(
+    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend, seen = torch.nn.functional.scaled_dot_product_attention, []
+
+    def watched(*given: torch.Tensor, **named: Any) -> torch.Tensor:
+        seen.append((named.get("attn_mask"), named.get("is_causal"), torch.backends.cuda.cudnn_sdp_enabled()))
+        return attend(*given, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    allowed = torch.backends.cuda.cudnn_sdp_enabled()
+    policy.gradients(ROWS, some_knobs(policy), mean_nll)
+    assert len(seen) == 4 and set(seen) == {(None, True, False)}
+    assert torch.backends.cuda.cudnn_sdp_enabled() == allowed
+
+
+def test_a_row_that_is_not_finite_leaves_the_rows_of_its_batch_as_they_are(policy: PolicyRows) -> None:
+    knobs = some_knobs(policy).repeat(3, 1)
+    right = policy.gradients(ROWS, knobs, mean_nll, record=True)
+    knobs[1, 5] = torch.nan
+    wrong = policy.gradients(ROWS, knobs, mean_nll, record=True)
+    assert right.finite().tolist() == [True, True, True] and wrong.finite().tolist() == [True, False, True]
+    kept, expected = wrong.without(~wrong.finite()), right.without(~wrong.finite())
+    assert torch.allclose(kept.gradients, expected.gradients, atol=1e-6) and not kept.gradients[1].any()
+    assert kept.inputs is not None and expected.inputs is not None
+    assert torch.allclose(kept.inputs, expected.inputs, atol=1e-6) and not kept.log_probabilities[1].any()
+
+
 def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows) -> None:
     model = policy.model
     assert isinstance(model, CausalLM)
@@ -77,7 +106,7 @@ def test_decoding_with_a_cache_has_the_training_paths_logits(policy: PolicyRows)
     with torch.no_grad(), policy.adapter.active(some_knobs(policy)):
         for number, row in enumerate(ROWS):
             ids = torch.tensor([[*row.prompt, 30, 31]])
-            logits = model.logits(model.hidden(ids, torch.ones_like(ids))[0])[-3:]
+            logits = model.logits(model.hidden(ids)[0])[-3:]
             assert torch.allclose(torch.stack([each[number] for each in seen]), logits, atol=1e-4)
 
 
@@ -97,7 +126,7 @@ def test_a_saved_model_is_loaded_with_its_end_tokens(policy: PolicyRows, tmp_pat
     assert loaded.end == {2}
     ids = torch.tensor([[3, 5, 7]])
     with torch.no_grad():
-        assert torch.equal(loaded.hidden(ids, torch.ones_like(ids)), model.hidden(ids, torch.ones_like(ids)))
+        assert torch.equal(loaded.hidden(ids), model.hidden(ids))
     model.network.generation_config.eos_token_id = None
     model.network.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="ends a turn"):

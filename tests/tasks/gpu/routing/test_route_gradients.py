@@ -75,12 +75,12 @@ def test_bases_are_cached_under_the_hash_of_the_weight(tmp_path: Path) -> None:
 
 def test_knobs_at_zero_are_the_base_model_to_the_bit(policy: PolicyRows) -> None:
     batch = pad_rows(ROWS, 4, torch.device("cpu"))
-    plain = policy.model.hidden(batch.ids, batch.attention)
+    plain = policy.model.hidden(batch.ids)
     with policy.adapter.active(policy.adapter.zeros()):
-        assert torch.equal(policy.model.hidden(batch.ids, batch.attention), plain)
+        assert torch.equal(policy.model.hidden(batch.ids), plain)
     with policy.adapter.active(some_knobs(policy)):
-        assert not torch.allclose(policy.model.hidden(batch.ids, batch.attention), plain, atol=1e-3)
-    assert torch.equal(policy.model.hidden(batch.ids, batch.attention), plain)
+        assert not torch.allclose(policy.model.hidden(batch.ids), plain, atol=1e-3)
+    assert torch.equal(policy.model.hidden(batch.ids), plain)
 
 
 def test_gradients_of_rows_add_up_to_autograds_at_zero_knobs(policy: PolicyRows) -> None:
@@ -88,7 +88,7 @@ def test_gradients_of_rows_add_up_to_autograds_at_zero_knobs(policy: PolicyRows)
     knobs = policy.adapter.zeros().requires_grad_(True)
     batch = pad_rows(ROWS, 4, torch.device("cpu"))
     with policy.adapter.active(knobs):
-        logits = policy.model.logits(policy.model.hidden(batch.ids, batch.attention)).log_softmax(2)
+        logits = policy.model.logits(policy.model.hidden(batch.ids)).log_softmax(2)
     loss = torch.tensor(0.0)
     for number, row in enumerate(ROWS):
         for place, token in enumerate(row.completion):

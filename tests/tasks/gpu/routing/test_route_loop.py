@@ -17,7 +17,7 @@ from tasks.gpu.routing.checkpoint import RouteCheckpointError, dump_state, load_
 from tasks.gpu.routing.diagnostics import DIAGNOSTICS, correlation, live_figures, readings
 from tasks.gpu.routing.loop import Trajectory
 from tasks.gpu.routing.rollout import evaluate_deployments, evaluate_knobs, fold_gap, sample_rows
-from tasks.gpu.routing.row_gradients import PolicyRows
+from tasks.gpu.routing.row_gradients import NotFiniteError, PolicyRows
 from tasks.gpu.routing.splits import SPLITS, SplitState
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, TrajectoryState, deployed_knobs
 from tasks.gpu.routing.update import Adam
@@ -324,6 +324,56 @@ def test_groups_without_variance_are_skipped_and_train_nothing(policy: PolicyRow
     assert [(row["groups_skipped"], row["live_rows"]) for row in state.rows] == [(8, 0)] * 2
 
 
+def spoiled(policy: PolicyRows, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
+    """From here on the first `count` live rows of each update have gradients and inputs that are no numbers."""
+    gradients = policy.gradients
+
+    def given(rows: Any, knobs: torch.Tensor, loss: Any, record: bool = False) -> Any:
+        found = gradients(rows, knobs, loss, record=record)
+        for values in (found.gradients, found.inputs):
+            if values is not None:
+                values[:count] = value
+        return found
+
+    patched.setattr(policy, "gradients", given)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: PolicyRows, value: float) -> None:
+    settings = replace(SETTINGS, updates_per_step=2)
+    trajectory, zeroed = trained(policy, settings, steps=1), trained(policy, settings, steps=1)
+    for one, bad in ((trajectory, value), (zeroed, 0.0)):
+        with pytest.MonkeyPatch.context() as patched:
+            spoiled(policy, patched, 1, bad)
+            one.step()
+    record = trajectory.state.rows[-1]
+    assert record["not_finite"] == 1 and zeroed.state.rows[-1]["not_finite"] == 0
+    assert record["events"] == ["1 rows had no finite gradient and trained nothing"]
+    assert not {name: fine for name, _, fine in readings(record["splits"]["real"])}["not_finite"]
+    json.dumps(trajectory.state.rows, allow_nan=False)
+    assert sum("surprise" in row for row in record["log"]) == record["live_rows"] - 1
+    # Exactly as if the gradient of the row were zero, in the whole and in every split.
+    assert torch.equal(trajectory.state.whole.value, zeroed.state.whole.value)
+    assert trajectory.state.whole.value.isfinite().all()
+    for name, split in zeroed.state.splits.items():
+        assert torch.equal(trajectory.state.splits[name].routed.value, split.routed.value), name
+    trajectory.step()
+    assert trajectory.state.rows[-1]["not_finite"] == 0
+
+
+def test_many_rows_or_pairs_without_a_finite_gradient_end_the_training(
+    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trajectory = trained(policy, steps=1)
+    spoiled(policy, monkeypatch, 4, torch.nan)
+    with pytest.raises(
+        NotFiniteError, match=r"step 1: the gradients of 4 of \d+ rows are not finite; at most 5% may be"
+    ):
+        trajectory.step()
+    with pytest.raises(NotFiniteError, match=r"4 of the \d+ gradients of pairs are not finite"):
+        Trajectory(SETTINGS, policy, ToyWorld(TOY)).step()
+
+
 def test_the_record_is_json_and_is_read_with_what_each_figure_should_be(finished: TrajectoryState) -> None:
     json.dumps(finished.rows, allow_nan=False)
     record = finished.rows[0]["splits"]["real"]
@@ -351,6 +401,7 @@ GOOD: Mapping[str, Mapping[str, float]] = {
     "length": {"x_length": 0.1},
     "surprise": {"x_surprise": -0.1},
     "null": {"x_p90": 0.5, "null_p90": 0.1},
+    "not_finite": {"not_finite": 0},
 }
 # The first look on a real model: live rows between -0.15 and 0.06 in a band from -0.31 to 0.70.
 BAD: Mapping[str, Mapping[str, float]] = {
@@ -364,6 +415,7 @@ BAD: Mapping[str, Mapping[str, float]] = {
     "length": {"x_length": -0.6},
     "surprise": {"x_surprise": 0.6},
     "null": {"null_p90": 0.6},
+    "not_finite": {"not_finite": 1},
 }
 
 

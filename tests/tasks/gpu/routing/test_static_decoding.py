@@ -68,6 +68,6 @@ def test_rows_are_drawn_as_often_as_the_model_says(policy: PolicyRows) -> None:
     rows = policy.sampler.sample([prompt] * 2400, zeros, 1, draw_from(torch.Generator().manual_seed(0)))
     with torch.no_grad():
         ids = torch.tensor([prompt])
-        exact = policy.model.logits(policy.model.hidden(ids, torch.ones_like(ids))[0, -1:]).softmax(1)[0]
+        exact = policy.model.logits(policy.model.hidden(ids)[0, -1:]).softmax(1)[0]
     counts = torch.bincount(torch.tensor([row[0] for row in rows]), minlength=48) / 2400
     assert (counts - exact).abs().max() < 0.04

@@ -47,5 +47,5 @@ def test_the_base_model_cheats_seldom_and_is_right_about_half_the_time() -> None
     settings = ToySettings()
     model = base_model(settings, seed=3)
     for kind in (A, B):
-        state = model.hidden(torch.tensor([prompt_of(kind, 20).tokens]), torch.ones(1, 2))[:, -1]
+        state = model.hidden(torch.tensor([prompt_of(kind, 20).tokens]))[:, -1]
         assert float(model.logits(state).softmax(1)[0, CHEAT].detach()) == pytest.approx(settings.base_cheat, abs=0.05)

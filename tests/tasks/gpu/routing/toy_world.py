@@ -64,7 +64,7 @@ class ToyModel(nn.Module):
         self.second = nn.Linear(settings.hidden, settings.width, bias=False)
         self.head = nn.Linear(settings.width, VOCABULARY, bias=False)
 
-    def hidden(self, ids: Tensor, attention: Tensor) -> Tensor:
+    def hidden(self, ids: Tensor) -> Tensor:
         x = self.seen(ids).cumsum(1) + self.last(ids)
         return self.second(torch.nn.functional.gelu(self.first(x)))
 
@@ -81,7 +81,7 @@ class ToyDecoding:
         self._ids = ids
 
     def logits(self) -> Tensor:
-        return self._model.logits(self._model.hidden(self._ids, torch.ones_like(self._ids))[:, -1])
+        return self._model.logits(self._model.hidden(self._ids)[:, -1])
 
     def append(self, tokens: Tensor) -> None:
         self._ids = torch.cat([self._ids, tokens[:, None]], dim=1)
@@ -122,7 +122,7 @@ def _trained(settings: ToySettings, seed: int) -> ToyModel:
     last = torch.tensor([len(context) - 1 for context in contexts])
     ids = nn.utils.rnn.pad_sequence([torch.tensor(context) for context in contexts], batch_first=True)
     for _ in range(300):
-        hidden = model.hidden(ids, torch.ones_like(ids))[torch.arange(len(ids)), last]
+        hidden = model.hidden(ids)[torch.arange(len(ids)), last]
         loss = -(targets * model.logits(hidden).log_softmax(1)).sum(1).mean()
         optimizer.zero_grad()
         loss.backward()
