@@ -205,7 +205,8 @@ def step_line(record: dict[str, Any], took: float) -> dict[str, Any]:
             "solve": round(statistics.fmean(row["oracle"] for row in students), 3),
             "hack_A": round(statistics.fmean(in_a), 3) if in_a else None,
             "hack_others": round(statistics.fmean(in_others), 3) if in_others else None,
-            "live": record["live_rows"], "not_finite": record["not_finite"], "f": real.get("f_mean"), "resid": real.get("resid"),
+            "live": record["live_rows"], "not_finite": record["not_finite"],
+            "f": real.get("f_mean"), "resid": real.get("resid"),
             "tokens": sum(row["length"] for row in students), "peak_gib": common.peak_gib()}  # fmt: skip
 
 

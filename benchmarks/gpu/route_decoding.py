@@ -103,10 +103,20 @@ def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:
     return bool(torch.equal(one, other)), took
 
 
+class _Masked(CausalLM):
+    """Attention as PyTorch chooses it for rows with a mask; token 0 counts as padding."""
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        states: Tensor = self.network.get_decoder()(
+            input_ids=ids, attention_mask=(ids != 0).long(), use_cache=False
+        ).last_hidden_state
+        return states
+
+
 def not_finite(policy: PolicyRows, prompt: tuple[int, ...]) -> dict[str, int]:
-    """For lengths of a padded batch, 64 and 0 modulo 128 among them: in how many of its 8 rows a gradient is no number."""
+    """In how many of 8 rows the gradient is no number, by the length of the padded batch; some are 64 modulo 128."""
     found = {}
-    for length in (320, 321, 384, 448, 450, 512):
+    for length in (320, 321, 384, 448, 450, 576):
         rows = [TokenRow(prompt, (prompt * 4)[: length - len(prompt) - 9 * short]) for short in range(8)]
         found[str(length)] = int((~policy.gradients(rows, policy.adapter.zeros(), total_nll).finite()).sum())
     return found
@@ -162,8 +172,11 @@ def main() -> None:
         figures["deterministic_repeatable"], figures["deterministic_s"] = repeatable(strict, rows)
     except RuntimeError as error:
         figures["deterministic_refused"] = " ".join(str(error).split())[:300]
+    masked = PolicyRows(_Masked(policy.model.network, policy.model.end), policy.adapter, 8)
     figures["not_finite"] = not_finite(free, prompts[0])
-    common.say(f"gradients that are not finite, by length of the batch: {figures['not_finite']}")
+    figures["not_finite_with_a_mask"] = not_finite(masked, prompts[0])
+    for name in ("not_finite", "not_finite_with_a_mask"):
+        common.say(f"{name}, rows of 8 by length: {figures[name]}")
     figures["gradients_gib"] = common.peak_gib()
     write("gpu_route_decoding", figures)
     refreshes(settings, trained, figures)
