@@ -96,7 +96,7 @@ class Trajectory:
         seen = self._train(rollout, alive) if len(alive) else None
         record |= self._record(rollout, alive, seen, record["splits"])
         if record["not_finite"]:
-            record["events"].append(f"{record['not_finite']} rows had no finite gradient and trained nothing")
+            record["events"].append(f"rows without a finite gradient, which trained nothing: {record['not_finite']}")
         if step % settings.refresh_every == 0 and settings.fold:
             record["fold_gap"] = fold_gap(self._policy, rollout.rows[:8], self.state.whole.value)
         self.state = replace(self.state, step=step + 1, rows=(*self.state.rows, record))

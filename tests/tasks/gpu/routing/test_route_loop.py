@@ -348,7 +348,7 @@ def test_a_row_without_a_finite_gradient_trains_nothing_and_is_counted(policy: P
             one.step()
     record = trajectory.state.rows[-1]
     assert record["not_finite"] == 1 and zeroed.state.rows[-1]["not_finite"] == 0
-    assert record["events"] == ["1 rows had no finite gradient and trained nothing"]
+    assert record["events"] == ["rows without a finite gradient, which trained nothing: 1"]
     assert not {name: fine for name, _, fine in readings(record["splits"]["real"])}["not_finite"]
     json.dumps(trajectory.state.rows, allow_nan=False)
     assert sum("surprise" in row for row in record["log"]) == record["live_rows"] - 1
