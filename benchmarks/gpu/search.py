@@ -65,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     common.add_options(parser)
     parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
-    parser.add_argument("--judge", default="three_stages")
+    parser.add_argument("--judge", default=f"{Path(__file__).with_name('rule_judge.py')}:judge")
     parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of all kinds but `prompted`")
     parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
     parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
