@@ -8,15 +8,14 @@ the file, whatever a second measurement would give.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 
 from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
-from orchestrator.runs.prompts import PromptRace, loses_nothing, lossless_prompts, measure_prompts, prompt_systems
+from orchestrator.runs.prompts import PromptRace, best_first, measure_prompts, prompt_systems, shortest_near_best
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
 from orchestrator.settings.references import BEST_PROMPT
@@ -26,7 +25,7 @@ from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
 SHORTLIST = 3
-"""How many prompts that lost nothing on the validation set are asked the training set as well."""
+"""How many of the prompts that answered the whole validation set are asked the training set as well."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +140,8 @@ def measure_baselines(
     answers = measure_prompts(measurer, race)
     systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
     if start is None and settings.target_system_prompt == BEST_PROMPT:
-        shorter = takewhile(lambda system: system.name != PLAIN, lossless_prompts(systems, settings.margin))
-        starts = [system.name for system in shorter][:SHORTLIST]
+        complete_ones = [system.name for system in systems if system.name != PLAIN and not system.is_stopped]
+        starts = best_first(complete_ones, answers, settings.margin)[:SHORTLIST]
     else:
         starts = [start or PLAIN]
     names = list(dict.fromkeys((PLAIN, *starts)))
@@ -153,7 +152,9 @@ def measure_baselines(
         name: measurement_of(given, objective) for name, given in zip(names, answers_to_training, strict=True)
     }
     if start is None:
-        start = _first_lossless(starts, {s.name: s.validation for s in systems}, on_training, settings.margin)
+        on_validation = {system.name: system.validation for system in systems}
+        sets = {name: [one for one in (on_validation[name], on_training[name]) if one is not None] for name in names}
+        start = shortest_near_best(sets, settings.margin)
     return Baselines(
         held_out=held_out,
         systems=systems,
@@ -162,20 +163,3 @@ def measure_baselines(
         reference=on_training[start],
         evaluations=measurer.evaluations,
     )
-
-
-def _first_lossless(
-    names: Sequence[str],
-    held_out: Mapping[str, Measurement | None],
-    on_training: Mapping[str, Measurement],
-    margin: float,
-) -> str:
-    """The first of the prompts that loses nothing on both sets together, which is less likely by chance than on one."""
-
-    def pairs(name: str) -> Iterator[tuple[Measurement, Measurement]]:
-        for measured in (held_out, on_training):
-            plain, other = measured[PLAIN], measured[name]
-            if plain is not None and other is not None:
-                yield plain, other
-
-    return next((name for name in names if loses_nothing(list(pairs(name)), margin)), PLAIN)

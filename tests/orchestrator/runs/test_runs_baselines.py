@@ -69,7 +69,9 @@ def measurer(respond: Any = respond, **sets: int) -> SimulatedMeasurer:
     return SimulatedMeasurer(respond, **(sets or {"training": 10, "validation": 40, "test": 5}))
 
 
-def test_the_search_starts_from_the_shortest_prompt_that_loses_nothing(prompts: Path, output: OutputFolder) -> None:
+def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
+    prompts: Path, output: OutputFolder
+) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(), settings, output)
     assert (found.start, found.start_prompt, found.held_out) == ("short", "Answer. Be brief.", "validation")
@@ -172,7 +174,7 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     assert found.system("short").validation is not None and not found.system("short").is_stopped
     assert found.system("short").validation.right == 0  # type: ignore[union-attr]
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)
-    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=12)
+    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=14)
     assert read_baselines(output) == found and found.judge_changes == 1
 
 
@@ -192,6 +194,19 @@ def test_a_prompt_that_lost_nothing_by_chance_is_not_the_start(prompts: Path, ou
         ).start
         == "shorter"
     )
+
+
+def test_a_prompt_that_lost_too_much_by_chance_can_be_the_start(prompts: Path, output: OutputFolder) -> None:
+    """ "Hurry." loses 2 of 40 answers on the validation set and none of 40 on the training set."""
+
+    def unlucky(candidate: Candidate, number: int) -> tuple[int, bool]:
+        tokens, _ = respond(candidate, number)
+        return tokens, not (
+            "Hurry" in (candidate.system_prompt or "") and candidate.examples == "validation" and number < 2
+        )
+
+    found = ensure_baselines(measurer(unlucky, training=40, validation=40), settings_of(prompts), output)
+    assert found.start == "shorter"
 
 
 def test_without_a_validation_set_the_training_set_chooses(prompts: Path, output: OutputFolder) -> None:
