@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from orchestrator.routing.settings import read_route_settings
 from tasks.gpu.routing.rollout import evaluate_deployments
 from tasks.gpu.routing.world import PromptTokens, World, WorldScore
-from tasks.gpu.training.worlds import TrainedWorld, WorldGiven, open_world
+from tasks.gpu.training.worlds import TrainedWorld
 from tasks.route.texts import problems_of
 from tasks.routing.grading import grading_pool
 from tasks.routing.pool import build_pool
@@ -81,24 +81,6 @@ def _pool(path: Path, problems: str) -> list[dict[str, Any]]:
         path.write_text(json.dumps([dataclasses.asdict(row) for row in rows]))
     found: list[dict[str, Any]] = json.loads(path.read_text())
     return found
-
-
-def opened_world(given: Mapping[str, Any]) -> TrainedWorld:
-    """The world of a job, in this process."""
-    inputs = given["inputs"]
-    return open_world(
-        inputs["world"],
-        WorldGiven(
-            model=inputs["model"],
-            training=inputs["training"],
-            data=given["data"],
-            teacher=given["teacher"],
-            model_folder=given["model_folder"],
-            bases_folder=Path(given["bases_folder"]),
-            device=inputs["target"]["device"],
-            on_module=lambda done, total: None,
-        ),
-    )
 
 
 def scores_in_time(

@@ -28,7 +28,7 @@ from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.static_decoding import StaticSampler
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, first_state
-from tasks.gpu.training.work import trajectory_settings
+from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.gpu.training.worlds import TrainedWorld
 
 Figures = dict[str, Any]
@@ -146,7 +146,7 @@ def main() -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for gradients in a fixed order
     given = common.job_given(options, 100, 1)
     began = common.now()
-    trained = common.opened_world(given)
+    trained = opened_world(given, lambda done, total: None)
     policy, settings = trained.policy, trajectory_settings(given)
     figures: Figures = {"opened_s": common.now() - began, "basis_error": trained.basis_error}
     common.say(f"opened in {figures['opened_s']:.1f} s, {trained.computed} bases computed")

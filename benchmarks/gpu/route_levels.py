@@ -17,7 +17,7 @@ from benchmarks.figures import table, write
 from benchmarks.gpu import route_common as common
 from tasks.gpu.routing.programs import Asked, ProgramsWorld
 from tasks.gpu.routing.world import PromptTokens
-from tasks.gpu.training.work import trajectory_settings
+from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.route.names import LEVELS
 from tasks.routing.modes import LOOPHOLES, MODES, NO_LOOPHOLE
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--variables", type=Path, required=True, help="a file for the shell, with LEVELS")
     options = parser.parse_args()
     given = common.job_given(options, 100, 1)
-    trained = common.opened_world(given)
+    trained = opened_world(given, lambda done, total: None)
     world, longest = trained.training, trajectory_settings(given).longest
     assert isinstance(world, ProgramsWorld)
     problems = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,14 @@ def _memory() -> dict[str, float]:
 
 
 def _world(given: Given, report: SendReport) -> TrainedWorld:
-    inputs = given["inputs"]
-    if inputs["target"]["device"] == "cpu":
+    if given["inputs"]["target"]["device"] == "cpu":
         torch.set_num_threads(1)  # as many children as slots share the processor, and sums do not depend on threads
+    return opened_world(given, lambda done, total: report(stage="bases", done=done, total=total))
+
+
+def opened_world(given: Given, on_module: Callable[[int, int], None]) -> TrainedWorld:
+    """The world of a job, in this process; `on_module` hears of each module whose basis is there."""
+    inputs = given["inputs"]
     return open_world(
         inputs["world"],
         WorldGiven(
@@ -112,6 +117,6 @@ def _world(given: Given, report: SendReport) -> TrainedWorld:
             model_folder=given["model_folder"],
             bases_folder=Path(given["bases_folder"]),
             device=inputs["target"]["device"],
-            on_module=lambda done, total: report(stage="bases", done=done, total=total),
+            on_module=on_module,
         ),
     )
