@@ -68,7 +68,8 @@ class GenerateRequest:
     names another processor in their place, one that the server has loaded from a file.
 
     The answer ends at the first of the texts `stop`, and is without it.  `regex` or `json_schema` (JSON) is what the
-    whole answer matches, unless it is cut: the server allows only tokens that lead there.
+    whole answer matches, unless it is cut: the server allows only tokens that lead there, and `stop_token_ids` are not
+    sent.
     Raises: ValueError when only one of deltas and clustering is given, or a processor with them; for two grammars.
     """
 
@@ -93,6 +94,15 @@ class GenerateRequest:
             raise ValueError("a processor takes the place of deltas")
         if self.regex is not None and self.json_schema is not None:
             raise ValueError("an answer has one grammar: regex or json_schema")
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The stop tokens that are sent.
+
+        A grammar says itself where its answer ends.  To xgrammar a control token that is not the model's own end is
+        text, such as "<|endoftext|>", which a free line may hold: as a stop token it would cut the answer there.
+        """
+        return self.stop_token_ids if self.regex is None and self.json_schema is None else ()
 
 
 @dataclass(frozen=True)
@@ -210,8 +220,9 @@ def request_body(request: GenerateRequest, rid: str) -> dict[str, Any]:
         "max_new_tokens": request.max_new_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "stop_token_ids": list(request.stop_token_ids),
     }
+    if request.ends:
+        sampling["stop_token_ids"] = list(request.ends)
     if request.temperature > 0:
         sampling["sampling_seed"] = request.seed
     grammar = {"stop": list(request.stop) or None, "regex": request.regex, "json_schema": request.json_schema}

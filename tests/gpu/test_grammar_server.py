@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from conftest import CLUSTERS, Server
 
-from tasks.gpu.target import GenerateRequest, TargetRefused
+from tasks.gpu.target import Generated, GenerateRequest, TargetRefused
 from tasks.guide.proposal import PROPOSAL_SCHEMA, GuideProposal, parse_proposal
 from tasks.guide.verdict_lines import THREE_LINES_REGEX, ThreeLines, parse_three_lines
 
@@ -32,13 +32,23 @@ def test_a_stop_text_ends_the_answer_and_is_named(server: Server) -> None:
 
 
 def test_sampled_answers_keep_the_three_lines(server: Server) -> None:
-    asked = [request(server, q, new=160, temperature=1.0, seed=q, regex=THREE_LINES_REGEX) for q in range(32)]
+    keeps_the_three_lines(server.answers([three_lines(server, q) for q in range(32)]))
+
+
+def test_they_keep_them_beside_answers_without_a_grammar(server: Server) -> None:
     plain = [request(server, q, new=32) for q in range(32)]
-    found = server.answers([*asked, *plain])[:32]
+    keeps_the_three_lines(server.answers([*(three_lines(server, q) for q in range(32)), *plain])[:32])
+
+
+def three_lines(server: Server, prompt: int) -> GenerateRequest:
+    return request(server, prompt, new=160, temperature=1.0, seed=prompt, regex=THREE_LINES_REGEX)
+
+
+def keeps_the_three_lines(found: Sequence[Generated]) -> None:
     whole = [answer.text for answer in found if answer.finish == "stop"]
     assert [text for text in whole if not re.fullmatch(THREE_LINES_REGEX, text)] == []
     assert [text for text in whole if not isinstance(parse_three_lines(text), ThreeLines)] == []
-    assert len(whole) > 16
+    assert len(whole) > 16, [(answer.finish, answer.text[-80:]) for answer in found]
 
 
 def test_a_proposal_under_its_schema_can_be_read(server: Server) -> None:

@@ -182,6 +182,12 @@ def test_stop_texts_and_a_grammar_travel_under_sglangs_names_and_only_where_they
         request_of(regex="a", json_schema="{}")
 
 
+def test_with_a_grammar_no_stop_token_is_sent_since_to_xgrammar_another_control_token_is_text() -> None:
+    assert request_body(request_of(), "")["sampling_params"]["stop_token_ids"] == [2]
+    for grammar in ({"regex": "[ -~]*"}, {"json_schema": "{}"}):
+        assert "stop_token_ids" not in request_body(request_of(**grammar), "")["sampling_params"]
+
+
 def test_an_answer_says_which_stop_text_ended_it() -> None:
     ended = to_generated(reply_of([5, 6], {"type": "stop", "matched": "END"}), (2,), ("END",))
     assert (ended.stop_text, ended.finish, ended.output_ids) == ("END", "stop", (5, 6))

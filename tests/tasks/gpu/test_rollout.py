@@ -85,7 +85,7 @@ def test_each_seed_is_one_candidate_in_the_order_of_the_seeds(store: Store, serv
     assert result["prompt_tokens"] == len(seen[0]["input_ids"])
     sampling = seen[0]["sampling_params"]
     assert (sampling["regex"], sampling["stop"], sampling["top_p"]) == ("(a|b)", ["\n\n"], 0.95)
-    assert "json_schema" not in sampling and sampling["stop_token_ids"] == [2]
+    assert not {"json_schema", "stop_token_ids"} & set(sampling)
     # The control token that the ticket writes is text: only the template ends turns, of system and user.
     assert seen[0]["input_ids"].count(2) == 2
 
