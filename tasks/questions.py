@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
 
@@ -130,8 +131,8 @@ def _question(row: TableRow, columns: Columns, number: int) -> tuple[SplitExampl
 
 def _as_text(value: Any) -> Any:
     """A finite number as its text; whatever else as it is."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return repr(value) if is_number and (isinstance(value, int) or math.isfinite(value)) else value
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return str(value) if is_number and (isinstance(value, int) or math.isfinite(value)) else value
 
 
 def _joined(value: Any) -> Any:

@@ -26,6 +26,7 @@ SUFFIXES: Mapping[str, Format] = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
+UNREADABLE = (UnicodeDecodeError, OverflowError)  # values of Arrow for which Python has none
 BATCH_ROWS = 256  # of Parquet in memory at a time; a row may have megabytes
 
 
@@ -121,8 +122,9 @@ def _parquet(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         _check_columns(path, required, file.schema_arrow.names)
+        _check_distinct(path, file.schema_arrow.names)
         yield from _table_rows(file.iter_batches(batch_size=BATCH_ROWS), "")
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
         raise DatasetError(f"{path}: no Parquet file that can be read: {_one_line(error)}") from None
 
 
@@ -143,10 +145,11 @@ def _arrow_folder(pyarrow: Any, folder: Path, required: Sequence[str], split: st
         try:
             with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as stream:
                 _check_columns(path, required, stream.schema.names)
+                _check_distinct(path, stream.schema.names)
                 for row in _table_rows(stream, split, number):
                     number += 1
                     yield row
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, *UNREADABLE) as error:
             raise DatasetError(f"{path}: no Arrow file that can be read: {_one_line(error)}") from None
 
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -113,7 +113,8 @@ def _judge(arguments: argparse.Namespace) -> int:
                 found = judge_rows(rows, settings, None)
             else:
                 found = by_model(rows, settings, endpoint, rules, partial, _print_status)
-            summary = _write(found, out)
+            with redirect_stdout(sys.stderr):  # what a function of the user prints is no verdict
+                summary = _write(found, out)
     except DatasetError as error:
         return exit_status.fail(exit_status.WRONG, str(error))
     except KeyboardInterrupt:

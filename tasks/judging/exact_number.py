@@ -2,7 +2,8 @@
 
 The final number of a text is, in this order: the one after the last "####" (the mark of GSM8K; K. Cobbe et al., arXiv
 2110.14168, 2021); the one in the last "\\boxed{}"; the one that directly follows the last "the answer is" or "answer:";
-the last number of the text.  Units, currencies and thousands separators do not count: 72, 72.0 and $72.00 are equal.
+the last number of the text.  Units, currencies and thousands separators do not count: 72, 72.0 and $72.00 are equal.  A
+dash with a space behind it is no sign but of a list, a range or a subtraction, unless it follows an equals sign.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import ClassVar
 
 from tasks.models import Verdict
 
-VERSION = 1  # counts the rules under which verdicts were cached
+VERSION = 2  # counts the rules under which verdicts were cached
 
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _NUMBER = (
-    r"(?:(?<![\w)%.])(?P<minus>[-−–]))?\s?(?:US)?[$€£]?\s?"
+    r"(?P<minus>(?<![\w)%.])[-−–](?!\s)|(?<==\s)[-−–])?\s?(?:US)?[$€£]?\s?"
     r"(?P<digits>\d{1,3}(?:(?:,|\{,\})\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+)"
     rf"(?:\s(?P<scale>{'|'.join(_SCALES)})\b)?"
 )

@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,7 +55,7 @@ class UserFunction:
         is_correct, reasoning = result if isinstance(result, tuple) and len(result) == 2 else (result, "")
         if not isinstance(is_correct, bool) or not isinstance(reasoning, str):
             raise UserFunctionError(
-                f"the judge {self.name} returned {_shown(result)} ({type(result).__name__}); "
+                f"the judge {self.name} returned {_shown(result)} ({_class_of(result)}); "
                 "it must return True or False (bool), or that and a text"
             )
         if len(reasoning) > REASONING_CHARACTERS:
@@ -71,7 +73,8 @@ def load_function(name: str) -> UserFunction:
     Raises: UserFunctionError when it cannot be imported, or does not take three arguments.
     """
     try:
-        function = load_named(name, GROUP)
+        with redirect_stdout(sys.stderr):  # what a module prints is no output of the command that loads it
+            function = load_named(name, GROUP)
     except (Exception, SystemExit) as error:  # a user's module may raise whatever it likes while it is imported
         raise UserFunctionError(f"the judge {name!r} cannot be loaded: {first_line(error)}") from error
     if not callable(function):
@@ -83,6 +86,12 @@ def load_function(name: str) -> UserFunction:
     except ValueError:  # written in C: its first call will show
         pass
     return UserFunction(name, function, source_identity(function))
+
+
+def _class_of(value: Any) -> str:
+    """The name of a value's class with its module: numpy's own truth values are no `bool`, but bear its name."""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,11 @@ def test_rows_of_a_saved_data_set_are_counted_over_all_its_files(tmp_path: Path)
 def test_a_huge_number_is_read_as_it_is_written(tmp_path: Path) -> None:
     [question] = read_questions(write_jsonl(tmp_path / "q.jsonl", [{"question": "?", "answer": 10**400}]))
     assert question.example.gold == str(10**400)
+
+
+def test_a_decimal_number_of_parquet_is_a_number(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "q.parquet", [{"question": "?", "answer": Decimal("12.50")}])
+    assert read_questions(path)[0].example.gold == "12.50"
 
 
 def test_financebench_is_recognised_and_read_as_ever() -> None:

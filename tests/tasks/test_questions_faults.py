@@ -112,6 +112,18 @@ def test_a_parquet_file_names_rows_and_columns(tmp_path: Path) -> None:
     assert "no column 'question'" in faults(write_parquet(tmp_path / "other.parquet", [{"q": 1, "answer": "x"}]))
 
 
+def test_a_parquet_file_with_two_columns_of_one_name_or_a_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = [pyarrow.array(["q"]), pyarrow.array(["1"]), pyarrow.array(["2"])]
+    twice = pyarrow.Table.from_arrays(texts, names=["question", "answer", "answer"])
+    parquet.write_table(twice, tmp_path / "twice.parquet")
+    assert "two columns are named 'answer'" in faults(tmp_path / "twice.parquet")
+    bytes_as_text = pyarrow.array([b"\xff"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"question": bytes_as_text, "answer": ["1"]}), tmp_path / "bytes.parquet")
+    assert "can't decode byte 0xff" in faults(tmp_path / "bytes.parquet")
+
+
 def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "q.parquet").write_bytes(b"PAR1")

@@ -243,10 +243,13 @@ def test_exact_numbers_are_judged_without_an_endpoint(tmp_path: Path) -> None:
 
 
 def test_a_function_of_the_user_judges_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "own_judges.py").write_text("def same(question, gold, answer):\n    return gold == answer\n")
+    (tmp_path / "own_judges.py").write_text(
+        'print("loading")\ndef same(question, gold, answer):\n    print("judging")\n    return gold == answer\n'
+    )
     there = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = judge(tmp_path, [PROSE, PROSE | {"answer": PROSE["gold"]}], "--judge", "own_judges:same", **there)
     assert verdicts(done.stdout) == [(False, 1), (True, 1)], done.stderr
+    assert "loading\n" in done.stderr and "judging\n" in done.stderr  # and so standard output has verdicts alone
     for wrong, told in (
         (["--judge", "own_judges:other"], "cannot be loaded"),
         (["--judge", "own_judges:same", "--stage", "1"], "only the judge 'three_stages' has stages"),

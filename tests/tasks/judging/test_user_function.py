@@ -26,6 +26,10 @@ def leaves(question, gold, answer):
 def says_maybe(question, gold, answer):
     return "maybe"
 
+def says_by_numpy(question, gold, answer):
+    import numpy
+    return numpy.isclose(float(gold), float(answer))
+
 def too_few(answer):
     return True
 
@@ -74,6 +78,7 @@ def test_the_function_decides(name: str, answer: str, is_correct: bool, reasonin
         ("my_judges:fails", "the judge my_judges:fails failed: KeyError: "),
         ("my_judges:leaves", "the judge my_judges:leaves failed: SystemExit: 3"),
         ("my_judges:says_maybe", "'maybe' .str.; it must return True or False .bool."),
+        ("my_judges:says_by_numpy", "'True' .numpy.bool_?.; it must return True or False .bool."),
     ],
 )
 @pytest.mark.usefixtures("judges")
