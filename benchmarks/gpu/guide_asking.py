@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +94,11 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="takes the server's log")
     parser.add_argument("--processes", type=int, default=8, help="that ask (8)")
     parser.add_argument("--in-flight", type=int, default=512, help="requests at once, of all processes (512)")
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM ends this process as sys.exit does, so that farms and servers of it are ended too."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 Each seed draws a mission's batch of 32 tickets, flips their labels, and asks the model as critic and reflector for one
 proposal, from the initial experience or from that and the planted rules (`--bases`).  It is judged on held-out tickets
-with true labels, by which the gate decides, and on test tickets: worse is a mean score below that before.  An ungated
-run takes each proposal whose operations are valid.
+with true labels, by which the gate decides, and on test tickets: worse is fewer right greedy verdicts than before.  An
+ungated run takes each proposal whose operations are valid.
 
 `python benchmarks/gpu/guide_flipped.py --model FOLDER --folder WORK --shape half --seeds 100`
 """
@@ -24,7 +24,7 @@ from benchmarks import figures
 from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_direct import DirectAnswers
 from benchmarks.gpu.guide_gate_model import gate_bounds
-from benchmarks.gpu.guide_judging import JudgeUnit, generated, judge, plan_of, sampled_scores
+from benchmarks.gpu.guide_judging import JudgeUnit, generated, greedy_scores, judge, plan_of, sampled_scores
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of
 from benchmarks.gpu.guide_runs import Values, overrides_of, run_settings
 from benchmarks.gpu.guide_tickets import SHAPES
@@ -153,12 +153,14 @@ def work(asking: Asking, unit: FlippedUnit) -> Values:
 
 
 def scored(asking: Asking, unit: FlippedUnit, part: str, experiences: Mapping[str, str]) -> tuple[TicketScores, ...]:
-    count = unit.holdout if part == "held" else unit.test
+    """The held-out tickets with all candidates, the test tickets with the greedy one."""
+    count, sampled = (unit.holdout, unit.holdout) if part == "held" else (unit.test, 0)
+    given = tuple(experiences.items())
     judged = judge(
         asking,
-        JudgeUnit("", unit.shape, unit.mission, unit.seed, part, count, count, tuple(experiences.items()), unit.prompt),
+        JudgeUnit("", unit.shape, unit.mission, unit.seed, part, count, sampled, given, unit.prompt),
     )
-    return sampled_scores(judged)
+    return sampled_scores(judged) if sampled else greedy_scores(judged)
 
 
 def outcome_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:

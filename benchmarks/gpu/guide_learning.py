@@ -1,8 +1,10 @@
 """What a model learns of planted rules: runs of `orchestrator guide` on a farm, and their guidance on new tickets.
 
-Each seed is one run over all missions, with tickets of its own.  The model is critic and reflector itself.  `--seconds`
-bounds the runs: one that is cut counts with the guidance that it has by then.  Each seed's record is written when its
-run has ended; `guide_conditions.py` judges test tickets with what was learned.
+Each seed is one run over all missions, with tickets of its own.  The model is critic and reflector itself.  With
+`--epochs 1 2` a run of one epoch is made first, and then, where as much time is left as it took, one of two, which has
+the answers of the first epoch from the store; the longest that has ended counts.  `--seconds` bounds the runs: where
+even the first is cut, it counts with the guidance that it has by then.  Each seed's record is written when a run has
+ended; `guide_conditions.py` judges test tickets with what was learned.
 
 `python benchmarks/gpu/guide_learning.py --model FOLDER --folder WORK --shape half --seeds 11 12`
 """
@@ -56,6 +58,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_run_options(parser)
+    parser.add_argument("--epochs", type=int, nargs="+", default=[2], help="of the runs of a seed, in turn (2)")
     parser.add_argument("--result", default="gpu_guide_learning", help="written to benchmarks/results/RESULT.json")
     options = parser.parse_args()
     options.cap = 128
@@ -64,33 +67,40 @@ def main() -> int:
         deadline = time.monotonic() + options.seconds
 
         def learn(seed: int) -> None:
-            runs[seed] = one_run(options, place, seed, deadline)
-            write_result(options, version, runs={str(seed): run for seed, run in runs.items()})
+            for epochs in options.epochs:
+                if runs.get(seed, {}).get("seconds", 0.0) > deadline - time.monotonic():
+                    break
+                run = one_run(options, place, seed, epochs, deadline)
+                if seed in runs and run["code"] != 0:
+                    break
+                runs[seed] = run
+                write_result(options, version, runs={str(seed): run for seed, run in runs.items()})
 
         with ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(learn, options.seeds))
     print(figures.table(HEAD.split(), [row for seed in sorted(runs) for row in mission_rows(seed, runs[seed])]))
     for seed in sorted(runs):
-        print(f"{seed}: busy {runs[seed].get('busy')}, in flight {runs[seed].get('mean_in_flight')}")
+        told = (f"{name} {runs[seed].get(name)}" for name in ("epochs", "busy", "mean_in_flight"))
+        print(f"{seed}: {', '.join(told)}")
         for mission, found in runs[seed]["missions"].items():
             for key, text in (found["experiences"] or {}).items():
                 print(f"{seed} {mission} [{key}] {text}")
     return 0
 
 
-def one_run(options: argparse.Namespace, place: RunPlace, seed: int, deadline: float) -> Values:
-    """A run of one seed, and what came of it."""
+def one_run(options: argparse.Namespace, place: RunPlace, seed: int, epochs: int, deadline: float) -> Values:
+    """A run of one seed and so many epochs, and what came of it."""
     folder: Path = options.folder
-    data, name = folder / f"data-{seed}", f"seed-{seed}"
+    data, name = folder / f"data-{seed}", f"seed-{seed}-epochs-{epochs}"
     write_run_tickets(data, options.shape, options.missions, options.training, 0, seed)
-    overrides = overrides_of(options)
+    overrides = {**overrides_of(options), "runner.epochs": epochs}
     values = run_settings(options, data, folder / "runs", name, seed, overrides)
     if time.monotonic() > deadline:
         return {"code": None, "seconds": 0.0, "missions": {}}
     ended = run_guide(place, values, folder, deadline)
     plans = plans_of(options.shape, options.missions)
     missions = {plan.name: mission_record(folder / "runs" / name, plan) for plan in plans}
-    return {**ended, "settings": values, "missions": missions}
+    return {**ended, "epochs": epochs, "settings": values, "missions": missions}
 
 
 def mission_record(run: Path, plan: MissionPlan) -> Values:

@@ -32,6 +32,7 @@ from tasks.guide.proposal import (
     narrowed_schema,
     parse_proposal,
     proposal_messages,
+    solved_before,
 )
 from tasks.guide.replies import Rejected
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError
@@ -153,7 +154,8 @@ class MissionReflector:
             for candidate in chosen_candidates(found, critic)
         }
         label = f"step{rolled.rollout.step}"
-        replies = yield from self._ask("critique", list(prompts.values()), critic_schema(*caps), critic, label)
+        keys = list(rolled.rollout.experiences) if critic.backend == "target" else None
+        replies = yield from self._ask("critique", list(prompts.values()), critic_schema(*caps, keys), critic, label)
         critiques: dict[Place, Critique] = {}
         extras: dict[Place, Mapping[str, Any]] = {}
         for place, reply in zip(prompts, replies, strict=True):
@@ -191,7 +193,12 @@ class MissionReflector:
             )
             for group_id in shown
         ]
-        right = [by_id[group_id].ticket for group_id in sorted(kinds) if kinds[group_id] == "all_right"]
+        judged_right = {
+            group.outcome.group_id: group.outcome.kind != "all_right"
+            for group in findings.groups
+            if not group.outcome.is_selected_wrong and group.outcome.group_id not in shown
+        }
+        right = [by_id[group_id].ticket for group_id in sorted(judged_right, key=lambda one: (judged_right[one], one))]
         contrast = alternating(right, reflection.batch_size - len(bundle))
         messages = proposal_messages(
             self.templates.reflection,
@@ -201,9 +208,11 @@ class MissionReflector:
             contrast,
             reflection.max_operations,
         )
-        # A small model proposes edits that cannot be applied, unless its grammar has none.
-        own = narrowed_schema(list(guidance.experiences), len(bundle), reflection.max_operations)
-        schema = own if reflection.backend == "target" else PROPOSAL_SCHEMA
+        schema: Schema = PROPOSAL_SCHEMA
+        if reflection.backend == "target":
+            # A small model proposes edits that cannot be applied, unless its grammar has none, and needs an example.
+            schema = narrowed_schema(list(guidance.experiences), len(bundle), reflection.max_operations)
+            messages = solved_before(messages, self.templates.reflection, self.setup.focus)
         [reply] = yield from self._ask("proposal", [messages], schema, reflection, f"step{step}")
         self.tally.add_reply("reflection", reply["by"], reply["tokens"], reply["usage"]["cost_usd"])
         read = parse_proposal(reply["text"], reply["finish"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.guide.candidates import GuideCandidate, Signals
+from tasks.guide.edit_forms import any_of, edit_forms
 from tasks.guide.experiences import LONGEST, render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.prompting import quoted_summaries, with_experiences
@@ -48,8 +49,12 @@ class Critique:
     uncertainty_note: str | None = None
 
 
-def critic_schema(summary_max_chars: int, critique_max_chars: int) -> dict[str, Any]:
-    """The form of a critique, with the caps as bounds."""
+def critic_schema(summary_max_chars: int, critique_max_chars: int, keys: Sequence[str] | None = None) -> dict[str, Any]:
+    """The form of a critique, with the caps as bounds.
+
+    With `keys`, those of the experiences, a suggested edit is one that can be applied to them, as those of a proposal
+    (`tasks.guide.proposal.narrowed_schema`).
+    """
     short: dict[str, Any] = {"type": ["string", "null"], "maxLength": summary_max_chars}
     edit = strict_object(
         {
@@ -59,6 +64,8 @@ def critic_schema(summary_max_chars: int, critique_max_chars: int) -> dict[str, 
             "rationale": short,
         }
     )
+    if keys is not None:
+        edit = any_of(edit_forms(keys, {"rationale": short}))
     issue = {"type": "string", "maxLength": summary_max_chars}
     return strict_object(
         {
@@ -98,7 +105,7 @@ def critic_messages(
         "critique_max_chars": str(critique_max_chars),
     }
     broken = {key: break_control_tokens(text) for key, text in experiences.items()}
-    return SYSTEM, with_experiences(fill(template.text, values), broken)
+    return SYSTEM, with_experiences(fill(template.text_for(focus), values), broken)
 
 
 def parse_critique(text: str, finish: str, summary_max_chars: int, critique_max_chars: int) -> Critique | Rejected:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.guide.candidates import GuideCandidate
+from tasks.guide.candidates import GuideCandidate, read_candidate
 from tasks.guide.critique import Critique
+from tasks.guide.edit_forms import any_of, edit_forms
 from tasks.guide.eligibility import GroupKind
 from tasks.guide.experiences import LONGEST, normalised, render_experiences
 from tasks.guide.jobs import Messages
 from tasks.guide.operations import Operation
-from tasks.guide.prompting import with_experiences
+from tasks.guide.prompting import prompt_language, with_experiences
 from tasks.guide.replies import Rejected, read_object, with_optional
+from tasks.guide.solved_bundle import SOLVED
 from tasks.guide.templates import ReflectionTemplate
 from tasks.guide.ticket import Ticket
+from tasks.guide.verdict_lines import Verdict
 from tasks.openai.prompt_escaping import break_control_tokens, json_array
 from tasks.openai.schema import strict_object
 from tasks.template import fill
@@ -24,6 +28,7 @@ SCHEMA_NAME = "proposal"
 NOTE = 400  # characters of a note, where the target writes it under a grammar
 MOST_LISTED = 12  # operations, or tickets of one list, there
 _NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": NOTE}
+SHORT_NOTE: Mapping[str, Any] = {"type": ["string", "null"], "maxLength": NOTE // 2}
 OPTIONAL = frozenset({"summary", "critique", "key", "text", "rationale", "merged_from", "uncertainty_note"})
 
 SYSTEM = """\
@@ -96,28 +101,22 @@ def narrowed_schema(keys: Sequence[str], tickets: int, max_operations: int) -> d
     """The form of a proposal on so many tickets and these experiences, with only the edits that can be applied to them.
 
     No other key and no other group can be named, and no more edits than are looked at: a small model repeats them until
-    its reply is cut.  With one experience nothing can be removed or merged.
+    its reply is cut.  With one experience nothing can be removed or merged.  What a model writes first it can build on:
+    the summary stands before the edits, and an edit's rationale before its text.
     """
-    schema = _proposal_schema()
-    known = {"type": "string", "enum": [*keys]}
-    known_or_new = {"type": ["string", "null"], "enum": [*keys, None]}
-    text = {"type": "string", "minLength": 1, "maxLength": LONGEST}
     named = {"type": "string", "enum": [_name(number + 1) for number in range(tickets)]}
     groups = {"type": "array", "items": named, "maxItems": MOST_LISTED}
-
-    def form(op: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-        shared = {"rationale": _NOTE, "evidence": {**groups, "minItems": 1}}
-        return strict_object({"op": {"type": "string", "enum": [op]}, **properties, **shared})
-
-    forms = [form("upsert", {"key": known_or_new, "text": text})]
-    if len(keys) > 1:
-        merged = {"type": "array", "items": known, "minItems": 2, "maxItems": MOST_LISTED}
-        forms += [form("remove", {"key": known})]
-        forms += [form("merge", {"merged_from": merged, "key": known_or_new, "text": text})]
-    items = forms[0] if len(forms) == 1 else {"anyOf": forms}
-    schema["properties"]["operations"] = {"type": "array", "items": items, "maxItems": max_operations}
-    schema["properties"]["evidence_group_ids"] = groups
-    return schema
+    forms = edit_forms(keys, {"rationale": SHORT_NOTE}, {"evidence": {**groups, "minItems": 1}}, MOST_LISTED)
+    return strict_object(
+        {
+            "action": {"type": "string", "enum": ["refine", "noop"]},
+            "summary": SHORT_NOTE,
+            "operations": {"type": "array", "items": any_of(forms), "maxItems": max_operations},
+            "critique": SHORT_NOTE,
+            "evidence_group_ids": groups,
+            "uncertainty_note": SHORT_NOTE,
+        }
+    )
 
 
 def proposal_messages(
@@ -145,7 +144,23 @@ def proposal_messages(
         "suggestions": json_array(pooled_suggestions(bundle)),
         "max_operations": str(max_operations),
     }
-    return SYSTEM, with_experiences(fill(template.text, values), broken)
+    return SYSTEM, with_experiences(fill(template.text_for(focus), values), broken)
+
+
+def solved_before(messages: Messages, template: ReflectionTemplate, focus: str) -> Messages:
+    """The messages of a proposal, after a solved bundle of another subject in the mission's language as a turn."""
+    system, asked = messages
+    solved = SOLVED[prompt_language(focus)]
+
+    def answered(label: Verdict) -> tuple[tuple[GuideCandidate, None], ...]:
+        reply = f"Verdict: {'pass' if label == 'fail' else 'fail'}\nReason: {solved.reason}\nConfidence: 0.95"
+        return tuple((read_candidate(n, 0, n, n, reply, 1, "stop"), None) for n in range(8))
+
+    bundle = [BundleTicket(ticket, "all_wrong", answered(ticket.label)) for ticket in solved.judged_wrongly()]
+    first = {"G0": solved.experience}
+    _, shown = proposal_messages(template, solved.focus, first, bundle, solved.judged_rightly(), 1)
+    groups = [_name(number) for number, group in enumerate(bundle, 1) if group.ticket.label == "fail"]
+    return system, shown, json.dumps(solved.proposal(groups), ensure_ascii=False), asked
 
 
 def parse_proposal(text: str, finish: str) -> GuideProposal | Rejected:
@@ -178,15 +193,14 @@ def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
 
 
 def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
-    """A ticket for the prompt.  Equal answers are one entry, with how often they came."""
-    answers: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    """A ticket for the prompt, short: answers with one verdict are one entry, with how often they came and a reason."""
+    answers: dict[str | None, dict[str, Any]] = {}
     for candidate, critique in group.candidates:
         if candidate.verdict is None:
-            answer = answers.setdefault((None, None), {"malformed": True, "times": 0})
+            answer = answers.setdefault(None, {"malformed": True, "times": 0})
         else:
-            given = {"verdict": candidate.verdict, "reason": candidate.reason, "confidence": candidate.confidence}
-            right = {"right": candidate.verdict == group.ticket.label, "times": 0}
-            answer = answers.setdefault((candidate.verdict, candidate.reason), given | right)
+            given = {"verdict": candidate.verdict, "right": candidate.verdict == group.ticket.label, "times": 0}
+            answer = answers.setdefault(candidate.verdict, given | {"reason": candidate.reason})
         answer["times"] += 1
         if critique and "critique" not in answer:
             answer |= _said(critique)
@@ -194,7 +208,6 @@ def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
         "group": _name(number),
         "group_id": group.ticket.group_id,
         "label": group.ticket.label,
-        "outcome": group.kind,
         "images": dict(group.ticket.per_image),
         "answers": list(answers.values()),
     }

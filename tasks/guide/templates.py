@@ -1,12 +1,17 @@
-"""The prompts of critic and reflector: files that a user may change, checked before anything is asked."""
+"""The prompts of critic and reflector: files that a user may change, checked before anything is asked.
+
+Beside `NAME.txt` there may be a `NAME.zh.txt`, which missions with a Chinese focus take instead: a small model writes
+in the language that it is addressed in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tasks.guide.prompting import prompt_language
 from tasks.template import missing_placeholders
 
 OPERATIONS = ("upsert", "remove", "merge")
@@ -22,6 +27,7 @@ class CriticTemplate:
     """The critic's prompt, with a `{place}` for each of `PLACES`."""
 
     text: str
+    chinese: str | None = None
     PLACES: ClassVar = (
         "mission", "focus", "experiences", "ticket", "label", "candidate", "summary_max_chars", "critique_max_chars",
     )  # fmt: skip
@@ -29,9 +35,11 @@ class CriticTemplate:
     @classmethod
     def read(cls, path: Path) -> CriticTemplate:
         """Raises: TemplateError."""
-        text = _read(path)
-        _require((f"the placeholder {place}" for place in missing_placeholders(text, cls.PLACES)), path)
-        return cls(text)
+        return cls(*_read_languages(path, cls.PLACES))
+
+    def text_for(self, focus: str) -> str:
+        """The text in the language of a mission's focus, where there is one."""
+        return _in_language(self.text, self.chinese, focus)
 
 
 @dataclass(frozen=True)
@@ -39,15 +47,34 @@ class ReflectionTemplate:
     """The reflector's prompt, with a `{place}` for each of `PLACES`, which names the three operations."""
 
     text: str
+    chinese: str | None = None
     PLACES: ClassVar = ("mission", "focus", "experiences", "bundle", "contrast", "suggestions", "max_operations")
 
     @classmethod
     def read(cls, path: Path) -> ReflectionTemplate:
         """Raises: TemplateError."""
-        text = _read(path)
-        missing = [f"the placeholder {place}" for place in missing_placeholders(text, cls.PLACES)]
-        _require([*missing, *(f"the operation {name}" for name in OPERATIONS if name not in text)], path)
-        return cls(text)
+        return cls(*_read_languages(path, cls.PLACES, OPERATIONS))
+
+    def text_for(self, focus: str) -> str:
+        """The text in the language of a mission's focus, where there is one."""
+        return _in_language(self.text, self.chinese, focus)
+
+
+def _read_languages(path: Path, places: Sequence[str], operations: Sequence[str] = ()) -> tuple[str, str | None]:
+    """The file and the Chinese one beside it, None where there is none; both have all that is required."""
+    beside = path.with_name(f"{path.stem}.zh{path.suffix}")
+    return _checked(path, places, operations), _checked(beside, places, operations) if beside.exists() else None
+
+
+def _checked(path: Path, places: Sequence[str], operations: Sequence[str]) -> str:
+    text = _read(path)
+    missing = [f"the placeholder {place}" for place in missing_placeholders(text, places)]
+    _require([*missing, *(f"the operation {name}" for name in operations if name not in text)], path)
+    return text
+
+
+def _in_language(text: str, chinese: str | None, focus: str) -> str:
+    return chinese if chinese is not None and prompt_language(focus) == "zh" else text
 
 
 def _read(path: Path) -> str:

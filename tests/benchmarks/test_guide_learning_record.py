@@ -8,11 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.gpu.guide_learning import mission_record, mission_rows
 from benchmarks.gpu.guide_runs import json_lines, overrides_of, run_settings, write_run_tickets
-from benchmarks.gpu.guide_served import run_command
+from benchmarks.gpu.guide_served import Commands
 from orchestrator.guide.checks import check_guide
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
@@ -61,10 +62,19 @@ def test_the_settings_of_a_run_are_accepted(engine: str, tmp_path: Path) -> None
     assert [(len(one.training), len(one.holdout)) for one in ingest(settings).values()] == [(64, 32)] * 2
 
 
-def test_a_command_that_runs_too_long_is_interrupted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command([sys.executable, "-c", "print(3)"], tmp_path / "1.log", time.monotonic() + 60) == 0
-    sleeps = "import time; print('up', flush=True); time.sleep(60)"
-    assert run_command([sys.executable, "-c", sleeps], tmp_path / "2.log", time.monotonic() + 0.5) != 0
-    assert run_command(["no such command"], tmp_path / "3.log", time.monotonic() - 1) == 143
+def test_a_command_that_runs_too_long_is_interrupted_with_all_that_it_has_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Commands(tmp_path, time.monotonic() + 60).run(1, [sys.executable, "-c", "print(3)"]) == 0
+    # The child, in the background of its shell, does not get the signal from it.
+    sleeps = ["bash", "-c", f"sleep 61 & echo $! > {tmp_path}/child; sleep 60"]
+    assert Commands(tmp_path, time.monotonic() + 0.5).run(2, sleeps) != 0
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert Commands(tmp_path, time.monotonic() - 1).run(3, ["no such command"]) == 143
+    stopped = Commands(tmp_path, time.monotonic() + 60)
+    stopped.stop()
+    assert stopped.run(4, ["no such command"]) == 143
     printed = capsys.readouterr().out
     assert "\n3\n(0 after 0 s)" in printed and not (tmp_path / "3.log").exists()
+    assert (tmp_path / "groups.txt").read_text() == ""

@@ -22,6 +22,7 @@ from tasks.guide.proposal import (
     parse_proposal,
     pooled_suggestions,
     proposal_messages,
+    solved_before,
 )
 from tasks.guide.templates import ReflectionTemplate
 from tasks.guide.ticket import Ticket
@@ -117,6 +118,21 @@ def test_a_proposal_is_read_and_its_operations_can_be_applied() -> None:
 WHOLE: dict[str, Any] = {
     "action": "refine", "summary": None, "critique": None, "evidence_group_ids": ["第2组"], "uncertainty_note": None,
 }  # fmt: skip
+
+
+def test_the_turn_before_is_a_solved_bundle_in_the_language_of_the_mission() -> None:
+    for focus, rule in (("Whether cables are tied.", "Fail the ticket when"), ("检查线缆。", "时判不通过。")):
+        asked = proposal_messages(TEMPLATE, focus, EXPERIENCES, bundle(), (), 3)
+        system, shown, reply, user = solved_before(asked, TEMPLATE, focus)
+        assert (system, user) == asked and shown != user
+        fastjsonschema.validate(narrowed_schema(["G0"], 5, 1), json.loads(reply))
+        assert "\\" not in reply, "a grammar may take no escape"
+        found = parse_proposal(reply, "stop")
+        assert isinstance(found, GuideProposal) and rule in str(found.operations[0].text)
+        assert list(json.loads(reply)) == list(narrowed_schema(["G0"], 5, 1)["properties"])
+        assert ("你的提议" in user) == ("你的提议" in shown) == (focus == "检查线缆。")
+
+
 NARROWED: dict[str, dict[str, Any]] = {
     "upsert": {"op": "upsert", "key": None, "text": "t", "rationale": None, "evidence": ["第1组"]},
     "remove": {"op": "remove", "key": "G3", "rationale": None, "evidence": ["第1组"]},

@@ -46,3 +46,14 @@ def test_a_file_that_is_no_template_is_named_in_one_line(tmp_path: Path) -> None
         with pytest.raises(TemplateError, match=said) as error:
             CriticTemplate.read(tmp_path / name)
         assert "\n" not in str(error.value)
+
+
+def test_a_mission_with_a_chinese_focus_takes_the_chinese_file_beside_it_which_is_checked_too(tmp_path: Path) -> None:
+    for kind, name in ((CriticTemplate, "critic"), (ReflectionTemplate, "reflection")):
+        read = kind.read(SHIPPED / f"{name}.txt")
+        assert "任务" in read.text_for("检查线缆。") and "任务" not in read.text_for("Whether cables are tied.")
+        (tmp_path / f"{name}.txt").write_text(read.text)
+        assert kind.read(tmp_path / f"{name}.txt").text_for("检查线缆。") == read.text
+        (tmp_path / f"{name}.zh.txt").write_text("任务")
+        with pytest.raises(TemplateError, match=rf"{name}\.zh\.txt: it lacks the placeholder"):
+            kind.read(tmp_path / f"{name}.txt")
