@@ -37,7 +37,7 @@ def _check_endpoint(values: Mapping[str, Any]) -> Findings:
     ]
     is_given = any(name.startswith("endpoint.") for name in values) or values.get("endpoint") is not None
     if asked and not is_given:
-        yield "endpoint", f"is missing: {' and '.join(f'{name}.backend' for name in asked)} needs it"
+        yield "endpoint", f"is missing, and is asked by {' and '.join(f'{name}.backend' for name in asked)}"
 
 
 def _check_model(values: Mapping[str, Any]) -> Findings:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -184,22 +185,26 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def key_names(kind: Any, prefix: str = "") -> list[str]:
-    """The dotted name of every key of a document, in the order of the fields."""
+def key_names(kind: Any, prefix: str = "", *, only_required: bool = False) -> list[str]:
+    """The dotted name of every key of a document, in the order of the fields; or of those without a default."""
     names: list[str] = []
-    for key, hint in get_type_hints(kind).items():
-        name = f"{prefix}{key}"
-        names += key_names(hint, f"{name}.") if dataclasses.is_dataclass(hint) else [name]
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        name, hint = f"{prefix}{field.name}", hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            names += key_names(hint, f"{name}.", only_required=only_required)
+        elif not only_required or (field.default is MISSING and field.default_factory is MISSING):
+            names.append(name)
     return names
 
 
 def _names(detail: ErrorDetails, kind: Any) -> list[str]:
-    """The keys that an error is about: of a section that was left out, every key."""
+    """The keys that an error is about: of a section that was left out, every key that it must have."""
     name = ".".join(
         part if isinstance(part, str) and part.startswith("[") else shown_key(part) for part in detail["loc"]
     )
     if detail["type"] == "missing" or detail["input"] is None:
-        return [key for key in key_names(kind) if key.startswith(f"{name}.")] or [name]
+        return [key for key in key_names(kind, only_required=True) if key.startswith(f"{name}.")] or [name]
     return [name]
 
 

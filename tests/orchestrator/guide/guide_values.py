@@ -1,4 +1,4 @@
-"""The settings of a small `guide`, as its YAML file has them, and tickets in Stage-A's form."""
+"""The settings of a small `guide`, as its YAML file has them, what is wrong with some, and tickets of Stage-A."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from orchestrator.guide.settings import guide_settings_from
+from orchestrator.settings import SettingsError
 
 
 def guide_values(folder: Path) -> dict[str, Any]:
@@ -64,6 +69,13 @@ def guide_values(folder: Path) -> dict[str, Any]:
         "verifier": None,
         "endpoint": {"model": "rules", "api_base": "embedded", "api_key_env": "OPENAI_API_KEY", "seed": 3},
     }
+
+
+def setting_problems(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with these settings, which are refused."""
+    with pytest.raises(SettingsError) as refused:
+        guide_settings_from(values)
+    return list(refused.value.problems)
 
 
 def stage_a_row(group_id: str, **changes: Any) -> dict[str, Any]:

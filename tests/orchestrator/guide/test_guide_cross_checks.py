@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dotted_values import with_value, without_key
-from guide_values import guide_values
+from guide_values import setting_problems
 
 from orchestrator.guide.settings import guide_settings_from
-from orchestrator.settings import SettingsError
-
-
-@pytest.fixture
-def values(tmp_path: Path) -> dict[str, Any]:
-    return guide_values(tmp_path)
-
-
-def problems(values: dict[str, Any]) -> list[str]:
-    with pytest.raises(SettingsError) as refused:
-        guide_settings_from(values)
-    return list(refused.value.problems)
 
 
 @pytest.mark.parametrize("size", [16, 33, 128])
 def test_a_batch_has_32_or_64_tickets_unless_the_run_is_a_rapid_one(values: dict[str, Any], size: int) -> None:
     values = with_value(values, "sampler.group_batch_size", size)
     assert guide_settings_from(values).sampler.group_batch_size == size
-    refused = problems(with_value(values, "reflection.rapid_mode", False))
+    refused = setting_problems(with_value(values, "reflection.rapid_mode", False))
     assert refused == [f"sampler.group_batch_size: {size} is not 32 or 64, and reflection.rapid_mode is not true"]
 
 
 def test_missions_have_names_that_folders_can_have(values: dict[str, Any]) -> None:
     names = {"挡风板安装检查": "f", "a/b": "f", ".hidden": "f", "Cabinet": "f", "cabinet": "f", "run.json": "f"}
-    assert problems(with_value(values, "missions", names)) == [
+    assert setting_problems(with_value(values, "missions", names)) == [
         "missions.'a/b': is no name of a folder: it has a separator of folders",
         "missions.'.hidden': is no name of a folder: it begins with a point",
         "missions.cabinet: has the same folder as 'Cabinet'",
@@ -45,17 +32,17 @@ def test_missions_have_names_that_folders_can_have(values: dict[str, Any]) -> No
 
 def test_the_endpoint_is_needed_where_it_is_asked(values: dict[str, Any]) -> None:
     without = without_key(values, "endpoint")
-    assert problems(without) == ["endpoint: is missing: critic.backend and reflection.backend needs it"]
+    assert setting_problems(without) == ["endpoint: is missing, and is asked by critic.backend and reflection.backend"]
     without = with_value(with_value(without, "critic.enabled", False), "reflection.backend", "target")
     assert not guide_settings_from(without).needs_endpoint
-    assert problems(with_value(without, "endpoint", {"model": "m"})) == [
+    assert setting_problems(with_value(without, "endpoint", {"model": "m"})) == [
         "endpoint.api_base: is missing", "endpoint.api_key_env: is missing"
     ]  # fmt: skip
 
 
 def test_the_embedded_model_computes_on_the_cpu(values: dict[str, Any]) -> None:
     model = {"model_name_or_path": "embedded", "torch_dtype": "float16", "device_map": "cuda"}
-    assert problems(with_value(values, "model", model)) == [
+    assert setting_problems(with_value(values, "model", model)) == [
         "model.torch_dtype: 'float16' is not of the embedded model: auto, bfloat16 or float32",
         "model.device_map: 'cuda' is not of the embedded model, which computes on the CPU",
     ]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from dotted_values import with_value, without_key
-from guide_values import guide_values
+from guide_values import setting_problems
 
 from orchestrator.guide.settings import GuideSettings, guide_settings_from, read_guide_settings, settings_hash
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten
+from orchestrator.settings.documents import flatten, key_names
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
 MANDATORY = """
@@ -35,21 +36,10 @@ OPTIONAL = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def values(tmp_path: Path) -> dict[str, Any]:
-    return guide_values(tmp_path)
-
-
-def problems(values: dict[str, Any]) -> list[str]:
-    with pytest.raises(SettingsError) as refused:
-        guide_settings_from(values)
-    return list(refused.value.problems)
-
-
 @pytest.mark.parametrize("name", MANDATORY)
 def test_a_key_that_is_missing_or_null_is_named(values: dict[str, Any], name: str) -> None:
-    assert problems(without_key(values, name)) == [f"{name}: is missing"]
-    assert problems(with_value(values, name, None)) == [f"{name}: is null"]
+    assert setting_problems(without_key(values, name)) == [f"{name}: is missing"]
+    assert setting_problems(with_value(values, name, None)) == [f"{name}: is null"]
 
 
 def test_what_may_be_left_out_has_the_value_of_the_specification(values: dict[str, Any]) -> None:
@@ -74,7 +64,7 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values: dict[
     broken = with_value(with_value(broken, "critic.taste", 1), "sampler.grid", [{"temperature": -1, "top_p": "x"}])
     broken = with_value(with_value(broken, "holdout.fraction", 1.0), "missions", {})
     broken = with_value(with_value(broken, "selection.tie_break", "dice"), "reflection.rapid_mode", "yes")
-    assert problems(broken) == [
+    assert setting_problems(broken) == [
         "missions: is empty",
         "sampler.group_batch_size: 2 is not 32 or 64, and reflection.rapid_mode is not true",
         "sampler.grid.0.temperature: -1 must be at least 0",
@@ -87,6 +77,13 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_keys(values: dict[
         "selection.tie_break: 'dice' is not 'confidence' or 'temperature'",
         "runner.epochs: is missing",
     ]
+
+
+def test_of_a_section_that_is_missing_only_the_keys_that_it_must_have_are_named(values: dict[str, Any]) -> None:
+    for section in ("model", "output", "runner", "critic"):
+        needed = [f"{name}: is missing" for name in MANDATORY if name.startswith(f"{section}.")]
+        assert setting_problems(without_key(values, section)) == needed
+        assert setting_problems(with_value(values, section, None)) == needed
 
 
 def test_a_key_of_a_cell_that_occurs_twice_is_named(tmp_path: Path, values: dict[str, Any]) -> None:
@@ -107,9 +104,22 @@ def test_a_run_without_a_name_is_called_after_its_file_and_what_it_says(values: 
     assert elsewhere.output.run_id == one.output.run_id
     other = guide_settings_from(with_value(unnamed, "runner.shuffle_seed", 12), "my guide")
     assert other.output.run_id != one.output.run_id
-    assert problems(with_value(values, "output.run_id", "../out"))[0].startswith(
+    assert setting_problems(with_value(values, "output.run_id", "../out"))[0].startswith(
         "output.run_id: is no name of a folder"
     )
+
+
+def test_the_page_has_every_key_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guide.md").read_text("utf-8")
+    table = page.partition("## The settings file")[2].partition("\n## ")[0]
+    named, section = list[str](), ""
+    for cell in re.findall(r"^\| (.*?) \|", table, re.MULTILINE):
+        for name in re.findall(r"`([\w.]+)`", cell):
+            section = section if name.startswith(".") else name.partition(".")[0]
+            named.append(f"{section}{name}" if name.startswith(".") else name)
+    keys = key_names(GuideSettings)
+    assert [name for name in named if not any(f"{name}.".startswith(f"{key}.") for key in keys)] == []
+    assert [key for key in keys if not any(f"{name}.".startswith(f"{key}.") for name in named)] == []
 
 
 def test_only_a_run_with_held_out_tickets_has_a_gate(values: dict[str, Any]) -> None:
