@@ -9,9 +9,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from orchestrator import exit_status
 from orchestrator.completing import complete_run, complete_setting, with_completer
@@ -20,6 +20,7 @@ from tasks.files import NO_ROOM
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
+    from orchestrator.settings.documents import Document
 
 DEFAULT_CONFIG = Path(".config")
 
@@ -29,6 +30,8 @@ results: standard output, a table or with --json JSON; errors go to standard err
 """The end of the help of a command that only shows something."""
 
 PRICES = ("prompt", "cached", "completion")
+
+D = TypeVar("D", bound="Document")
 
 OF_A_FARM = "exit status: 0 done; 1 the arguments or the settings are wrong; 2 the farm cannot be reached."
 
@@ -77,6 +80,34 @@ def add_set(parser: argparse.ArgumentParser, text: str) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides", help=text
     )  # fmt: skip
     with_completer(action, complete_setting)
+
+
+def add_forms(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """FORM, for a command that takes --config FILE or names another form, which has arguments of its own."""
+    parser.usage = f"{parser.prog} --config FILE [option ...]\n       {parser.prog} FORM ..."
+    return parser.add_subparsers(
+        dest="form", metavar="FORM", prog=parser.prog, help="another form of the command, as listed below"
+    )
+
+
+def parse_options(values: Mapping[str, Any], kind: type[D]) -> D:
+    """The options of a command whose file has no keys of them, by the names of the fields of `kind`.
+
+    Raises: SettingsError that names each as it is written on the command line.
+    """
+    from orchestrator.settings import SettingsError
+    from orchestrator.settings.documents import parse_document
+
+    try:
+        return parse_document(values, kind)
+    except SettingsError as error:
+        named = (problem.partition(":") for problem in error.problems)
+        raise SettingsError([f"{_option_of(name)}:{reason}" for name, _, reason in named]) from None
+
+
+def _option_of(field: str) -> str:
+    """`--retry-wait` of `retry_wait_s`: fields have their units, options do not."""
+    return "--" + field.removesuffix("_s").removesuffix("_usd").replace("_", "-")
 
 
 def add_farm(parser: argparse.ArgumentParser) -> None:

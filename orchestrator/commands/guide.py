@@ -29,7 +29,8 @@ examples:
 results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
 exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, or a
 batch without a valid answer; 3 parked: tasks failed for good; 4 another process works on this run; 130 interrupted;
-143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command resumes it."""
+143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command resumes it; with
+`output.fail_if_exists: false` the same command begins anew."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -58,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
+    forms = common.add_forms(parser)
     compare = forms.add_parser(
         "compare", help="compare two runs", description="Say where two runs differ but for times.",
         epilog="exit status: 0 they came out the same; 1 they differ, or a folder holds no run of guide.",
@@ -83,7 +84,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     make = forms.add_parser("tickets", help="make tickets with planted rules",
                             description="Make tickets whose rules are known, and the truth apart.",
                             epilog="results: the paths of the files on standard output.  exit status: 0 written; 1 the "
-                                   "arguments are wrong; 2 a file cannot be written.")  # fmt: skip
+                                   "arguments are wrong, or a file cannot be written; 2 a disk is full.")  # fmt: skip
     make.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the files")
     make.add_argument("--mission", action="append", default=[], metavar="NAME",
                       help="one of the four missions; may be repeated (default: all)")  # fmt: skip
@@ -118,13 +119,12 @@ def _learn(arguments: argparse.Namespace) -> int:
         return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
     from orchestrator.guide.options import GuideOptions
     from orchestrator.guide.settings import read_guide_settings
-    from orchestrator.settings.documents import parse_document
 
     settings = read_guide_settings(arguments.config)
     # Imported here: this needs Celery, and wrong settings are reported at once.
     from orchestrator.guide.run import end_guide, start_guide
 
-    options = parse_document(
+    options = common.parse_options(
         {
             "farm": arguments.farm,
             "redis_url": arguments.redis_url,
@@ -190,7 +190,7 @@ def _tickets(arguments: argparse.Namespace) -> int:
 
     given = arguments
     try:
-        named = [plan_named(PLANS, name) for name in given.mission] or list(PLANS)
+        named = [plan_named(PLANS, name) for name in dict.fromkeys(given.mission)] or list(PLANS)
         plans = [with_rules(plan, given.rules) for plan in named]
         shape = TicketShape(given.images, given.sentences, given.mentioned, given.distracted, given.phrasings)
         train = [

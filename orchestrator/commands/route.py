@@ -28,7 +28,8 @@ results: {output.root}/{run_id} of the YAML: plan.json, rows/, checkpoints/, eva
 report.md and pictures; its path on standard output.
 exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm; 3 parked:
 tasks failed for good; 4 another process works on this run; 130 interrupted; 143 terminated.  After 2, 3, 130 and 143,
-`orchestrator retry FOLDER` or the same command resumes it."""
+`orchestrator retry FOLDER` or the same command resumes it; with
+`output.fail_if_exists: false` the same command begins anew."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -43,7 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
                       help="jobs on the cards in flight, over all workers (3)")  # fmt: skip
     farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
     common.add_callbacks(parser)
-    forms = parser.add_subparsers(dest="form", metavar="FORM", help="another form of the command, as listed below")
+    forms = common.add_forms(parser)
     what = "Print the tables and verdicts of a run, and whether it is as registered."
     epilog = "exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged."
     report = forms.add_parser("report", help="print a run's report", description=what, epilog=epilog)
@@ -61,10 +62,9 @@ def _route(arguments: argparse.Namespace) -> int:
     if arguments.config is None:
         return exit_status.fail(exit_status.WRONG, "--config: is missing; it names the YAML file")
     from orchestrator.routing.settings import RouteOptions, read_route_settings
-    from orchestrator.settings.documents import parse_document
 
     settings = read_route_settings(arguments.config)
-    options = parse_document(
+    options = common.parse_options(
         {
             "farm": arguments.farm,
             "redis_url": arguments.redis_url,

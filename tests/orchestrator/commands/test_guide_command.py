@@ -31,7 +31,8 @@ def test_without_a_file_or_with_a_wrong_one_nothing_is_started(
 
 def test_tickets_are_made_for_the_missions_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "电源线检查"
-    assert run("tickets", "--output", tmp_path, "--mission", name, "--count", "6", "--test", "4") == exit_status.DONE
+    twice = ("--mission", name, "--mission", name)
+    assert run("tickets", "--output", tmp_path, *twice, "--count", "6", "--test", "4") == exit_status.DONE
     assert str(tmp_path / "tickets.jsonl") in capsys.readouterr().out
     assert len(read_tickets([str(tmp_path / "tickets.jsonl")], [name])[0][name]) == 6
     assert len(read_tickets([str(tmp_path / "test.jsonl")], [name])[0][name]) == 4
