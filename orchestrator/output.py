@@ -38,7 +38,7 @@ class RunInUse(OutputError):
     def __init__(self, folder: Path, owner: str) -> None:
         super().__init__(
             f"{folder} is in use: {owner} works on this run; wait for it, stop it with "
-            f"`{command_line('cancel', folder)}`, or give another --output"
+            f"`{command_line('cancel', folder)}`, or give another output folder"
         )
 
 
@@ -130,7 +130,7 @@ class OutputFolder:
     def _refuse_that_of_another_user(self) -> None:
         """Its owner could replace each file, and see all that is written; a folder of root's is the machine's."""
         if (owner := self.path.stat().st_uid) not in (os.getuid(), 0):
-            raise OutputError(f"{self.path} belongs to another user ({_name_of(owner)}); give another --output")
+            raise OutputError(f"{self.path} belongs to another user ({_name_of(owner)}); give another output folder")
 
     def _refuse_what_is_no_file(self) -> None:
         inside = self.path.resolve()

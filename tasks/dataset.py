@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.files import open_regular
 from tasks.limits import (
     CONTEXT_BYTES,
     GOLD_BYTES,
@@ -78,11 +79,11 @@ def parse_example(line: bytes) -> Example:
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not blank, with their numbers; of a longer one the first `ROW_BYTES` + 1 bytes.
 
-    Raises: DatasetError when it cannot be read, or has more than `ROWS` of them.
+    Raises: DatasetError when it cannot be read, is a pipe or a device, or has more than `ROWS` of them.
     """
     count = 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), start=1):
                 rest = line
                 while len(rest) >= ROW_BYTES and not rest.endswith(b"\n"):

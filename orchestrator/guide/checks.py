@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.guide.guidance_file import GuidanceError, read_guidance
 from orchestrator.guide.options import GuideOptions
+from orchestrator.guide.reflecting import Templates
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
@@ -18,7 +19,7 @@ from tasks.secret import secret
 
 def check_guide(settings: GuideSettings, options: GuideOptions) -> None:
     """Raises: SettingsError with all problems; nothing was started then."""
-    checks = (_guidance_problems, _output_problems, _verifier_problems)
+    checks = (_guidance_problems, _output_problems, _template_problems, _verifier_problems)
     if problems := [*_farm_problems(settings, options), *(line for check in checks for line in check(settings))]:
         raise SettingsError(problems)
 
@@ -57,6 +58,13 @@ def _guidance_problems(settings: GuideSettings) -> Iterator[str]:
 
 def _output_problems(settings: GuideSettings) -> Iterator[str]:
     return unwritable_folder("output.root", Path(settings.output.root))
+
+
+def _template_problems(settings: GuideSettings) -> Iterator[str]:
+    try:
+        Templates.read(settings)
+    except SettingsError as error:
+        yield from error.problems
 
 
 def _verifier_problems(settings: GuideSettings) -> Iterator[str]:

@@ -53,15 +53,19 @@ class Templates:
 
     @classmethod
     def read(cls, settings: GuideSettings) -> Templates:
-        """Raises: SettingsError for a file that cannot be used as a template."""
+        """Raises: SettingsError for each file that cannot be used as a template."""
+        critic, reflection, problems = None, None, list[str]()
         try:
             critic = CriticTemplate.read(Path(settings.critic.prompt_path)) if settings.critic.enabled else None
         except TemplateError as error:
-            raise SettingsError([f"critic.prompt_path: {error}"]) from None
+            problems.append(f"critic.prompt_path: {error}")
         try:
-            return cls(critic, ReflectionTemplate.read(Path(settings.reflection.prompt_path)))
+            reflection = ReflectionTemplate.read(Path(settings.reflection.prompt_path))
         except TemplateError as error:
-            raise SettingsError([f"reflection.prompt_path: {error}"]) from None
+            problems.append(f"reflection.prompt_path: {error}")
+        if problems or reflection is None:
+            raise SettingsError(problems)
+        return cls(critic, reflection)
 
 
 @dataclass

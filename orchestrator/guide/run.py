@@ -48,7 +48,6 @@ def start_guide(
     from orchestrator.guide.build import LEVELS, guide_announcement
     from orchestrator.guide.checks import check_guide
     from orchestrator.guide.ingest import ingest
-    from orchestrator.guide.reflecting import Templates
     from orchestrator.guide.session import Guider
     from orchestrator.guide.steps import StepStopped
     from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
@@ -56,7 +55,6 @@ def start_guide(
 
     stream = stream or sys.stderr
     check_guide(settings, options)
-    Templates.read(settings)  # what cannot be used is refused before anything is started
     tickets = ingest(settings)
     output = OutputFolder(settings.folder)
     if step == "export":
@@ -78,7 +76,7 @@ def start_guide(
 
     try:
         budget = f"--set farm.budget_usd={2 * options.budget_usd:g}"
-        return drive(output, work, told, raise_budget=budget)
+        return drive(output, work, told, again=settings.output.goes_on, raise_budget=budget)
     except StepStopped as error:
         return Ending(exit_status.BROKEN, (str(error),))
 

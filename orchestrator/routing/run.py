@@ -64,7 +64,7 @@ def start_route(
             for line in Router(settings, options, texts, output, told, tuple(only)).run():
                 print(line, file=stream)
 
-    return drive(output, work, told)
+    return drive(output, work, told, again=settings.output.goes_on)
 
 
 def end_route(ending: Ending, settings: RouteSettings) -> int:

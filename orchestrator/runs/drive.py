@@ -60,8 +60,8 @@ def drive(
 
     `callbacks` are told how it ended, while the folder is still locked.
 
-    `again` is what goes on beside `orchestrator retry`.  `raise_budget` is the option that gives a run more money,
-    such as "--set BUDGET_USD=8".
+    `again` is what goes on beside `orchestrator retry`, "" where nothing does.  `raise_budget` is the option that gives
+    a run more money, such as "--set BUDGET_USD=8".
     Raises: SettingsError, OutputError, FarmUnavailable; nothing was started then, or all was taken down.
     """
     try:
@@ -109,6 +109,7 @@ def _end_state(error: BaseException) -> EndState:
 def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget: str) -> Ending:
     """How a run ended early; the reason why it parked is written."""
     retry, status = command_line("retry", output.path), exit_status.PARKED
+    going_on = f"{again} goes on, or: {retry}" if again else f"go on with: {retry}"
     match error:
         case Parked():
             write_parked_state(output, ParkedState(error.reason, error.failures))
@@ -124,9 +125,9 @@ def _ending(error: BaseException, output: OutputFolder, again: str, raise_budget
             # Nothing is written into the folder: the run is the other process's.
             status, lines = exit_status.IN_USE, [f"stopped: {error}"]
         case Terminated():
-            status, lines = exit_status.BY_SIGNAL + error.number, [f"{error}; {again} goes on, or: {retry}"]
+            status, lines = exit_status.BY_SIGNAL + error.number, [f"{error}; {going_on}"]
         case _:
-            status, lines = exit_status.INTERRUPTED, [f"interrupted; {again} goes on, or: {retry}"]
+            status, lines = exit_status.INTERRUPTED, [f"interrupted; {going_on}"]
     return Ending(status, tuple(lines))
 
 

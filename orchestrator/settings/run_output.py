@@ -33,6 +33,11 @@ class RunOutput(Document):
         assert self.run_id is not None  # `named` has set it
         return Path(self.root) / self.run_id
 
+    @property
+    def goes_on(self) -> str:
+        """Which command goes on with an unfinished run, beside `orchestrator retry`; "" where it begins anew."""
+        return "the same command" if self.fail_if_exists else ""
+
     def named(self, name: str, kind: str, settings_hash: str) -> RunOutput:
         """The same with a `run_id`: where it has none, of the name of the settings' file and their hash.
 

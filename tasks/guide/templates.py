@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tasks.files import FileTooLarge, read_limited
 from tasks.guide.prompting import prompt_language
 from tasks.template import missing_placeholders
 
 OPERATIONS = ("upsert", "remove", "merge")
 LONGEST_TEMPLATE = 20_000  # characters
+MOST_BYTES = 4 * LONGEST_TEMPLATE  # of UTF-8
 
 
 class TemplateError(ValueError):
@@ -79,9 +81,11 @@ def _in_language(text: str, chinese: str | None, focus: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        text = path.read_text("utf-8")
+        text = read_limited(path, MOST_BYTES).decode()
     except OSError as error:
         raise TemplateError(f"{path}: {error.strerror or error}") from None
+    except FileTooLarge as error:
+        raise TemplateError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise TemplateError(f"{path}: it is not text in UTF-8") from None
     if len(text) > LONGEST_TEMPLATE:

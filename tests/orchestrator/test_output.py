@@ -54,7 +54,7 @@ def test_a_pipe_in_the_folder_is_refused_before_anything_is_written_into_it(tmp_
 def test_the_folder_of_another_user_is_refused_and_nothing_is_written_there() -> None:
     with shared_folder() as shared:
         as_another_user((shared / "run").mkdir)
-        with pytest.raises(OutputError, match=r"run belongs to another user \(nobody\); give another --output"):
+        with pytest.raises(OutputError, match=r"run belongs to another user \(nobody\); give another output folder"):
             OutputFolder(shared / "run").open()
         assert list((shared / "run").iterdir()) == []
         # But a folder of one's own in it is one's own

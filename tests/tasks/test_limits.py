@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
@@ -107,6 +108,13 @@ def test_rows_to_judge_have_limits_too(tmp_path: Path) -> None:
     path.write_text(json.dumps({"question": "why?", "gold": "x" * 6_000_000, "answer": "4"}))
     with pytest.raises(DatasetError, match="line 1: gold is longer than 20,000 bytes"):
         count_answer_rows(path)
+
+
+def test_a_pipe_or_a_device_is_no_file_of_rows(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.jsonl")
+    for path in (tmp_path / "rows.jsonl", Path("/dev/zero"), tmp_path):
+        with pytest.raises(DatasetError, match="cannot be read: it is no regular file"):
+            next(read_lines(path))
 
 
 def test_a_file_of_too_many_rows_is_refused_and_of_many_faults_the_first_are_listed(tmp_path: Path) -> None:

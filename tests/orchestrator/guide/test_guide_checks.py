@@ -35,12 +35,15 @@ def test_what_fits_is_started(values: dict[str, Any]) -> None:
 
 def test_all_that_does_not_fit_is_told_at_once(values: dict[str, Any], tmp_path: Path) -> None:
     values = with_value(with_value(values, "missions", {"cabinet": "f", "tower 2": "f"}), "output.root", "/dev/null")
+    values = with_value(with_value(values, "critic.prompt_path", "none.txt"), "reflection.prompt_path", "/dev/zero")
     assert problems(values, redis_url="redis://h:1/0", budget_usd=1.0, sglang_url="http://h:1") == [
         "--redis-url: goes with --farm external, and only with that",
         '--sglang-url: is not asked while model.model_name_or_path is "embedded"',
         "--budget: needs --price-prompt, --price-cached and --price-completion",
         f"guidance.path: {tmp_path / 'guidance.json'} has no experiences of missions.'tower 2'",
         "output.root: /dev/null: Not a directory",
+        "critic.prompt_path: none.txt: No such file or directory",
+        "reflection.prompt_path: /dev/zero: it is no regular file",
     ]
 
 

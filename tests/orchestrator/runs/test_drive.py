@@ -14,6 +14,7 @@ from orchestrator.callbacks import Callbacks
 from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.output import OutputFolder, OutputNotWritable
 from orchestrator.runs.drive import drive
+from orchestrator.settings.run_output import RunOutput
 from orchestrator.signals import Terminated
 from tasks.failure import Failure
 
@@ -59,6 +60,12 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
     assert drive(OutputFolder(tmp_path), raising(error), NONE).exit() == status
     said = capsys.readouterr().err
     assert line in said and f"orchestrator retry {tmp_path}" in said
+
+
+def test_where_the_same_command_begins_anew_only_a_retry_is_named(tmp_path: Path) -> None:
+    for error, said in ((KeyboardInterrupt(), "interrupted"), (Terminated(), "terminated")):
+        ending = drive(OutputFolder(tmp_path), raising(error), NONE, again=RunOutput("o", fail_if_exists=False).goes_on)
+        assert ending.lines == (f"{said}; go on with: orchestrator retry {tmp_path}",)
 
 
 def test_a_run_that_parks_records_why_and_shows_each_error_once(

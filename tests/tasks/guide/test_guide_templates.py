@@ -37,11 +37,14 @@ def test_all_that_a_critic_template_lacks_is_named_at_once(tmp_path: Path) -> No
 def test_a_file_that_is_no_template_is_named_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"\xe9")
     (tmp_path / "long.txt").write_text("x" * 20_001)
+    (tmp_path / "huge.txt").write_text("x" * 80_001)
     for name, said in (
         ("none.txt", "No such file"),
         ("latin.txt", "UTF-8"),
         ("long.txt", "20,001"),
-        (".", "directory"),
+        ("huge.txt", "more than 80,000 bytes"),
+        (".", "no regular file"),
+        ("/dev/zero", "no regular file"),
     ):
         with pytest.raises(TemplateError, match=said) as error:
             CriticTemplate.read(tmp_path / name)
