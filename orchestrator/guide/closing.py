@@ -30,7 +30,7 @@ def closing_lines(settings: GuideSettings, tallies: Sequence[Tally], folder: Pat
     ]
     for tally in tallies:
         lines += ["", *_mission(tally)]
-    if any(tally.before for tally in tallies):
+    if settings.is_gated and any(tally.before for tally in tallies):
         lines += ["", f"note: {NOT_NEW}"]
     return [*lines, f"files: {folder}"]
 

@@ -33,8 +33,8 @@ def differing_places(first: Path, second: Path) -> list[str]:
     """One line for each difference: mission, file, place, and both values.  Raises: OutputError."""
     here, there = mission_folders(first), mission_folders(second)
     return [
-        *(f"{name}: is only in {first}" for name in here.keys() - there.keys()),
-        *(f"{name}: is only in {second}" for name in there.keys() - here.keys()),
+        *(f"{name}: is only in {first}" for name in here if name not in there),
+        *(f"{name}: is only in {second}" for name in there if name not in here),
         *(line for name in here if name in there for line in _mission(name, here[name], there[name])),
     ]
 

@@ -117,7 +117,7 @@ def differing_tickets(folder: Path, tickets: Ingested) -> list[str]:
         if not (folder / SETTINGS_FILE).exists() or not any((folder / name).is_dir() for name in tickets):
             return []
         raise OutputError(
-            f"{folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
+            f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
         ) from None
     now = ticket_records(tickets)
     return [line for name in now for line in _differing(name, before.get(name), now[name], folder)]

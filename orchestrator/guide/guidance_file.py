@@ -112,8 +112,7 @@ def _stored(entry: GuidanceEntry) -> StoredGuidance:
         return StoredGuidance(guidance, by_hand=False)
     if step <= last.step:
         raise ValueError(
-            f"its experiences are not those of step {last.step} as its metadata has them: whoever edits them gives "
-            f"them a higher step"
+            f"its experiences are not those of step {last.step} as its metadata has them, and its step is no higher one"
         )
     before = replace(guidance, step=last.step)
     return StoredGuidance(edited_guidance(before, experiences, step, updated_at, None), by_hand=True)

@@ -140,6 +140,8 @@ class Mission:
         if reflection.is_applied and reflection.applied:
             made = next_guidance(before, reflection.applied, reflection.id, self.repository.time())
             self.guidance, self.previous = self.repository.commit(made), before
+        else:
+            self.repository.load()  # ends a run whose file somebody has edited
         if reflection.previewed:
             self._keep(f"step_{step}/preview.jsonl", reflection.previewed.before, reflection.previewed.after)
         change = reflection.id if reflection.is_applied else None
@@ -174,6 +176,7 @@ class Mission:
         self.tally.final = judged_value(majority_pairs(rolled.scores()))
         self.tally.before = self._held_out(first, held_out)
         self.tally.after = self._held_out(rolled, held_out)
+        self.repository.load()  # as after each batch
 
     def _held_out(self, rolled: RolledOut, held_out: frozenset[str]) -> Value | None:
         """The figures of the held-out tickets: by majority and, where a cell is greedy, by the first such candidate."""

@@ -68,7 +68,8 @@ class GuidanceRepository:
         if self.path.exists():
             self._keep_snapshot(self.load())  # it is missing after a kill between the two files
         else:
-            self._write(first)
+            kept = self.snapshots()  # there are some where somebody has removed the file
+            self._write(kept[-1].guidance if kept else first)
         return first
 
     def load(self) -> Guidance:
@@ -125,14 +126,17 @@ class GuidanceRepository:
         return self._now().strftime(TIME)
 
     def _read(self, path: Path) -> Guidance:
-        found = read_guidance(path)
+        """Raises: GuidanceError for what the run has not written."""
+        own = "a run goes on only with what it wrote itself: "
+        hint = f"{own}restore the newest file of {self.folder / SNAPSHOTS}, and edit that of guidance.path instead"
+        try:
+            found = read_guidance(path)
+        except GuidanceError as error:
+            raise GuidanceError(f"{error}; {hint}") from None
         if list(found) != [self.mission]:
-            raise GuidanceError(f"{path}: it is not of {quote(self.mission)} alone")
+            raise GuidanceError(f"{path}: it is not of {quote(self.mission)} alone; {hint}")
         if found[self.mission].by_hand:
-            raise GuidanceError(
-                f"{path} was edited by hand; a run goes on only with what it wrote itself: restore the newest file of "
-                f"{self.folder / SNAPSHOTS}, and edit the file of guidance.path for the next run"
-            )
+            raise GuidanceError(f"{path} was edited by hand; {hint}")
         return found[self.mission].guidance
 
     def _write(self, guidance: Guidance) -> None:

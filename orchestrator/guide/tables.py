@@ -29,8 +29,10 @@ def guide_tables(folder: Path) -> Sequence[ShownTable]:
     missions = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{STATS}"))}
     if not missions:
         return ()
-    about = "Accuracies are of held-out tickets, by the majority of the candidates, without labels; " + NOT_NEW + "."
-    tables = [ShownTable("Missions", about, _MISSIONS, [_mission(name, _stats(p)) for name, p in missions.items()])]
+    all_stats = {name: _stats(path) for name, path in missions.items()}
+    about = "Accuracies are of held-out tickets, by the majority of the candidates, without labels"
+    about += f"; {NOT_NEW}." if any(stats["gate"] == "preview" for stats in all_stats.values()) else "."
+    tables = [ShownTable("Missions", about, _MISSIONS, [_mission(name, stats) for name, stats in all_stats.items()])]
     for name, path in missions.items():
         tables += _mission_tables(name, path)
     return tables

@@ -36,7 +36,7 @@ def test_an_edit_by_hand_is_a_step_when_it_says_so(tmp_path: Path) -> None:
     content = json.loads(guidance_text({"cabinet": guidance}))
     content["cabinet"]["experiences"] = {"G2": "a better rule", "G12": "mine"}
     path.write_text(json.dumps(content))
-    with pytest.raises(GuidanceError, match="whoever edits them gives them a higher step"):
+    with pytest.raises(GuidanceError, match="not those of step 4 as its metadata has them"):
         read_guidance(path)
 
     content["cabinet"]["step"] = 7

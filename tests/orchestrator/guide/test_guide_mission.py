@@ -20,6 +20,7 @@ from guided_world import (
 )
 
 from orchestrator.guide.compare import differing_places
+from orchestrator.guide.guidance_file import GuidanceError
 from orchestrator.guide.steps import StepStopped
 
 OTHER = "A door that stands open is a fail."
@@ -266,6 +267,25 @@ def test_guidance_on_disk_never_goes_back_while_the_steps_are_gone_through_again
             assert on_disk.value("guidance.json")[MISSION]["step"] == 1
             asked = steps.send(world.results(asked))
     assert {path: path.read_bytes() for path in on_disk.path.rglob("*") if path.is_file()} == written
+
+
+@pytest.mark.parametrize(("asked_for", "has_final"), [("learning", False), ("final", True)])
+def test_an_edit_by_hand_ends_a_mission_also_when_it_applies_nothing_after_it(
+    tmp_path: Path, asked_for: str, has_final: bool
+) -> None:
+    mission, world = another(tmp_path / "edited", runner__epochs=1), World()
+    world.proposal = lambda number: noop_text()
+    session, _ = mission.start()
+    steps = session.steps()
+    asked = next(steps)
+    with pytest.raises(GuidanceError, match="restore the newest file"):
+        while True:
+            if any(request.spec.label.startswith(f"{MISSION}/{asked_for}/") for request in asked):
+                content = mission.value("guidance.json")
+                content[MISSION]["experiences"]["G0"] = "Look away."
+                (mission.path / "guidance.json").write_text(json.dumps(content))
+            asked = steps.send(world.results(asked))
+    assert (mission.path / "final").exists() == has_final and not session.is_finished
 
 
 def test_the_results_of_another_world_do_not_replace_committed_guidance(on_disk: MissionOnDisk) -> None:

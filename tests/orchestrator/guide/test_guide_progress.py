@@ -94,6 +94,8 @@ def test_a_run_without_gate_or_critic_says_so(learned: Tally, tmp_path: Path) ->
         reflection=dataclasses.replace(learned.settings.reflection, rapid_mode=True),
         sampler=dataclasses.replace(learned.settings.sampler, constrain="none"),
     )
-    critic, _, form, gate = closing_lines(settings, [], tmp_path)[:4]
+    lines = closing_lines(settings, [learned], tmp_path)
+    critic, _, form, gate = lines[:4]
+    assert not any(NOT_NEW in line for line in lines), "no edit was decided on by held-out tickets"
     assert critic == "critic: none" and form == "form of the answers: nothing enforces the three lines"
     assert gate == "gate: none, because reflection.rapid_mode is true: edits are applied without a preview"

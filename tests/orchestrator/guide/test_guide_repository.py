@@ -94,7 +94,7 @@ def test_an_edit_by_hand_of_a_runs_own_file_is_noticed(repository: GuidanceRepos
     content = json.loads(repository.path.read_text())
     content["cabinet"] |= change
     repository.path.write_text(json.dumps(content))
-    with pytest.raises(GuidanceError, match=r"edited by hand|whoever edits them gives them a higher step"):
+    with pytest.raises(GuidanceError, match=r"restore the newest file of .*/run/cabinet/snapshots"):
         repository.commit(edited(guidance, add("a rule")))
 
 
@@ -157,6 +157,15 @@ def test_a_kill_between_the_file_and_its_snapshot_leaves_no_gap(repository: Guid
     repository.snapshots()[-1].path.unlink()
     repository.start_from(source)
     assert [snapshot.guidance.step for snapshot in repository.snapshots()] == [3, 4]
+
+
+def test_the_newest_snapshot_stands_for_a_file_that_was_removed(repository: GuidanceRepository, source: Path) -> None:
+    first = repository.load()
+    second = repository.commit(edited(first, add("a rule")))
+    repository.path.unlink()
+    assert repository.start_from(source) == first
+    assert repository.load() == second
+    assert [snapshot.guidance for snapshot in repository.snapshots()] == [first, second]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from guided_world import MISSION, MissionOnDisk, World, small_settings, small_tickets
 
 from orchestrator.digest import digest_of
+from orchestrator.guide.closing import NOT_NEW
 from orchestrator.guide.progress import progress_of, write_progress
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.page.html import page_data
@@ -46,6 +47,7 @@ def test_the_page_has_the_figures_of_the_files(run: MissionOnDisk) -> None:
         assert row["uplift, points"] == (None if figures is None else round(100 * figures["uplift"], 1))
     known = run.value("guidance.json")[MISSION]["experiences"]
     assert {row[0]: row[1] for row in experiences["rows"]} == {f"[{key}]": text for key, text in known.items()}
+    assert NOT_NEW in missions["about"]
     assert page["digest"]["verdict"] == f"{mission['applied']} of {mission['edits proposed']} edits applied"
     assert ["model.model_name_or_path", "embedded", True] in page["settings"]
 
