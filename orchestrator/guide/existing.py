@@ -1,7 +1,7 @@
 """What a run of `guide` depends on, kept in its folder, and what becomes of a run that is there already.
 
-`settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket and which of them
-are held out.  A run goes on only with the same.
+`settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket, which of them are
+held out, and hashes of the templates.  A run goes on only with the same.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import yaml
 from typing_extensions import TypedDict
@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
+from orchestrator.guide.reflecting import Templates
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
@@ -41,9 +42,10 @@ class MissionRecord(TypedDict):
 
 
 class TicketsFile(TypedDict):
-    """tickets.json."""
+    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file."""
 
     missions: dict[str, MissionRecord]
+    templates: NotRequired[dict[str, str]]
 
 
 def prepare_folder(
@@ -59,7 +61,7 @@ def prepare_folder(
         differing = differing_settings(output.path, settings)
         if read_progress(output.path).is_finished and not resume:
             return [finished_problem(output.path), *differing]
-        return [*differing, *differing_tickets(output.path, tickets)]
+        return [*differing, *differing_content(output.path, settings, tickets)]
 
     set_aside = not resume and not settings.output.fail_if_exists
     open_run_folder(output, "guide", notify, set_aside=set_aside, problems=problems)
@@ -69,7 +71,7 @@ def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested) -> 
     """Whether the folder holds a run of these settings and tickets.  Raises: SettingsError, OutputError."""
     run_file(folder)
     check_kind(folder, "guide")
-    if problems := [*differing_settings(folder, settings), *differing_tickets(folder, tickets)]:
+    if problems := [*differing_settings(folder, settings), *differing_content(folder, settings, tickets)]:
         raise SettingsError(problems)
 
 
@@ -78,7 +80,8 @@ def keep_run(output: OutputFolder, settings: GuideSettings, options: GuideOption
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
-        output.write_state(TICKETS_FILE, {"missions": ticket_records(tickets)})
+        content = TicketsFile(missions=ticket_records(tickets), templates=template_hashes(settings))
+        output.write_state(TICKETS_FILE, content)
 
 
 def load_guide(folder: Path, overrides: Sequence[str] = ()) -> tuple[GuideSettings, GuideOptions]:
@@ -106,21 +109,35 @@ def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
     ]
 
 
-def differing_tickets(folder: Path, tickets: Ingested) -> list[str]:
-    """One line for each mission whose tickets are others than those that the run in the folder began with.
+def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) -> list[str]:
+    """One line for each template, and each mission's tickets, that are others than those the run began with.
 
     Raises: OutputError where the folder no longer says what they were.
     """
     try:
-        before = read_state(folder / TICKETS_FILE, TicketsFile)["missions"]
+        before = read_state(folder / TICKETS_FILE, TicketsFile)
     except FileNotFoundError:
         if not (folder / SETTINGS_FILE).exists() or not any((folder / name).is_dir() for name in tickets):
             return []
         raise OutputError(
             f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
         ) from None
-    now = ticket_records(tickets)
-    return [line for name in now for line in _differing(name, before.get(name), now[name], folder)]
+    now, hashes = ticket_records(tickets), template_hashes(settings)
+    return [
+        *(
+            f"{name}: the file has another content than when the run in {folder} began"
+            for name, known in before.get("templates", {}).items()
+            if name in hashes and hashes[name] != known
+        ),
+        *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),
+    ]
+
+
+def template_hashes(settings: GuideSettings) -> dict[str, str]:
+    """Of what critic and reflector are asked, by the setting that names the file.  Raises: SettingsError."""
+    found = Templates.read(settings)
+    by_name = {"critic.prompt_path": found.critic, "reflection.prompt_path": found.reflection}
+    return {name: content_hash(dataclasses.asdict(one))[:SHORT] for name, one in by_name.items() if one is not None}
 
 
 def ticket_records(tickets: Ingested) -> dict[str, MissionRecord]:

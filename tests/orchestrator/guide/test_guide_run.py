@@ -86,6 +86,21 @@ def test_a_template_that_lacks_something_is_refused_before_anything_is_written(
     assert not (tmp_path / "outputs" / "run").exists()
 
 
+def test_a_template_with_another_content_is_named_as_a_change_of_its_setting(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    own = tmp_path / "mine.txt"
+    own.write_bytes((ROOT / "configs" / "guide" / "reflection.txt").read_bytes())
+    values = with_value(values, "reflection.prompt_path", str(own))
+    folder, _ = ingested(values)
+    assert ingested(values)[0] == folder
+    own.write_text(own.read_text() + "Be brief.\n")
+    said = f"reflection.prompt_path: the file has another content than when the run in {folder} began"
+    assert refused(values) == [said]
+    with pytest.raises(SettingsError, match="has another content than when the run"):
+        start_guide(guide_settings_from(values), GuideOptions(), step="export")
+
+
 def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tmp_path: Path) -> None:
     folder, _ = ingested(values)
     rows = [stage_a_row(f"t{n}", label="fail" if n % 2 else "pass") for n in range(8)]
