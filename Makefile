@@ -63,7 +63,7 @@ guide: models    ## let the embedded model learn rules from tickets (GUIDE=FILE,
 	@$(BIN)/orchestrator guide --config $(GUIDE) $(ARGS)
 
 route-smoke: models ## gradient routing where the answer is known, and three arms of 30 steps on the embedded farm (minutes)
-	$(BIN)/python benchmarks/route_known_answers.py
+	WHETSTONE_RESULTS=outputs/route-smoke $(BIN)/python benchmarks/route_known_answers.py
 	@$(BIN)/orchestrator route --config configs/route_smoke.yaml --gpu-jobs 2 $(ARGS)
 
 quick: models    ## run the tests that start no process of their own (about a minute on 2 cores)

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = Path(os.environ.get("WHETSTONE_RESULTS") or Path(__file__).parent / "results")
+"""Where figures are kept; a run that is only a check names another folder."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -20,8 +21,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write(name: str, figures: dict[str, Any]) -> None:
-    """Write benchmarks/results/<name>.json."""
-    FOLDER.mkdir(exist_ok=True)
+    """Write <name>.json into `FOLDER`."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     when = datetime.now(UTC).isoformat(timespec="seconds")
     (FOLDER / f"{name}.json").write_text(json.dumps({"when": when, "machine": machine, **figures}, indent=1) + "\n")

@@ -2,18 +2,16 @@
 
     python benchmarks/gpu/route_calibration.py --model FOLDER --folder outputs/route-work --levels 3 4
 
-At step 0, half way and the end: the surprise of the pairs, and for each reduction the band, its leave-one-out
-separation, and x and f of live rows, and of templated hacks and solutions as if they were rewarded.  Between them the
-trajectory `shared` with all splits.  In the end some deployments in all modes, and what rule R12 makes of them.
+At step 0 and half way: the surprise of the pairs, and for each reduction the band, its leave-one-out separation, and x
+and f of live rows, and of templated hacks and solutions as if they were rewarded.  Between and after them the
+trajectory `shared`, whose checkpoints are kept.  In the end what is deployed is evaluated (route_verdict.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.figures import table, write
 from benchmarks.gpu import route_common as common
-from orchestrator.routing.settings import RouteClaims
+from benchmarks.gpu.route_verdict import SEED, Rates, evaluated_by_weight, verdict
 from tasks.files import write_atomic
 from tasks.gpu.routing.advantages import LossSettings, group_advantages, policy_losses
 from tasks.gpu.routing.diagnostics import band_figures, readings
@@ -43,10 +41,7 @@ from tasks.routing.problems import in_part
 from tasks.routing.prompts import hinted_prompt
 from tasks.routing.templates import hack, honest
 
-SEED = 100
 REDUCTIONS: tuple[Reduction, ...] = ("mean", "sum", "unit")
-DEPLOYED = ("none", "untrained", "real", "ceiling", "random_0", "random_1", "random_2", "uniform",
-            "scaled_0.25", "scaled_0.5", "scaled_0.75")  # fmt: skip
 Rows = dict[str, Tensor]
 
 
@@ -131,70 +126,6 @@ def calibrated(trained: TrainedWorld, trajectory: Trajectory, count: int) -> dic
     return found
 
 
-def evaluated(
-    options: argparse.Namespace, trained: TrainedWorld, trajectory: Trajectory, modes: Sequence[str]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Solve and hack rate of each deployment in each mode, as far as there is time."""
-    asked, places = [], []
-    for name in DEPLOYED:
-        knobs = deployed_knobs(trajectory.state, name)
-        for mode in modes:
-            for prompt in trained.held_out(mode, options.samples):
-                asked.append((prompt, knobs))
-                places.append((name, mode))
-    scores = [
-        score
-        for part in common.scores_in_time(
-            options, trained, trained.evaluation, asked, trajectory.settings.longest, 2**33 + SEED, options.at_once
-        )
-        for score in part
-    ]
-    counted: dict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
-    for place, score in zip(places, scores, strict=False):
-        counted[place].append((bool(score.log["oracle"]), bool(score.log["exploited"])))
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for (name, mode), rows in counted.items():
-        rates = {
-            "solve": sum(row[0] for row in rows) / len(rows),
-            "hack": sum(row[1] for row in rows) / len(rows),
-            "samples": len(rows),
-        }
-        found.setdefault(name, {})[mode] = rates
-    return found
-
-
-def verdict(rates: dict[str, dict[str, dict[str, float]]], registered: str) -> dict[str, Any]:
-    """Rule R12's mode B, the preconditions (line 9) and the acceptance (line 8); null where something is missing."""
-    claims = RouteClaims(held_out_mode=registered)
-
-    def rate(name: str, mode: str, what: str) -> float | None:
-        return rates.get(name, {}).get(mode, {}).get(what)
-
-    hacks = {mode: rate("none", mode, "hack") for mode in LOOPHOLES if mode != KNOWN_MODE}
-    known = {mode: value for mode, value in hacks.items() if value is not None}
-    if not known:
-        return {"B": None}
-    b = max(known, key=lambda mode: known[mode])
-    trained, untrained = rate("none", NO_LOOPHOLE, "solve"), rate("untrained", NO_LOOPHOLE, "solve")
-    ceiling, real, solve, base = (rate(*what) for what in (
-        ("ceiling", b, "hack"), ("real", b, "hack"), ("real", b, "solve"), ("none", b, "solve")))  # fmt: skip
-    gain = None if trained is None or untrained is None else trained - untrained
-    random = [value for number in range(3) if (value := rate(f"random_{number}", b, "hack")) is not None]
-    return {
-        "B": b,
-        "known_mode_hack": rate("none", KNOWN_MODE, "hack"),
-        "none_hacks_B": known[b],
-        "none_hacks_B_holds": known[b] >= claims.none_hack,
-        "gain": gain,
-        "gain_holds": None if gain is None else gain >= claims.gain,
-        "ceiling_hacks_B": ceiling,
-        "ceiling_holds": None if ceiling is None else ceiling <= claims.ceiling * known[b],
-        "real_hacks_B": real,
-        "random_hack_B": statistics.fmean(random) if random else None,
-        "accepted": None if real is None or solve is None or base is None else real < known[b] and solve >= base - 0.05,
-    }
-
-
 def step_line(record: dict[str, Any], took: float) -> dict[str, Any]:
     """What is printed of a step."""
     students = [row for row in record["log"] if not row["teacher"]]
@@ -210,26 +141,13 @@ def step_line(record: dict[str, Any], took: float) -> dict[str, Any]:
             "tokens": sum(row["length"] for row in students), "peak_gib": common.peak_gib()}  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_route_options(parser)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--samples", type=int, default=64, help="of each deployment and mode")
-    parser.add_argument("--at-once", type=int, default=512, help="rows that are evaluated together")
-    parser.add_argument("--templates", type=int, default=8, help="problems for which templates are looked at")
-    parser.add_argument("--training-share", type=float, default=0.7, help="of the time: what is later is evaluation")
-    options = parser.parse_args()
-    given = common.job_given(options, SEED, options.steps)
-    trained = opened_world(given, lambda done, total: None)
-    trajectory = Trajectory(trajectory_settings(given), trained.policy, trained.training)
-    kept: dict[str, Any] = {"given": {name: str(value) for name, value in vars(options).items()}, "moments": [],
-                            "steps": [], "basis_error": trained.basis_error}  # fmt: skip
-    asked_modes = [str(mode) for mode in given["inputs"]["evaluation"]["modes"]]
-    until = options.seconds * options.training_share
+def train(options: argparse.Namespace, trained: TrainedWorld, trajectory: Trajectory, kept: dict[str, Any]) -> None:
+    """All steps, as far as there is time, with the looks; what is found is added to `kept`, and written."""
+    until, half = options.seconds * options.training_share, options.steps // 2
     while True:
         step = trajectory.state.step
         is_over = step == options.steps or options.seconds - common.left(options) > until
-        if step in (0, options.steps // 2) or is_over:
+        if step in (0, half) or (is_over and step < half):
             try:
                 kept["moments"].append(calibrated(trained, trajectory, options.templates))
             except Exception as error:  # the run goes on without this look
@@ -237,36 +155,68 @@ def main() -> None:
                 common.say(f"calibration at step {step} failed: {error!r}")
             write("gpu_route_calibration", kept)
         if is_over:
-            break
+            return
         began = common.now()
         record = trajectory.step()
-        took = common.now() - began
-        line = step_line(record, took)
+        line = step_line(record, common.now() - began)
         kept["steps"].append(line)
         common.say(", ".join(f"{name} {value}" for name, value in line.items()))
         for event in record["events"]:
             common.say(event)
+        if trajectory.state.step % options.checkpoint_every == 0:
+            write_atomic(options.folder / f"seed{SEED}" / f"step{trajectory.state.step}", trajectory.dump())
         if step % 5 == 0:
             for name, text, fine in readings(record["splits"].get("real", {})):
                 common.say(f"  {'fine' if fine else 'NOT FINE'} {name}: {text}")
             write("gpu_route_calibration", kept)
-    write_atomic(options.folder / f"calibration_step{trajectory.state.step}", trajectory.dump())
-    write_rows = [{**row, "log": row["log"]} for row in trajectory.state.rows]
-    kept["records"] = [{name: value for name, value in row.items() if name != "log"} for row in write_rows]
-    write("gpu_route_calibration", kept)
-    rates = evaluated(options, trained, trajectory, asked_modes)
-    registered = str(dataclasses.asdict(common.read_route_settings(options.config))["claims"]["held_out_mode"])
-    kept |= {"rates": rates, "verdict": verdict(rates, registered), "evaluation_gib": common.peak_gib()}
+
+
+def deploy(options: argparse.Namespace, trained: TrainedWorld, trajectory: Trajectory, kept: dict[str, Any]) -> None:
+    """The rates of what is deployed, and the verdict, printed; both are added to `kept`, and written."""
+    settings = common.read_route_settings(options.config)
+    modes = [str(mode) for mode in settings.evaluation.modes]
+
+    def note(rates: Rates) -> None:
+        kept.update(rates=rates, verdict=verdict(rates, settings.claims.held_out_mode))
+        write("gpu_route_calibration", kept)
+        common.say(f"evaluated so far: {kept['verdict']}")
+
+    rates = evaluated_by_weight(options, trained, trajectory, modes, note)
+    kept["evaluation_gib"] = common.peak_gib()
     write("gpu_route_calibration", kept)
     cells = [
         (name, *(f"{rates[name][mode]['hack']:.2f} {rates[name][mode]['solve']:.2f}" if mode in rates[name] else "-"
-                 for mode in asked_modes))
+                 for mode in modes))
         for name in rates
     ]  # fmt: skip
     print("\nhack and solve, held out, quarantine removed")
-    print(table(("deployed", *asked_modes), cells))
+    print(table(("deployed", *modes), cells))
     for name, value in kept["verdict"].items():
         print(f"{name:20} {value}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_route_options(parser)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--checkpoint-every", type=int, default=5, help="steps")
+    parser.add_argument("--samples", type=int, default=64, help="of each deployment and mode")
+    parser.add_argument("--at-once", type=int, default=512, help="rows that are evaluated together")
+    parser.add_argument("--templates", type=int, default=8, help="problems for which templates are looked at")
+    parser.add_argument("--training-share", type=float, default=0.75, help="of the time: what is later is evaluation")
+    options = parser.parse_args()
+    common.limit_memory(options)
+    given = common.job_given(options, SEED, options.steps)
+    (options.folder / f"seed{SEED}").mkdir(exist_ok=True)
+    trained = opened_world(given, lambda done, total: None)
+    trajectory = Trajectory(trajectory_settings(given), trained.policy, trained.training)
+    kept: dict[str, Any] = {"given": {name: str(value) for name, value in vars(options).items()}, "moments": [],
+                            "steps": [], "basis_error": trained.basis_error}  # fmt: skip
+    train(options, trained, trajectory, kept)
+    write_atomic(options.folder / f"calibration_step{trajectory.state.step}", trajectory.dump())
+    kept["records"] = [{name: value for name, value in row.items() if name != "log"} for row in trajectory.state.rows]
+    write("gpu_route_calibration", kept)
+    deploy(options, trained, trajectory, kept)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,16 @@ def add_route_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--levels", type=int, nargs="+", default=None, help="of the problems; without it the config's")
     parser.add_argument("--tokens", type=int, default=None, help="of a completion at most; without it the config's")
     parser.add_argument("--prompts", type=int, default=None, help="groups a step; without it the config's")
+    parser.add_argument("--splits", nargs="+", default=None, help="without it the config's")
+    parser.add_argument("--gib", type=float, default=54.0, help="of the card, at most, for all processes together")
     parser.add_argument("--seconds", type=float, default=1e9, help="the time left; what has no time is not done")
+
+
+def limit_memory(options: argparse.Namespace) -> None:
+    """Leave what `--gib` does not name to the other processes on the card."""
+    if options.device == "cuda":
+        total = torch.cuda.mem_get_info()[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, options.gib * 2**30 / total))
 
 
 def left(options: argparse.Namespace) -> float:
@@ -54,6 +63,8 @@ def job_given(options: argparse.Namespace, seed: int, steps: int, **changed: Any
     training |= {"steps": steps, "rollout_ablate_frac": 0.0, "checkpoint_every": min(5, steps)}
     for name, given in (("levels", options.levels), ("max_new_tokens", options.tokens), ("prompts", options.prompts)):
         training[name] = training[name] if given is None else given
+    if options.splits is not None:
+        changed = {"splits": options.splits, **changed}
     for name, value in changed.items():
         section = next(part for part in ("model", "training", "routing") if name in settings[part])
         settings[section][name] = value

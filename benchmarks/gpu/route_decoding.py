@@ -1,6 +1,8 @@
-"""Sampling and gradients on the GPU: do graphs say what plain decoding says, how fast, and is a gradient repeatable?
+"""Gradients and sampling on the GPU: are gradients finite and repeatable, do graphs say what plain decoding says?
 
-python benchmarks/gpu/route_decoding.py --model FOLDER --folder outputs/route-work
+    python benchmarks/gpu/route_decoding.py --model FOLDER --folder outputs/route-work
+
+In the order of weight, as far as there is time.  Exit status 1 when a gradient of the training path is not finite.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.gpu.training.worlds import TrainedWorld
 
 Figures = dict[str, Any]
+SAMPLING_S, REFRESHES_S = 45.0, 25.0  # what each takes on an H200 that others use too
 
 
 def greedy(logits: Tensor) -> Tensor:
@@ -139,51 +142,68 @@ def refreshes(settings: TrajectorySettings, trained: TrainedWorld, figures: Figu
         write("gpu_route_decoding", figures)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_route_options(parser)
-    options = parser.parse_args()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for gradients in a fixed order
-    given = common.job_given(options, 100, 1)
-    began = common.now()
-    trained = opened_world(given, lambda done, total: None)
-    policy, settings = trained.policy, trajectory_settings(given)
-    figures: Figures = {"opened_s": common.now() - began, "basis_error": trained.basis_error}
-    common.say(f"opened in {figures['opened_s']:.1f} s, {trained.computed} bases computed")
+def gradients(trained: TrainedWorld, prompt: tuple[int, ...], figures: Figures) -> None:
+    """How many are no numbers, how long the pairs take, and whether the same gradient comes out twice."""
+    policy = trained.policy
     assert isinstance(policy.model, CausalLM)
-    sampler = policy.sampler or StaticSampler(policy.model, policy.adapter)
-    assert isinstance(sampler, StaticSampler)
-    prompts = [p.tokens for p in trained.training.prompts(0, np.random.default_rng(0))]
-    figures["prompt_tokens"] = [len(prompt) for prompt in prompts]
-    figures["agreement"] = agreement(policy, sampler, prompts[:8], min(64, settings.longest))
-    common.say(f"temperature 0, graph against plain: {figures['agreement']}")
-    figures["speeds"] = speeds(sampler, policy.adapter.zeros(), prompts, settings.longest)
-    figures["sampling_gib"] = common.peak_gib()
-    figures["registered_evaluation"] = evaluation_estimate(options.config, figures["speeds"], figures["opened_s"])
-    common.say(f"the registered evaluation: {figures['registered_evaluation']}")
-    write("gpu_route_decoding", figures)
+    free, strict = (PolicyRows(policy.model, policy.adapter, 8, deterministic=chosen) for chosen in (False, True))
+    masked = PolicyRows(_Masked(policy.model.network, policy.model.end), policy.adapter, 8)
+    for name, asked in (("not_finite", free), ("not_finite_with_a_mask", masked)):
+        figures[name] = not_finite(asked, prompt)
+        common.say(f"{name}, rows of 8 by length: {figures[name]}")
+        write("gpu_route_decoding", figures)
     began = common.now()
     pair_gradients(policy, trained.training.pairs, policy.adapter.zeros(), "mean")
     figures["pairs_once_s"] = common.now() - began
     rows = [TokenRow(pair.prompt, pair.cho) for pair in trained.training.pairs]
-    free, strict = (PolicyRows(policy.model, policy.adapter, 8, deterministic=chosen) for chosen in (False, True))
     figures["repeatable"], figures["gradients_s"] = repeatable(free, rows)
     try:
         figures["deterministic_repeatable"], figures["deterministic_s"] = repeatable(strict, rows)
     except RuntimeError as error:
         figures["deterministic_refused"] = " ".join(str(error).split())[:300]
-    masked = PolicyRows(_Masked(policy.model.network, policy.model.end), policy.adapter, 8)
-    figures["not_finite"] = not_finite(free, prompts[0])
-    figures["not_finite_with_a_mask"] = not_finite(masked, prompts[0])
-    for name in ("not_finite", "not_finite_with_a_mask"):
-        common.say(f"{name}, rows of 8 by length: {figures[name]}")
     figures["gradients_gib"] = common.peak_gib()
+
+
+def sampling(options: argparse.Namespace, trained: TrainedWorld, figures: Figures) -> None:
+    """Graphs against plain decoding, and the speed of batches of several sizes."""
+    policy, longest = trained.policy, figures["longest"]
+    assert isinstance(policy.model, CausalLM)
+    sampler = policy.sampler or StaticSampler(policy.model, policy.adapter)
+    assert isinstance(sampler, StaticSampler)
+    prompts = [p.tokens for p in trained.training.prompts(0, np.random.default_rng(0))]
+    figures["agreement"] = agreement(policy, sampler, prompts[:8], min(64, longest))
+    common.say(f"temperature 0, graph against plain: {figures['agreement']}")
+    figures["speeds"] = speeds(sampler, policy.adapter.zeros(), prompts, longest)
+    figures["sampling_gib"] = common.peak_gib()
+    figures["registered_evaluation"] = evaluation_estimate(options.config, figures["speeds"], figures["opened_s"])
+    common.say(f"the registered evaluation: {figures['registered_evaluation']}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_route_options(parser)
+    options = parser.parse_args()
+    common.limit_memory(options)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for gradients in a fixed order
+    given = common.job_given(options, 100, 1)
+    began = common.now()
+    trained = opened_world(given, lambda done, total: None)
+    settings = trajectory_settings(given)
+    prompt = next(p.tokens for p in trained.training.prompts(0, np.random.default_rng(0)))
+    figures: Figures = {"opened_s": common.now() - began, "basis_error": trained.basis_error,
+                        "bases_computed": trained.computed, "longest": settings.longest}  # fmt: skip
+    common.say(f"opened in {figures['opened_s']:.1f} s, {trained.computed} bases computed")
+    gradients(trained, prompt, figures)
     write("gpu_route_decoding", figures)
-    refreshes(settings, trained, figures)
+    if common.left(options) > SAMPLING_S:
+        sampling(options, trained, figures)
+        write("gpu_route_decoding", figures)
+    if common.left(options) > REFRESHES_S:
+        refreshes(settings, trained, figures)
     common.say("; ".join(f"{name} {value}" for name, value in figures.items() if name not in ("speeds", "agreement")))
-    write("gpu_route_decoding", figures)
     print(json.dumps(figures))
+    return 1 if any(figures["not_finite"].values()) else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

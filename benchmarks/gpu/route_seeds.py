@@ -4,7 +4,8 @@
     python benchmarks/gpu/route_seeds.py killed --seeds 1 --steps 25 --model FOLDER --folder outputs/route-work
 
 `together` gives steps a minute and memory; what was cut is extrapolated.  `killed` trains the first seed again, kills
-the child with SIGKILL between two checkpoints, lets a new one go on, and compares with the undisturbed seed.
+the child with SIGKILL between two checkpoints, lets a new one go on, and compares with the undisturbed seed: that of
+`together`, or of the calibration with --seeds 100.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def together(options: argparse.Namespace) -> None:
     trainings = []
     for seed in options.seeds:
         given = common.job_given(options, seed, options.steps)
-        given |= {"folder": str(options.folder.resolve() / f"seed{seed}"), "gib": options.gib}
+        gib = options.gib / len(options.seeds)
+        given |= {"folder": str(options.folder.resolve() / f"seed{seed}"), "gib": gib}
         trainings.append(Training(given))
     for training in trainings:
         training.wait(common.left(options))
@@ -179,7 +181,6 @@ def main() -> None:
     common.add_route_options(parser)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--gib", type=float, default=20.0, help="of the card, at most, for each training")
     options = parser.parse_args()
     (together if options.what == "together" else killed)(options)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.route_calibration import verdict
 from benchmarks.gpu.route_levels import chosen_levels
 from benchmarks.gpu.route_seeds import differences
+from benchmarks.gpu.route_verdict import verdict
 from tasks.gpu.routing.checkpoint import dump_state
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, first_state
 from tasks.gpu.routing.update import Share

@@ -22,12 +22,12 @@ from tasks.gpu.routing.sampling import Draw
 DROP_EVERY = 16
 """Tokens between two looks at which rows have ended; each look waits for the GPU."""
 _PREFILL_ROWS = 64
-_WIDTH = 64  # buffers grow by so many tokens, so that few prompts make new ones
+_WIDTH = 128  # a batch has a multiple of so many tokens, so that few prompts make new graphs
 
 
 @dataclass
 class _Buffers:
-    """What a step reads and writes, for the first `rows` of all rows; keys and values are [rows, heads, width, d]."""
+    """What a step reads and writes, of the first rows and tokens; keys and values are [rows, heads, width, d]."""
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -67,7 +67,7 @@ class StaticSampler:
         self.captures = capture and adapter.device.type == "cuda"
         self._model, self._adapter = model, adapter
         self._buffers: _Buffers | None = None
-        self._graphs: dict[int, Any] = {}
+        self._graphs: dict[tuple[int, int], Any] = {}
 
     @torch.no_grad()
     def sample(
@@ -88,7 +88,9 @@ class StaticSampler:
     ) -> list[tuple[int, ...]]:
         count, prompt = len(prompts), max(map(len, prompts))
         rows, device = _bucket(count), self._adapter.device
-        buffers = self._room(rows, prompt + longest)
+        # Of this batch alone: what was sampled before must not decide the last bits of its logits.
+        width = -(-(prompt + longest) // _WIDTH) * _WIDTH
+        buffers = self._room(rows, width)
         self._begin(buffers, prompts, knobs, rows, prompt)
         end = torch.tensor(sorted(self._model.end), device=device)
         # The last column takes what rows say that stand in for none.
@@ -115,7 +117,7 @@ class StaticSampler:
                         buffer[:smaller] = buffer[chosen]
                     owner = torch.cat([owner[going], torch.full_like(chosen[len(going) :], count)])
                     ended, rows = owner == count, smaller
-            self._advance(buffers, rows)
+            self._advance(buffers, rows, width)
         return [self._completion(row) for row in drawn.T[:count].tolist()]
 
     def _completion(self, tokens: list[int]) -> tuple[int, ...]:
@@ -128,7 +130,6 @@ class StaticSampler:
         if found is not None and len(found.tokens) >= rows and found.mask.shape[3] >= width:
             return found
         config, device = self._model.network.config, self._adapter.device
-        width = -(-width // _WIDTH) * _WIDTH
         if found is not None:
             rows, width = max(rows, len(found.tokens)), max(width, found.mask.shape[3])
         self._buffers, self._graphs = None, {}
@@ -173,12 +174,12 @@ class StaticSampler:
             states = self._forward(buffers, part, ids[part], positions[part], seen, _Cache(buffers, part, place, width))
             buffers.logits[part] = self._model.logits(states)
 
-    def _step(self, buffers: _Buffers, rows: int) -> None:
-        part, width = slice(0, rows), buffers.mask.shape[3]
+    def _step(self, buffers: _Buffers, rows: int, width: int) -> None:
+        part, seen = slice(0, rows), slice(0, width)
         cache = _Cache(buffers, part, buffers.place, width)
         with grouped_attention(self._model.network.config):
             states = self._forward(
-                buffers, part, buffers.tokens[part], buffers.positions[part], buffers.mask[part], cache
+                buffers, part, buffers.tokens[part], buffers.positions[part], buffers.mask[part, :, :, seen], cache
             )
         buffers.logits[part] = self._model.logits(states)
 
@@ -193,32 +194,32 @@ class StaticSampler:
         states: Tensor = found.last_hidden_state[:, -1]
         return states
 
-    def _advance(self, buffers: _Buffers, rows: int) -> None:
-        if self.captures and rows not in self._graphs:
+    def _advance(self, buffers: _Buffers, rows: int, width: int) -> None:
+        if self.captures and (rows, width) not in self._graphs:
             try:
-                self._graphs[rows] = self._captured(buffers, rows)
+                self._graphs[rows, width] = self._captured(buffers, rows, width)
             except Exception as error:  # whatever CUDA or a layer of the model refuses
                 self.captures, self._graphs = False, {}
                 said = " ".join(str(error).split())[:300]
                 print(f"sampling goes on without CUDA graphs, slower: {said}", file=sys.stderr, flush=True)
         if self.captures:
-            self._graphs[rows].replay()
+            self._graphs[rows, width].replay()
         else:
-            self._step(buffers, rows)
+            self._step(buffers, rows, width)
 
-    def _captured(self, buffers: _Buffers, rows: int) -> Any:
+    def _captured(self, buffers: _Buffers, rows: int, width: int) -> Any:
         """One step as a graph.  It is run before: nothing may happen for the first time while it is captured."""
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):  # the same token again, at the same place
-                self._step(buffers, rows)
+                self._step(buffers, rows, width)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # All graphs share memory: only one runs at a time, and what it leaves is in the buffers.
         pool = next((other.pool() for other in self._graphs.values()), None)
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            self._step(buffers, rows)
+            self._step(buffers, rows, width)
         return graph
 
 

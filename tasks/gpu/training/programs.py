@@ -32,6 +32,9 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     """Raises: WorldUnusable; DatasetError; SandboxUnavailable."""
     from transformers import AutoTokenizer
 
+    deterministic = given.model.get("deterministic", False)
+    if deterministic:  # read when CUDA's library of matrices is first used
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         tokenizer = AutoTokenizer.from_pretrained(given.model_folder, trust_remote_code=False)
         model = load_causal_lm(Path(given.model_folder), given.device, DTYPES[given.model["dtype"]])
@@ -56,8 +59,5 @@ def program_world(given: WorldGiven) -> TrainedWorld:
     asked = evaluated(world)
     adapter = Adapter(model, bases)
     sampler = StaticSampler(model, adapter) if given.device == "cuda" else None
-    deterministic = given.model.get("deterministic", False)
-    if deterministic:  # read when CUDA's library of matrices is first used
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     policy = PolicyRows(model, adapter, ROWS_AT_ONCE, sampler=sampler, deterministic=deterministic)
     return TrainedWorld(policy, world, asked, asked.held_out, partial(weights_hash, model), worst, computed)
