@@ -29,7 +29,7 @@ import toy_world as toy  # noqa: E402
 from benchmarks.figures import table, write  # noqa: E402
 from tasks.gpu.routing.controls import seed_of  # noqa: E402
 from tasks.gpu.routing.loop import Trajectory  # noqa: E402
-from tasks.gpu.routing.rollout import evaluate_knobs  # noqa: E402
+from tasks.gpu.routing.rollout import sample_rows  # noqa: E402
 from tasks.gpu.routing.splits import RANDOM_DIRECTIONS, SPLITS  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, deployed_knobs  # noqa: E402
 from tasks.gpu.routing.update import Adam  # noqa: E402
@@ -67,7 +67,8 @@ def rates_of_seed(seed: int) -> tuple[int, float, Rates]:
             for kind, label in toy.KINDS.items():
                 prompts = [toy.prompt_of(kind, toy.HELD_OUT[n % len(toy.HELD_OUT)]) for n in range(SAMPLES)]
                 # The same random numbers for every deployment.
-                scores = evaluate_knobs(policy, world, prompts, knobs, 4, seed_of(seed, label), at_once=SAMPLES)
+                rows = sample_rows(policy, prompts, knobs, 4, False, seed_of(seed_of(seed, label), 0))
+                scores = world.score(prompts, [row.completion for row in rows])
                 hacked, solved = (
                     mean(bool(score.log[column]) for score in scores) for column in ("exploited", "oracle")
                 )

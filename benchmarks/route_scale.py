@@ -2,8 +2,9 @@
 
 Real broker, real workers, and the real session of the run from its plan to its report; only the jobs of the gpu queue
 wait instead of computing (benchmarks/route_tasks.py), sped up so that the bound takes --seconds whatever the number of
-workers.  Held against that lower bound: all gpu work over the workers, or the longest chain of bases, a training, and
-one of its evaluations.  What the cpu queue computes is not sped up, and counts as so much longer.
+workers.  Held against that lower bound: all gpu work over the workers, or the longest chain of bases, as many trainings
+as one worker at least has, and the last one's evaluation.  What the cpu queue computes is not sped up, and counts as so
+much longer.
 `python benchmarks/route_scale.py [--seconds 120]`
 """
 
@@ -27,6 +28,7 @@ from orchestrator import exit_status
 from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.run import start_route
 from orchestrator.routing.settings import RouteOptions, RouteSettings, read_route_settings
+from tasks.route.jobs import Deployment
 
 WANTED = 1.15
 WORKERS = (1, 2, 4)
@@ -40,7 +42,7 @@ def main() -> None:
     settings = read_route_settings(ROOT / "configs" / "route.yaml")
     os.chdir(ROOT)  # the settings name their files from here
     found = [measure(settings, workers, options.seconds) for workers in WORKERS]
-    trainings, evaluations = counts(settings)
+    trainings, evaluations = len(arms(settings)), sum(map(len, deployed(settings)))
     print(f"{trainings} trainings, {evaluations} evaluations, {work_s(settings):.0f} s of gpu work")
     rows = [[f"{f[name]}" for name in ("workers", "bound_s", "took_s", "ratio")] for f in found]
     print(table(["gpu workers", "bound s", "took s", "to bound"], rows))
@@ -51,21 +53,26 @@ def main() -> None:
     sys.exit(0 if worst <= WANTED else 1)
 
 
-def counts(settings: RouteSettings) -> tuple[int, int]:
-    """Trainings and evaluations."""
-    return len(arms(settings)), sum(len(deployments(settings, arm)) for arm in arms(settings))
+def deployed(settings: RouteSettings) -> list[list[Deployment]]:
+    """What is evaluated of each trajectory."""
+    return [deployments(settings, arm) for arm in arms(settings)]
+
+
+def evaluations_s(settings: RouteSettings) -> list[float]:
+    """Seconds of the evaluation of each trajectory."""
+    return [evaluate_s(len(each), settings.evaluation.samples) for each in deployed(settings)]
 
 
 def work_s(settings: RouteSettings) -> float:
     """Seconds of all gpu jobs, one after the other."""
-    trainings, evaluations = counts(settings)
-    return (
-        BASES_S + trainings * train_s(settings.training.steps) + evaluations * evaluate_s(settings.evaluation.samples)
-    )
+    evaluated = evaluations_s(settings)
+    return BASES_S + len(evaluated) * train_s(settings.training.steps) + sum(evaluated)
 
 
 def bound_s(settings: RouteSettings, workers: int) -> float:
-    longest = BASES_S + train_s(settings.training.steps) + evaluate_s(settings.evaluation.samples)
+    evaluated = evaluations_s(settings)
+    rounds = -(-len(evaluated) // workers)
+    longest = BASES_S + rounds * train_s(settings.training.steps) + min(evaluated)
     return max(work_s(settings) / workers, longest)
 
 

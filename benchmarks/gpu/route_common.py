@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from orchestrator.routing.settings import read_route_settings
-from tasks.gpu.routing.rollout import evaluate_deployments
-from tasks.gpu.routing.world import PromptTokens, World, WorldScore
+from tasks.gpu.routing.rollout import AskedSample, evaluate_samples
+from tasks.gpu.routing.world import World, WorldScore
 from tasks.gpu.training.worlds import TrainedWorld
 from tasks.route.texts import problems_of
 from tasks.routing.grading import grading_pool
@@ -98,14 +97,15 @@ def scores_in_time(
     options: argparse.Namespace,
     trained: TrainedWorld,
     world: World,
-    asked: Sequence[tuple[PromptTokens, Tensor]],
+    asked: Sequence[AskedSample],
     longest: int,
     seed: int,
     at_once: int = 512,
 ) -> Iterator[list[WorldScore]]:
     """Batch after batch, while there is time for one more."""
     began, done = time.monotonic(), 0
-    for scores in evaluate_deployments(trained.policy, world, asked, longest, seed, at_once):
+    batches = (asked[start : start + at_once] for start in range(0, len(asked), at_once))
+    for scores in evaluate_samples(trained.policy, world, batches, longest, seed):
         yield scores
         done += len(scores)
         took = time.monotonic() - began

@@ -30,14 +30,14 @@ from tasks.gpu.routing.sampling import draw_from, sample_completions
 from tasks.gpu.routing.static_decoding import StaticSampler
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import TrajectorySettings, first_state
-from tasks.gpu.training.work import opened_world, trajectory_settings
+from tasks.gpu.training.work import EVALUATED_ROWS, opened_world, trajectory_settings
 from tasks.gpu.training.worlds import TrainedWorld
 
 Figures = dict[str, Any]
 SAMPLING_S, REFRESHES_S = 45.0, 25.0  # what each takes on an H200 that others use too
 
 
-def greedy(logits: Tensor) -> Tensor:
+def greedy(logits: Tensor, rows: Tensor, step: int) -> Tensor:
     return logits.argmax(1)
 
 
@@ -65,7 +65,7 @@ def agreement(policy: PolicyRows, sampler: StaticSampler, prompts: list[tuple[in
 
 def speeds(sampler: StaticSampler, knobs: Tensor, prompts: list[tuple[int, ...]], tokens: int) -> list[Figures]:
     found = []
-    for rows in (64, 256, 512):
+    for rows in (64, 256, EVALUATED_ROWS):
         given = [prompts[number % len(prompts)] for number in range(rows)]
         generator = torch.Generator(knobs.device).manual_seed(1)
         for first in (True, False):
@@ -81,19 +81,13 @@ def speeds(sampler: StaticSampler, knobs: Tensor, prompts: list[tuple[int, ...]]
 
 
 def evaluation_estimate(config: Path, found: list[Figures], opened_s: float) -> Figures:
-    """How long the evaluation of the config takes: in the largest batches, and as it is, one job for each mode."""
+    """How long the evaluation of the config takes, in batches as its jobs have them, one job after another."""
     settings = read_route_settings(config)
-    jobs = sum(len(deployments(settings, arm)) for arm in arms(settings))
-    samples = jobs * settings.evaluation.samples
-    large, small = (next(one for one in found[::-1] if one["rows"] == rows) for rows in (512, 64))
-    return {
-        "jobs": jobs,
-        "samples": samples,
-        "minutes_in_batches": round(samples / large["rows"] * large["seconds"] / 60, 1),
-        "minutes_as_jobs_one_after_another": round(
-            (jobs * opened_s + samples / small["rows"] * small["seconds"]) / 60, 1
-        ),
-    }
+    jobs = arms(settings)
+    samples = sum(len(deployments(settings, arm)) for arm in jobs) * settings.evaluation.samples
+    large = next(one for one in found[::-1] if one["rows"] == EVALUATED_ROWS)
+    seconds = len(jobs) * opened_s + samples / large["rows"] * large["seconds"]
+    return {"jobs": len(jobs), "samples": samples, "minutes": round(seconds / 60, 1)}
 
 
 def repeatable(policy: PolicyRows, rows: list[TokenRow]) -> tuple[bool, float]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.figures import table, write
 from benchmarks.gpu import route_common as common
 from tasks.gpu.routing.programs import Asked, ProgramsWorld
+from tasks.gpu.routing.rollout import AskedSample
 from tasks.gpu.routing.world import PromptTokens
 from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.route.names import LEVELS
@@ -64,8 +65,8 @@ def main() -> None:
     hacked: dict[str, dict[int, list[bool]]] = {mode: defaultdict(list) for mode in MODES}
     blocks: list[bool] = []
     done = 0
-    pairs = [(prompt, zeros) for prompt in asked]
-    for scores in common.scores_in_time(options, trained, world, pairs, longest, 7):
+    samples = [AskedSample(prompt, zeros, number) for number, prompt in enumerate(asked)]
+    for scores in common.scores_in_time(options, trained, world, samples, longest, 7):
         for prompt, score in zip(asked[done : done + len(scores)], scores, strict=True):
             assert isinstance(prompt.where, Asked)
             level, mode = prompt.where.problem.level, prompt.where.mode

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.gpu import route_common as common
 from orchestrator.routing.settings import RouteClaims
 from tasks.gpu.routing.loop import Trajectory
+from tasks.gpu.routing.rollout import AskedSample
 from tasks.gpu.routing.splits import SPLITS
 from tasks.gpu.routing.trajectory_state import deployed_knobs
 from tasks.gpu.training.worlds import TrainedWorld
@@ -30,8 +31,8 @@ def evaluated(
     asked, places = [], []
     for name, mode in wanted:
         knobs = deployed_knobs(trajectory.state, name)
-        for prompt in trained.held_out(mode, options.samples):
-            asked.append((prompt, knobs))
+        for number, prompt in enumerate(trained.held_out(mode, options.samples)):
+            asked.append(AskedSample(prompt, knobs, number))
             places.append((name, mode))
     scores = [
         score

@@ -99,30 +99,42 @@ def _claims(settings: RouteSettings) -> dict[str, str]:
 
 def plan_lines(settings: RouteSettings) -> list[str]:
     """What `--plan` prints: jobs, hours, memory.  Nothing is started."""
-    training, evaluation, estimate = settings.training, settings.evaluation, settings.estimate
+    training, evaluation = settings.training, settings.evaluation
     found = arms(settings)
     evaluations = sum(len(deployments(settings, arm)) for arm in found)
     trained = len(found) * training.steps * training.prompts * training.group * training.max_new_tokens
     asked = evaluations * evaluation.samples * training.max_new_tokens
-    speed = estimate.tokens_per_second
-    hours = "not known: set estimate.tokens_per_second to a measured value"
-    if speed:
-        hours = f"{(trained + asked) / speed / 3600:.1f} on one card, at {speed:g} tokens a second and full lengths"
-    memory = "not known: set estimate.memory_gib to a measured value"
-    if estimate.memory_gib:
-        memory = f"{estimate.memory_gib:g} GiB for each job on the card"
     pool = 1 if settings.world == PROGRAMS and training.teacher_rows else 0
     return [
         f"trajectories  {len(found)}: {_listed([arm.name for arm in found])}",
         f"splits        {len(settings.routing.splits)}: {', '.join(settings.routing.splits)}",
-        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {evaluations} gpu.evaluate, "
-        "1 cpu.compare",
+        f"jobs          1 gpu.bases, {pool} cpu.pool, {len(found)} gpu.train, {len(found)} gpu.evaluate, 1 cpu.compare",
+        f"evaluations   {evaluations} of {evaluation.samples} samples: each of what is deployed, in each mode",
         f"tokens        {trained:,} trained on and {asked:,} evaluated, at most",
-        f"hours         {hours}",
-        f"memory        {memory}",
+        *_estimated(settings, evaluations * evaluation.samples),
         f"output        {settings.folder}",
         *(f"warning       {what}" for what in _unmeasured(settings)),
     ]
+
+
+def _estimated(settings: RouteSettings, samples: int) -> Iterator[str]:
+    """Hours and memory by the measured figures of the file, as if each trajectory had all splits."""
+    estimate, training = settings.estimate, settings.training
+    if estimate is None:
+        yield "hours         not known: the file has no section estimate with measured figures"
+        yield "memory        not known, likewise"
+        return
+    count = len(arms(settings))
+    refreshes = -(-training.steps // settings.routing.refresh_every)
+    train_s = count * (estimate.open_s + training.steps * estimate.step_s + refreshes * estimate.refresh_s)
+    evaluate_s = count * estimate.open_s + samples / estimate.samples_per_second
+    total = train_s + evaluate_s
+    yield (
+        f"hours         {total / 3600:.2g} on one card, one job after another: "
+        f"{train_s / 60:.0f} min of training, {evaluate_s / 60:.0f} min of evaluation"
+    )
+    yield f"memory        {estimate.memory_gib:g} GiB of the card for each job at a time"
+    yield f"measured      {estimate.source}"
 
 
 def _unmeasured(settings: RouteSettings) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """One session of a `route` run, from checked settings to its report.
 
-bases -> pool -> a training for each trajectory and seed -> its evaluations, as soon as it has ended -> compare -> plots
+bases -> pool -> a training for each trajectory and seed -> its evaluation, as soon as it has ended -> compare -> plots
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OfArm(Request):
-    """A request that belongs to an arm; `deployment` is what is evaluated, None for its training."""
+    """A request that belongs to an arm; `deployed` is what is evaluated of it, nothing for its training."""
 
     arm: Arm
-    deployment: Deployment | None = None
+    deployed: tuple[Deployment, ...] = ()
 
 
 @dataclass
@@ -101,6 +101,7 @@ class _Session:
     _trained: dict[Arm, tuple[RouteJob, Result]] = field(default_factory=dict)
     _evaluated: dict[Deployment, Result] = field(default_factory=dict)
     _trainings: dict[Arm, RouteJob] = field(default_factory=dict)
+    _evaluations: dict[Arm, RouteJob] = field(default_factory=dict)
     _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -151,10 +152,10 @@ class _Session:
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
             assert isinstance(request, OfArm)
-            if request.deployment is None:
-                self._end_training(request.arm, result)
+            if request.deployed:
+                self._evaluated |= dict(zip(request.deployed, result["evaluations"], strict=True))
             else:
-                self._evaluated[request.deployment] = result
+                self._end_training(request.arm, result)
         self._finish()
 
     def _finish(self) -> None:
@@ -207,9 +208,10 @@ class _Session:
         self.output.write(checkpoint_file(arm), data)
         self.output.write(rows_file(arm), json_lines(result["rows"]))
         self._trained[arm] = job, result
-        for deployment in deployments(self.settings, arm):
-            evaluation = evaluate_job(self.inputs, deployment, job, result["sha256"], self.limit_s)
-            self.scheduler.submit(OfArm(*evaluation, arm, deployment))
+        deployed = deployments(self.settings, arm)
+        evaluation = evaluate_job(self.inputs, deployed, job, result["sha256"], self.limit_s)
+        self._evaluations[arm] = evaluation
+        self.scheduler.submit(OfArm(*evaluation, arm, tuple(deployed)))
 
     def _records(self) -> list[dict[str, Any]]:
         """All evaluations, in the order of the settings."""
@@ -231,11 +233,11 @@ class _Session:
         steps = self.settings.training.steps
         found = arms(self.settings)
         progress = RouteProgress(
-            done=sum(steps if arm in self._trained else self._steps(arm) for arm in found),
+            done=sum(steps if arm in self._trained else self._done("train", self._trainings.get(arm)) for arm in found),
             total=steps * len(found),
             is_finished=is_finished,
             figures={
-                "evaluations": float(len(self._evaluated)),
+                "evaluations": float(sum(self._answered(arm) for arm in found)),
                 "evaluations_total": float(sum(len(deployments(self.settings, arm)) for arm in found)),
                 "real_hack": self._hack(REAL),
                 "none_hack": self._hack(NONE),
@@ -245,12 +247,18 @@ class _Session:
         self.publisher.publish({"done": progress["done"], "total": progress["total"], **progress["figures"]})
         self._reported = time.monotonic()
 
-    def _steps(self, arm: Arm) -> int:
-        """The steps of a training under way, as its worker says."""
-        job = self._trainings.get(arm)
+    def _answered(self, arm: Arm) -> int:
+        """How much of an arm is evaluated."""
+        deployed = deployments(self.settings, arm)
+        if deployed[0] in self._evaluated:
+            return len(deployed)
+        return self._done("evaluate", self._evaluations.get(arm))
+
+    def _done(self, stage: str, job: RouteJob | None) -> int:
+        """The steps or evaluations of a job under way, as its worker says."""
         text = self.farm.store.metadata(self.run_id, progress_field(job[0])) if job else None
         said = json.loads(text) if text else {}
-        return int(said["done"]) if said.get("stage") == "train" else 0
+        return int(said["done"]) if said.get("stage") == stage else 0
 
     def _hack(self, deployed: str) -> float | None:
         """The hack rate of the held-out mode, over the seeds that are evaluated."""

@@ -123,10 +123,18 @@ class RouteClaims(Document):
 
 @dataclass(frozen=True)
 class RouteEstimate(Document):
-    """What `--plan` multiplies, as measured: tokens sampled and trained a second, and GiB a trajectory."""
+    """What `--plan` multiplies, as measured with this model and these settings on one card.
 
-    tokens_per_second: Positive | None = None
-    memory_gib: Positive | None = None
+    source: on what, and where the figures are.  open_s: of each job, until its model is there.  step_s: of a step of
+    training; refresh_s: of a refresh, beside that.  samples_per_second: of evaluations.  memory_gib: of a job at most.
+    """
+
+    source: Text
+    open_s: Positive
+    step_s: Positive
+    refresh_s: NotNegative
+    samples_per_second: Positive
+    memory_gib: Positive
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ class RouteSettings(Document):
     claims: RouteClaims
     output: RunOutput
     data: RouteData = RouteData()
-    estimate: RouteEstimate = RouteEstimate()
+    estimate: RouteEstimate | None = None
 
     @property
     def folder(self) -> Path:

@@ -3,10 +3,11 @@
     bases      {"weights": hash, "modules", "knobs", "largest_error", "computed"}; once a model
     pool       {"rows": teacher rows}, graded; of the world `programs` alone
     train      {"rows": one a step, "checkpoint": its key, "sha256": of it}; one trajectory and seed
-    evaluate   {"solved": "0110...", "hacked": likewise}, a character a sample; one checkpoint, deployment, mode
+    evaluate   {"evaluations": [{"solved": "0110...", "hacked": likewise}, ...]}, a character a sample; one checkpoint
     compare    the tables and verdicts of tasks/route/claims.py
 
-How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.
+How far a job that trains is, is in the store under `train_checkpoint`, so that any worker goes on with it.  Each
+evaluation of a checkpoint has a key of its own too, so that none is repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tasks.job import JobSpec
 from tasks.models import Target
 from tasks.route.names import Quarantine, Trajectory
 
-VERSION = 1
+VERSION = 2
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
 RouteJob = tuple[str, JobSpec]
@@ -113,14 +114,21 @@ def train_checkpoint(job: RouteJob) -> str:
 
 
 def evaluate_job(
-    inputs: RouteInputs, deployment: Deployment, trained: RouteJob, sha256: str, limit_s: float
+    inputs: RouteInputs, deployed: Sequence[Deployment], trained: RouteJob, sha256: str, limit_s: float
 ) -> RouteJob:
-    """`sha256` is that of the checkpoint."""
-    what = {name: getattr(deployment, name) for name in ("deployed", "mode", "quarantine")}
+    """All that is evaluated of one arm; `sha256` is that of its checkpoint."""
+    evaluations = [_evaluation(inputs, each, trained, sha256) for each in deployed]
+    arguments = {**trained[1].arguments, "evaluations": evaluations, "sha256": sha256}
+    key = f"routeevaluations:{content_hash(VERSION, [each['key'] for each in evaluations])}"
+    return key, JobSpec("gpu.evaluate", f"{deployed[0].arm.name}/evaluate", arguments, limit_s)
+
+
+def _evaluation(inputs: RouteInputs, deployment: Deployment, trained: RouteJob, sha256: str) -> dict[str, str]:
+    """What is evaluated, and the content key of its result."""
+    what = {name: str(getattr(deployment, name)) for name in ("deployed", "mode", "quarantine")}
     settings = {name: inputs.evaluation[name] for name in ("samples", "seed")}
     found = content_hash(VERSION, trained[0], sha256, what, settings, inputs.training["max_new_tokens"])
-    arguments = {**trained[1].arguments, **what, "sha256": sha256}
-    return f"routeevaluate:{found}", JobSpec("gpu.evaluate", deployment.name, arguments, limit_s)
+    return {"key": f"routeevaluate:{found}", **what}
 
 
 def compare_job(records: Sequence[Mapping[str, Any]], claims: Mapping[str, Any], limit_s: float) -> RouteJob:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tasks.gpu.routing.controls import seed_of
 from tasks.gpu.routing.row_gradients import PolicyRows
-from tasks.gpu.routing.sampling import draw_from, sample_completions
+from tasks.gpu.routing.sampling import Draw, draw_by_row, draw_from, sample_completions
 from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.world import PromptTokens, World, WorldScore
 
@@ -22,11 +22,14 @@ def sample_rows(
 
     `fold` puts them into the weights meanwhile, which is faster; not into bfloat16, where small knobs would be lost.
     """
-    if not prompts:
-        return []
     generator = torch.Generator(policy.adapter.device).manual_seed(seed)
-    tokens = [prompt.tokens for prompt in prompts]
-    adapter, draw = policy.adapter, draw_from(generator)
+    return _drawn_rows(policy, prompts, knobs, longest, fold, draw_from(generator)) if prompts else []
+
+
+def _drawn_rows(
+    policy: PolicyRows, prompts: Sequence[PromptTokens], knobs: Tensor, longest: int, fold: bool, draw: Draw
+) -> list[TokenRow]:
+    tokens, adapter = [prompt.tokens for prompt in prompts], policy.adapter
     if policy.sampler is not None:
         completions = policy.sampler.sample(tokens, knobs, longest, draw)
     else:
@@ -44,44 +47,29 @@ def fold_gap(policy: PolicyRows, rows: Sequence[TokenRow], knobs: Tensor) -> flo
     return float((folded - trained).abs().max())
 
 
-def evaluate_knobs(
-    policy: PolicyRows,
-    world: World,
-    prompts: Sequence[PromptTokens],
-    knobs: Tensor,
-    longest: int,
-    seed: int,
-    *,
-    fold: bool = False,
-    at_once: int = 128,
-) -> list[WorldScore]:
-    """One sample and its score for each prompt; nothing of the policy changes."""
-    scores: list[WorldScore] = []
-    for start in range(0, len(prompts), at_once):
-        part = prompts[start : start + at_once]
-        rows = sample_rows(policy, part, knobs, longest, fold, seed_of(seed, start))
-        scores += world.score(part, [row.completion for row in rows])
-    return scores
+@dataclass(frozen=True)
+class AskedSample:
+    """One prompt of a deployment with knobs [R]; samples of one `number` have the same random numbers."""
+
+    prompt: PromptTokens
+    knobs: Tensor
+    number: int
 
 
-def evaluate_deployments(
-    policy: PolicyRows,
-    world: World,
-    asked: Sequence[tuple[PromptTokens, Tensor]],
-    longest: int,
-    seed: int,
-    at_once: int = 512,
+def evaluate_samples(
+    policy: PolicyRows, world: World, batches: Iterable[Sequence[AskedSample]], longest: int, seed: int
 ) -> Iterator[list[WorldScore]]:
-    """The scores of (prompt, knobs [R]) of many deployments, which are sampled in the same batches; a batch at a time.
+    """The scores of each batch, whose rows are sampled together, each at temperature 1 with the knobs of its own.
 
-    Programs are graded while the next batch is sampled.  Nothing of the policy changes.
+    A batch is scored while the next one is sampled.  Nothing of the policy changes.
     """
     with ThreadPoolExecutor(1, "scores") as thread:
         waiting: Future[list[WorldScore]] | None = None
-        for start in range(0, len(asked), at_once):
-            prompts = [prompt for prompt, _ in asked[start : start + at_once]]
-            knobs = torch.stack([each for _, each in asked[start : start + at_once]])
-            rows = sample_rows(policy, prompts, knobs, longest, False, seed_of(seed, start))
+        for batch in batches:
+            prompts = [asked.prompt for asked in batch]
+            knobs = torch.stack([asked.knobs for asked in batch])
+            draw = draw_by_row(seed, [asked.number for asked in batch], longest, policy.adapter.device)
+            rows = _drawn_rows(policy, prompts, knobs, longest, False, draw)
             if waiting is not None:
                 yield waiting.result()
             waiting = thread.submit(_scored, world, prompts, [row.completion for row in rows])

@@ -80,7 +80,11 @@ class StaticSampler:
         found: list[tuple[int, ...]] = []
         for start in range(0, len(prompts), self.rows):
             part = slice(start, start + self.rows)
-            found += self._sampled(prompts[part], knobs if knobs.dim() == 1 else knobs[part], longest, draw)
+
+            def draw_part(logits: Tensor, rows: Tensor, step: int, start: int = start) -> Tensor:
+                return draw(logits, rows + start, step)
+
+            found += self._sampled(prompts[part], knobs if knobs.dim() == 1 else knobs[part], longest, draw_part)
         return found
 
     def _sampled(
@@ -98,7 +102,7 @@ class StaticSampler:
         owner = torch.arange(rows, device=device).clamp(max=count)
         ended = owner == count
         for step in range(longest):
-            tokens = draw(buffers.logits[:rows])
+            tokens = draw(buffers.logits[:rows], owner.clamp(max=count - 1), step)
             drawn[step].index_copy_(0, owner, tokens)
             ended = ended | torch.isin(tokens, end)
             if step + 1 == longest:

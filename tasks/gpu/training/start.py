@@ -1,4 +1,4 @@
-"""The worker's side: what a child that trains is given, and what becomes of its checkpoints.  Imports nothing heavy."""
+"""The worker's side: what a child that trains is given, and what becomes of what it reports.  Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from tasks.validation import parse_json
 Work = Literal["bases", "train", "evaluate"]
 
 
-def run_training_child(job: Job, work: Work, checkpoint: str = "") -> dict[str, Any]:
+def run_training_child(job: Job, work: Work, checkpoint: str = "", **more: Any) -> dict[str, Any]:
     """What the child returns.  It computes on the card of this worker, which serves nobody meanwhile.
 
     It begins with the checkpoint that the store has under the key `checkpoint`, and each that it makes goes there.
+    Results that it reports by content key go into the store at once.  `more` is given to it beside the job's arguments.
     Raises: ChildFailed; Cancelled; LookupError when data are not in the store.
     """
     store, run, worker = job.store, job.run, host.current()
@@ -40,6 +41,7 @@ def run_training_child(job: Job, work: Work, checkpoint: str = "") -> dict[str, 
             begin.write_bytes(found)
         given = {
             **job.arguments,
+            **more,
             "data": _texts(job, inputs["data"]),
             "teacher": job.results([job.arguments["pool"]])[0]["rows"] if job.arguments.get("pool") else [],
             "model_folder": worker.model_folder(target),
@@ -52,6 +54,9 @@ def run_training_child(job: Job, work: Work, checkpoint: str = "") -> dict[str, 
             PROGRESS_CLOCK.note()
             if "checkpoint" in report:
                 store.put_checkpoint(run, checkpoint, Path(report["checkpoint"]).read_bytes())
+            elif "results" in report:
+                for key, result in report["results"].items():
+                    store.put_shared(run, key, result)
             else:
                 progress = json.dumps({**report, "job": job.key})
                 store.put_metadata(run, PROGRESS, progress)

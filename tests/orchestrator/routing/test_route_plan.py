@@ -17,7 +17,7 @@ from orchestrator.routing.plan import input_hashes, keep_plan, make_plan, plan_l
 from orchestrator.routing.progress import read_route_progress, route_figure_lines, route_summary
 from orchestrator.routing.report import report_text, verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
-from orchestrator.routing.settings import RouteOptions, RouteSettings
+from orchestrator.routing.settings import RouteOptions, RouteSettings, read_route_settings
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims
 
@@ -121,15 +121,35 @@ def test_a_run_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
 
 
 def test_the_plan_counts_jobs_and_starts_nothing(tmp_path: Path) -> None:
-    settings = small_route(tmp_path, estimate__tokens_per_second=1000.0, estimate__memory_gib=2.5)
+    measured = {"source": "a test", "open_s": 20.0, "step_s": 85.0, "refresh_s": 0.0, "samples_per_second": 0.4}
+    settings = small_route(tmp_path, estimate={**measured, "memory_gib": 2.5})
     lines = plan_lines(settings)
-    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 24 gpu.evaluate, 1 cpu.compare" in lines
-    assert "memory        2.5 GiB for each job on the card" in lines
-    assert any(line.startswith("hours         0.0 on one card") for line in lines)
+    assert "jobs          1 gpu.bases, 0 cpu.pool, 2 gpu.train, 2 gpu.evaluate, 1 cpu.compare" in lines
+    assert "evaluations   24 of 20 samples: each of what is deployed, in each mode" in lines
+    # two trainings of 20 + 4 * 85 s; two starts, and 480 samples in 1200 s
+    times = "12 min of training, 21 min of evaluation"
+    assert f"hours         0.54 on one card, one job after another: {times}" in lines
+    assert "memory        2.5 GiB of the card for each job at a time" in lines and "measured      a test" in lines
     assert not settings.folder.exists()
     assert "not known" in "\n".join(plan_lines(small_route(tmp_path)))
-    no_random = plan_lines(small_route(tmp_path, routing__splits=["real", "ceiling"]))
-    assert no_random[-1].startswith("warning       no random split")
+    with pytest.raises(SettingsError, match=r"estimate\.memory_gib: is missing"):
+        small_route(tmp_path, estimate=measured)
+
+
+def test_the_estimate_that_comes_along_is_near_what_was_measured() -> None:
+    results = SHIPPED.parents[1] / "benchmarks" / "results"
+    decoding, overhead = (json.loads((results / f"gpu_route_{n}.json").read_text()) for n in ("decoding", "overhead"))
+    estimate = read_route_settings(SHIPPED.parent / "route.yaml").estimate
+    assert estimate is not None
+    large, steps = decoding["speeds"][-1], sorted(step["seconds"] for step in overhead["steps"]["splits"])
+    for said, measured in (
+        (estimate.open_s, decoding["opened_s"]),
+        (estimate.step_s, steps[len(steps) // 2]),
+        (estimate.refresh_s, decoding.get("refresh_later_s", estimate.refresh_s)),
+        (estimate.samples_per_second, large["rows"] / large["seconds"]),
+        (estimate.memory_gib, decoding["gradients_gib"]),
+    ):
+        assert measured / 2 < said < 2 * measured
 
 
 def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:

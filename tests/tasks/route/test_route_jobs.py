@@ -72,11 +72,19 @@ def test_what_decides_nothing_is_in_no_key() -> None:
 def test_an_evaluation_is_of_one_checkpoint_deployment_and_mode() -> None:
     inputs = dataclasses.replace(INPUTS, evaluation={"samples": 3, "seed": 0, "modes": ["A", "B"]})
 
-    def key(sha256: str = "s", **changes: Any) -> str:
-        what = {"deployed": "real", "mode": "B", **changes}
-        return evaluate_job(inputs, Deployment(SHARED, **what), trained(), sha256, 60.0)[0]
+    def job(*changed: dict[str, str], sha256: str = "s") -> RouteJob:
+        deployed = [Deployment(SHARED, **{"deployed": "real", "mode": "B", **each}) for each in changed]  # type: ignore[arg-type]
+        return evaluate_job(inputs, deployed, trained(), sha256, 60.0)
 
-    assert len({key(), key("t"), key(deployed="none"), key(mode="A"), key(quarantine="on")}) == 5
+    def keys(made: RouteJob) -> list[str]:
+        return [each["key"] for each in made[1].arguments["evaluations"]]
+
+    each: list[dict[str, str]] = [{}, {"deployed": "none"}, {"mode": "A"}, {"quarantine": "on"}]
+    together = job(*each)
+    assert len({*keys(together), *keys(job({}, sha256="t"))}) == 5
+    # the same key wherever it is asked, and another job for other evaluations
+    assert keys(together) == [key for one in each for key in keys(job(one))]
+    assert len({together[0], *(job(one)[0] for one in each)}) == 5 and together[1].label == "shared_seed0/evaluate"
     assert train_checkpoint(trained()).partition(":")[2] == trained()[0].partition(":")[2]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from tasks.gpu.routing.adapter import Adapter
 from tasks.gpu.routing.bases import decompose
 from tasks.gpu.routing.causal_lm import CausalLM
 from tasks.gpu.routing.row_gradients import PolicyRows
-from tasks.gpu.routing.sampling import draw_from, sample_completions
+from tasks.gpu.routing.sampling import draw_by_row, draw_from, sample_completions
 from tasks.gpu.routing.static_decoding import StaticSampler
 
 SHAPE = {
@@ -21,7 +23,7 @@ SHAPE = {
 END = frozenset({2, 5, 7, 9, 11, 13})  # so many that rows end at different times
 
 
-def greedy(logits: Tensor) -> Tensor:
+def greedy(logits: Tensor, rows: Tensor, step: int) -> Tensor:
     return logits.argmax(1)
 
 
@@ -71,3 +73,44 @@ def test_rows_are_drawn_as_often_as_the_model_says(policy: PolicyRows) -> None:
         exact = policy.model.logits(policy.model.hidden(ids)[0, -1:]).softmax(1)[0]
     counts = torch.bincount(torch.tensor([row[0] for row in rows]), minlength=48) / 2400
     assert (counts - exact).abs().max() < 0.04
+
+
+def test_a_row_by_its_number_is_the_same_whatever_is_sampled_beside_it(policy: PolicyRows) -> None:
+    sampler, adapter, device = policy.sampler, policy.adapter, policy.adapter.device
+    assert isinstance(sampler, StaticSampler)
+    prompts, knobs = drawn_prompts(40), adapter.zeros()
+    together = sampler.sample(prompts, knobs, 60, draw_by_row(7, range(40), 60, device))
+    for numbers in ([39, 5, 22], [22]):
+        some = [prompts[number] for number in numbers]
+        found = sampler.sample(some, knobs, 60, draw_by_row(7, numbers, 60, device))
+        assert found == [together[number] for number in numbers]
+    assert together != sampler.sample(prompts, knobs, 60, draw_by_row(8, range(40), 60, device))
+    with adapter.active(knobs):
+        assert sample_completions(policy.model, prompts, 60, draw_by_row(7, range(40), 60, device)) == together
+
+
+def test_rows_drawn_by_number_are_as_often_as_the_model_says(policy: PolicyRows) -> None:
+    logits = torch.randn(1, 48, generator=torch.Generator().manual_seed(5))
+    draw = draw_by_row(3, range(4000), 2, torch.device("cpu"))
+    for step in range(2):
+        tokens = draw(logits.expand(4000, -1), torch.arange(4000), step)
+        counts = torch.bincount(tokens, minlength=48) / 4000
+        assert (counts - logits.softmax(1)[0]).abs().max() < 0.03
+    with_zero = torch.tensor([[-torch.inf, 0.0, -torch.inf]]).expand(4000, -1)
+    assert set(draw(with_zero, torch.arange(4000), 0).tolist()) == {1}
+
+
+def test_a_batch_has_the_width_of_its_own(policy: PolicyRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, zeros, widths = policy.sampler, policy.adapter.zeros(), list[int]()
+    assert isinstance(sampler, StaticSampler)
+    forward = sampler._forward
+
+    def watched(buffers: Any, rows: slice, ids: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
+        widths.append(mask.shape[3])
+        return forward(buffers, rows, ids, positions, mask, cache)
+
+    monkeypatch.setattr(sampler, "_forward", watched)
+    for prompt in ((20, 21), (20,) * 126, (20, 21)):  # the second needs larger buffers
+        sampler.sample([prompt], zeros, 3, greedy)
+        seen, widths[:] = sorted(set(widths)), []
+        assert seen == [len(prompt), 128 if len(prompt) == 2 else 256]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from small_model import make_small_model
+from training_values import TRAINING
 
 from tasks.gpu.training.programs import program_world
 from tasks.gpu.training.work import evaluate, find_bases, run_trajectory
@@ -20,9 +21,8 @@ SHIPPED = Path(__file__).parents[4] / "configs" / "routing"
 
 def test_a_step_of_training_and_an_evaluation(tmp_path: Path) -> None:
     training = {
-        "steps": 1, "checkpoint_every": 1, "prompts": 2, "group": 2, "max_new_tokens": 6, "learning_rate": 0.01,
-        "plain_share": 0.0, "clip": 0.2, "kl": 0.0, "decay": 0.0, "clip_norm": 1.0, "teacher_rows": 0,
-        "teacher_off_step": 0, "rollout_ablate_frac": 0.0, "modes": list(LOOPHOLES), "levels": list(LEVELS),
+        **TRAINING, "steps": 1, "prompts": 2, "group": 2, "max_new_tokens": 6, "plain_share": 0.0, "clip_norm": 1.0,
+        "teacher_rows": 0, "modes": list(LOOPHOLES), "levels": list(LEVELS),
     }  # fmt: skip
     given: dict[str, Any] = {
         "inputs": {
@@ -47,9 +47,14 @@ def test_a_step_of_training_and_an_evaluation(tmp_path: Path) -> None:
     found = run_trajectory(given, lambda **_: None)
     [row] = found["rows"]
     assert len(row["log"]) == 4 and {each["mode"] for each in row["log"]} <= set(LOOPHOLES)
-    begun = {**given, "begin": str(tmp_path / "step1"), "deployed": "real", "mode": "equality", "quarantine": "off"}
+    asked = {"key": "key", "deployed": "real", "mode": "equality", "quarantine": "off"}
+    begun = {**given, "begin": str(tmp_path / "step1"), "evaluations": [asked], "answered": []}
+    told: list[dict[str, Any]] = []
+    evaluate(begun, lambda **values: told.append(values))
     # random weights write no program
-    assert evaluate(begun, lambda **_: None) == {"solved": "000", "hacked": "000"}
+    assert [values["results"] for values in told if "results" in values] == [
+        {"key": {"solved": "000", "hacked": "000"}}
+    ]
 
 
 def test_a_model_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:

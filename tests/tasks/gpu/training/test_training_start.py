@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from answer_runs import embedded_target, installed_host
+from training_values import TRAINING
 
 from tasks.gpu.bases import compute_bases
-from tasks.gpu.evaluate import evaluate_deployment
+from tasks.gpu.evaluate import evaluate_checkpoint
 from tasks.gpu.train import train
 from tasks.gpu.training.start import progress_field
 from tasks.job import Job
@@ -33,18 +34,13 @@ from workers.sglang.host import LocalTargetHost
 pytestmark = pytest.mark.long  # each child loads torch
 
 WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
-TRAINING = {
-    "trajectories": ["shared"], "seeds": [0], "steps": 2, "checkpoint_every": 1, "prompts": 4, "group": 8,
-    "max_new_tokens": 4, "learning_rate": 0.05, "plain_share": 0.25, "clip": 0.2, "kl": 0.0, "decay": 0.0,
-    "clip_norm": 0.0, "teacher_rows": 1, "teacher_off_step": 1, "rollout_ablate_frac": 0.0,
-}  # fmt: skip
 INPUTS = RouteInputs(
     target=embedded_target("toy"),
     world=WORLD,
     world_source="",
     data={},
     model={"targets": ["first", "second"]},
-    training=TRAINING,
+    training={**TRAINING, "trajectories": ["shared"], "seeds": [0]},
     routing={"splits": ["real"], "dims": 1, "reduction": "mean", "refresh_every": 1},
     evaluation={"samples": 4, "seed": 0},
 )
@@ -74,13 +70,21 @@ def test_bases_training_and_evaluation(store: Store, worker: LocalTargetHost) ->
     assert '"done": 2' in (store.metadata("run", progress_field(training[0])) or "")
     # Then a second execution goes on with it, here from the end, and gives the same
     assert train(job_of(store, training)) == whole
-    deployed = Deployment(Arm("shared", 0), "real", "B")
-    evaluation = evaluate_job(INPUTS, deployed, training, whole["sha256"], 60)
-    assert len(evaluate_deployment(job_of(store, evaluation))["solved"]) == 4
-    # and the checkpoint of another training is refused
+    arm = Arm("shared", 0)
+    deployed = [Deployment(arm, "real", "B"), Deployment(arm, "none", "B")]
+    evaluation = job_of(store, evaluate_job(INPUTS, deployed, training, whole["sha256"], 60))
+    keys = [each["key"] for each in evaluation.arguments["evaluations"]]
+    # When one evaluation was answered before, it stands, and the other is in the store under its own key
+    store.put_shared("run", keys[0], {"solved": "answered", "hacked": "before"})
+    found = evaluate_checkpoint(evaluation)["evaluations"]
+    assert found[0]["solved"] == "answered" and len(found[1]["solved"]) == 4
+    assert store.shared("run", keys)[keys[1]] == found[1]
+    # and the checkpoint of another training is refused, but for what was answered
     store.put_checkpoint("run", key, b"other")
+    assert evaluate_checkpoint(evaluation)["evaluations"] == found
+    another = job_of(store, evaluate_job(INPUTS, [Deployment(arm, "real", "none")], training, whole["sha256"], 60))
     with pytest.raises(LookupError, match="not in the store as it was"):
-        evaluate_deployment(job_of(store, evaluation))
+        evaluate_checkpoint(another)
 
 
 def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from training_values import TRAINING
 
 from tasks.gpu.routing.splits import SPLITS
-from tasks.gpu.training.work import evaluate, find_bases, run_trajectory, trajectory_settings
+from tasks.gpu.training.work import evaluate, evaluation_batches, find_bases, run_trajectory, trajectory_settings
 from tasks.gpu.training.worlds import WorldUnusable
 from tasks.route.names import split_names
 
@@ -29,16 +30,11 @@ def threads() -> Any:
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, Any]:
     """What the worker gives for two steps with a checkpoint after each."""
-    training = {
-        "steps": 2, "checkpoint_every": 1, "prompts": 4, "group": 8, "max_new_tokens": 4, "learning_rate": 0.05,
-        "plain_share": 0.25, "clip": 0.2, "kl": 0.0, "decay": 0.0, "clip_norm": 0.0, "teacher_rows": 1,
-        "teacher_off_step": 1, "rollout_ablate_frac": 0.0,
-    }  # fmt: skip
     inputs = {
         "target": {"device": "cpu"},
         "world": WORLD,
         "model": {"targets": ["first", "second"]},
-        "training": training,
+        "training": TRAINING,
         "routing": {"splits": ["real", "ceiling"], "dims": 1, "reduction": "mean", "refresh_every": 1},
         "evaluation": {"samples": 8, "seed": 0},
     }
@@ -69,19 +65,46 @@ def test_a_training_that_goes_on_ends_with_the_same_bytes(given: dict[str, Any],
     last = Path(checkpoints[1]).read_bytes()
     assert hashlib.sha256(last).hexdigest() == whole["sha256"]
     assert [row["step"] for row in whole["rows"]] == [0, 1]
-    # and what is deployed of it can be evaluated, again with the same result
-    found = [
-        evaluate({**given, "begin": checkpoints[1], "deployed": name, "mode": "B", "quarantine": quarantine}, ignore)
-        for name, quarantine in (
-            ("real", "off"),
-            ("real", "off"),
-            ("untrained", "off"),
-            ("real", "on"),
-            ("none", "off"),
-        )
+
+
+def test_what_is_evaluated_of_a_checkpoint_is_the_same_however_often_it_is_interrupted(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a checkpoint, and evaluations of two modes, of which two go together
+    monkeypatch.setattr("tasks.gpu.training.work.EVALUATED_ROWS", 16)
+    run_trajectory(given, ignore)
+    names = (("real", "off"), ("untrained", "off"), ("real", "on"), ("none", "off"))
+    asked = [
+        {"key": f"{name}/{mode}/{quarantine}", "deployed": name, "mode": mode, "quarantine": quarantine}
+        for mode in ("B", "none")
+        for name, quarantine in names
     ]
-    assert found[0] == found[1] and found[3] == found[4]
-    assert all(len(each["solved"]) == len(each["hacked"]) == 8 for each in found)
+    begun = {**given, "begin": str(Path(given["folder"]) / "step2"), "evaluations": asked}
+    assert [len(batch) for batch in evaluation_batches(asked, 8)] == [2, 2, 2, 2]
+    assert [len(batch) for batch in evaluation_batches(asked[:5], 20)] == [1, 1, 1, 1, 1]
+    # When all is evaluated
+    told, whole = evaluated(begun, [])
+    assert told == [0, 2, 4, 6, 8] and list(whole) == [each["key"] for each in asked]
+    assert all(len(each["solved"]) == len(each["hacked"]) == 8 for each in whole.values())
+    # Then what is deployed of equal knobs is equal, though it was sampled beside others
+    assert whole["real/B/on"] == whole["none/B/off"] and whole["real/B/off"] != whole["untrained/B/off"]
+    # and only batches with something missing are computed again, with the same results
+    told, rest = evaluated(begun, [each["key"] for each in asked[:5]])
+    assert told == [4, 6, 8] and rest == {key: whole[key] for key in list(whole)[4:]}
+    assert evaluated(begun, list(whole)) == ([8], {})
+
+
+def evaluated(given: dict[str, Any], answered: list[str]) -> tuple[list[int], dict[str, Any]]:
+    """How far the evaluation said that it was, and its results by key."""
+    told: list[int] = []
+    results: dict[str, Any] = {}
+
+    def report(**values: Any) -> None:
+        results.update(values.get("results", {}))
+        told.extend([values["done"]] if values.get("stage") == "evaluate" else [])
+
+    evaluate({**given, "answered": answered}, report)
+    return told, results
 
 
 def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
