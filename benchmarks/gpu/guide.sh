@@ -24,7 +24,9 @@ set -u
 export GUIDE_MODEL=${GUIDE_MODEL:?a folder, or embedded} GUIDE_ENGINE=${GUIDE_ENGINE:-sglang}
 export GUIDE_SECONDS=${GUIDE_SECONDS:-750} GUIDE_WORK=${GUIDE_WORK:-outputs/guide-work} GUIDE_RESULTS=${GUIDE_RESULTS:-outputs/guide-results}
 export GUIDE_PYTHON=${GUIDE_PYTHON:-python3} GUIDE_SERVER=${GUIDE_SERVER:-python3 -m sglang.launch_server} GUIDE_CARDS=${GUIDE_CARDS-0}
-export GUIDE_ARGS=${GUIDE_ARGS-"--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.85 --max-total-tokens 200000 --constrained-json-disable-any-whitespace"}
+arguments="--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.85 --max-total-tokens 200000 --constrained-json-disable-any-whitespace"
+[ "$GUIDE_ENGINE" = embedded ] && arguments=
+export GUIDE_ARGS=${GUIDE_ARGS-$arguments}
 export GUIDE_SHAPE=${GUIDE_SHAPE:-stated} GUIDE_PROMPT=${GUIDE_PROMPT:-turns_own} GUIDE_WORDING=${GUIDE_WORDING:-plain}
 export GUIDE_SHAPES=${GUIDE_SHAPES:-stated stated_two told stated_three half_two one}
 export GUIDE_FORMS=${GUIDE_FORMS:-turns_own turns_strict turns} GUIDE_WORDINGS=${GUIDE_WORDINGS:-plain contrast}
@@ -142,5 +144,13 @@ kill -TERM "${servers[@]}" 2> /dev/null
 for _ in $(seq 30); do running || break; sleep 1; done
 kill -KILL "${servers[@]}" 2> /dev/null
 for group in $(cat "$work"/server-*/groups.txt 2> /dev/null); do kill -KILL -- "-$group" 2> /dev/null; done
+joined() { # SCRIPT OPTION NAME: the results NAME_SEED that are there, in one
+  names=$(for seed in $GUIDE_SEEDS; do [ -e "benchmarks/results/$3_$seed.json" ] && echo "$3_$seed"; done)
+  [ -n "$names" ] && "$GUIDE_PYTHON" "$here/$1.py" $2 $names
+}
+{
+  joined guide_conditions "--folder $work/joined --join" gpu_guide_conditions
+  joined guide_reflections "" gpu_guide_learning
+} > "$work/joined.out" 2>&1
 keep
 note "end; $GUIDE_RESULTS/guide.tgz has $(stat -c %s "$GUIDE_RESULTS/guide.tgz") bytes"

@@ -201,7 +201,9 @@ def possible_share(judged: Judged, way: Way) -> float | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_server_options(parser)
-    parser.add_argument("--learned", nargs="+", required=True, help="results of guide_learning.py, without .json")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--learned", nargs="+", help="results of guide_learning.py, without .json")
+    asked.add_argument("--join", nargs="+", help="results of this script, whose tables are made together; asks nothing")
     parser.add_argument("--wording", choices=WORDINGS, default="plain", help="of the planted rules (plain)")
     parser.add_argument("--test", type=int, default=300, help="test tickets of each mission of a run (300)")
     parser.add_argument("--sampled", type=int, default=100, help="of them with eight candidates (100)")
@@ -209,6 +211,9 @@ def main() -> int:
     parser.add_argument("--result", default="gpu_guide_conditions", help="written to benchmarks/results/RESULT.json")
     options = parser.parse_args()
     options.cap = 128
+    if options.join:
+        print_tables(join(options.join, options.result))
+        return 0
     shape, prompt, learned = read_learned(options.learned)
     judged: Judged = {}
     records: list[dict[str, Any]] = []
@@ -223,17 +228,38 @@ def main() -> int:
         seconds = time.monotonic() - started
     write(options, version, records, judged, is_done=True)
     print(f"{len(records)} units in {seconds:.0f} s")
+    print_tables(judged)
+    return 0
+
+
+def print_tables(judged: Judged) -> None:
     print(figures.table(CONDITION_HEAD.split(), list(condition_rows(judged))))
     print(figures.table(GAIN_HEAD, list(gain_rows(judged))))
-    return 0
+
+
+def join(results: Sequence[str], result: str) -> Judged:
+    """All units of some results in one, with the commands of each."""
+    parts = [json.loads((figures.FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in results]
+    units = [unit for part in parts for unit in part["units"]]
+    judged: Judged = {}
+    for one in units:
+        unit = one["unit"]
+        judged.setdefault(unit["name"], {})[(unit["seed"], unit["mission"])] = one["found"]
+    commands = [part["command"] for part in parts]
+    figures.write(result, {**parts[0], "command": commands, "tables": tables_of(judged), "units": units})
+    return judged
 
 
 CONDITION_HEAD = "condition missions tickets greedy majority pass@8 label_first false-pass fp-majority greedy-over-none"
 GAIN_HEAD = ("way", "gain", "missions", "points")
 
 
+def tables_of(judged: Judged) -> dict[str, Any]:
+    return {"conditions": list(condition_rows(judged)), "gains": list(gain_rows(judged))}
+
+
 def write(options: argparse.Namespace, version: str, records: Sequence[Any], judged: Judged, *, is_done: bool) -> None:
-    tables = {"conditions": list(condition_rows(judged)), "gains": list(gain_rows(judged))} if is_done else {}
+    tables = tables_of(judged) if is_done else {}
     write_result(options, version, tables=tables, units=list(records))
 
 

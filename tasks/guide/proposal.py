@@ -129,18 +129,23 @@ def proposal_messages(
 ) -> Messages:
     """The system and the user message.  The first ticket of the bundle is 第1组.
 
-    `contrast` are tickets that were judged right: they have no number and are no evidence.
+    `contrast` are tickets that were judged right: they have no number and are no evidence.  Of each list the
+    passing ones stand first, so that a small model has all failing ones together.
     Raises: MissingExperience; ValueError for an empty bundle.
     """
     if not bundle:
         raise ValueError("there is no ticket to reflect on")
     broken = {key: break_control_tokens(text) for key, text in experiences.items()}
+    numbered = sorted(enumerate(bundle, 1), key=lambda place: place[1].ticket.label == "fail")
     values = {
         "mission": break_control_tokens(bundle[0].ticket.mission),
         "focus": break_control_tokens(focus),
         "experiences": render_experiences(broken),
-        "bundle": json_array(_shown(number, group) for number, group in enumerate(bundle, 1)),
-        "contrast": json_array({"label": ticket.label, "images": dict(ticket.per_image)} for ticket in contrast),
+        "bundle": json_array(_shown(number, group) for number, group in numbered),
+        "contrast": json_array(
+            {"label": ticket.label, "images": dict(ticket.per_image)}
+            for ticket in sorted(contrast, key=lambda ticket: ticket.label == "fail")
+        ),
         "suggestions": json_array(pooled_suggestions(bundle)),
         "max_operations": str(max_operations),
     }
@@ -193,14 +198,15 @@ def pooled_suggestions(bundle: Sequence[BundleTicket]) -> list[dict[str, Any]]:
 
 
 def _shown(number: int, group: BundleTicket) -> dict[str, Any]:
-    """A ticket for the prompt, short: answers with one verdict are one entry, with how often they came and a reason."""
+    """A ticket for the prompt, short: answers with one verdict are one entry, with how often they came and why."""
     answers: dict[str | None, dict[str, Any]] = {}
     for candidate, critique in group.candidates:
         if candidate.verdict is None:
             answer = answers.setdefault(None, {"malformed": True, "times": 0})
         else:
             given = {"verdict": candidate.verdict, "right": candidate.verdict == group.ticket.label, "times": 0}
-            answer = answers.setdefault(candidate.verdict, given | {"reason": candidate.reason})
+            reason = {} if given["right"] else {"reason": candidate.reason}
+            answer = answers.setdefault(candidate.verdict, given | reason)
         answer["times"] += 1
         if critique and "critique" not in answer:
             answer |= _said(critique)

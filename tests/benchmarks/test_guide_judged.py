@@ -15,6 +15,7 @@ from benchmarks.gpu.guide_conditions import (
     experiences_under,
     gain_rows,
     gains,
+    join,
     possible_share,
     read_learned,
 )
@@ -117,3 +118,18 @@ def test_an_edit_is_decided_on_when_both_sides_are_judged() -> None:
     names = [edit.unit(options, is_edited=one).name for one in (False, True)]
     assert records_of(edit, {names[0]: BLIND}, gate_bounds(), options) == []
     assert len(records_of(edit, {names[0]: BLIND, names[1]: SEEING}, gate_bounds(), options)) == 3
+
+
+def test_results_of_several_runs_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FOLDER", tmp_path)
+    for seed, found in ((11, SEEING), (12, WORSE)):
+        units = [
+            {"unit": {"name": name, "seed": seed, "mission": 0}, "found": one}
+            for name, one in (("none", BLIND), ("learned", found))
+        ]
+        (tmp_path / f"part-{seed}.json").write_text(json.dumps({"command": f"c {seed}", "model": "m", "units": units}))
+    judged = join(["part-11", "part-12"], "whole")
+    assert judged["learned"] == {(11, 0): SEEING, (12, 0): WORSE}
+    whole = json.loads((tmp_path / "whole.json").read_text())
+    assert whole["command"] == ["c 11", "c 12"] and len(whole["units"]) == 4 and whole["model"] == "m"
+    assert whole["tables"]["conditions"][1][:3] == ["learned", "2", "8"]

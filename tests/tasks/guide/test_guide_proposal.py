@@ -54,7 +54,7 @@ def shown_tickets(user: str) -> list[dict[str, Any]]:
 
 
 def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
-    first, second, right = shown_tickets(user_message(bundle(), (ticket("pass", "c"),)))
+    right, failing, first, second = shown_tickets(user_message(bundle(), (ticket("fail", "d"), ticket("pass", "c"))))
     assert [(one["group"], one["group_id"], one["label"]) for one in (first, second)] == [
         ("第1组", "a", "fail"), ("第2组", "b", "fail"),
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_each_ticket_is_shown_with_its_number_label_and_answers() -> None:
         ("pass", False, 2), ("fail", True, 1), (None, None, 1),
     ]  # fmt: skip
     assert first["answers"][0]["root_cause"] == "No rule." and "critique" not in first["answers"][1]
-    assert right == {"label": "pass", "images": first["images"]}
+    assert right == {"label": "pass", "images": first["images"]} and failing == {**right, "label": "fail"}
 
 
 def test_suggestions_are_pooled_over_tickets() -> None:
