@@ -159,8 +159,8 @@ def require_fit(rollout: Rollout) -> Steps[Lengths]:
         named = ", ".join(f"{rollout.tickets[i].group_id} ({lengths.tokens[i]})" for i in places[:5])
         more = f" and {len(places) - 5} more" if len(places) > 5 else ""
         raise StepStopped(
-            f"mission {rollout.setup.mission}: the prompts of {len(places)} tickets have more than {lengths.most} "
-            f"tokens, which is the model's context less max_new_tokens ({longest}): {named}{more}"
+            f"mission {rollout.setup.mission}: no prompt may have more than {lengths.most} tokens, which is the "
+            f"model's context less max_new_tokens ({longest}); more have those of {named}{more}"
         )
     return lengths
 
