@@ -14,11 +14,14 @@ from tasks.limits import COLLECTED_BYTES
 from tasks.validation import InvalidData, checked_json
 
 
-def load_lines(path: Path, kind: Any, name: str, *, repair: bool = False) -> list[dict[str, Any]]:
+def load_lines(
+    path: Path, kind: Any, name: str, *, repair: bool = False, is_whole: bool = False
+) -> list[dict[str, Any]]:
     """The lines of a file, none where there is no file; `kind` is their type, `name` says what a line is.
 
     A last line that was cut short is dropped; with `repair` from the file as well, so that it can be added to.
-    Raises: OutputError for a broken line that is not the last one: no kill does that.
+    Raises: OutputError for a broken line that is not the last one: no kill does that.  Nor does one cut a file that
+    appears whole (`is_whole`), and there the last line is no exception.
     """
     try:
         raw = read_limited(path, COLLECTED_BYTES) if path.exists() else b""
@@ -30,6 +33,8 @@ def load_lines(path: Path, kind: Any, name: str, *, repair: bool = False) -> lis
     lines = whole.split(b"\n") if whole else []
     if lines and _read(lines[-1], kind) is None:
         torn = lines.pop()  # a power cut may leave a line of zeros with its end
+    if torn and is_whole:
+        raise OutputError(f"{path}: the last line is no {name}; correct it or remove it")
     found = []
     for number, line in enumerate(lines, start=1):
         if (value := _read(line, kind)) is None:

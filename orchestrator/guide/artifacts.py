@@ -82,7 +82,7 @@ class MissionFolder:
     def write_lines(self, name: str, kind: Kind, lines: Iterable[Line]) -> None:
         """Write a file whole, such as "step_1/rollout.jsonl", unless it holds these lines already."""
         path, made = self.path / name, self._made(kind, lines)
-        if not path.exists() or without_times(load_lines(path, dict[str, Any], "object")) != without_times(made):
+        if not path.exists() or without_times(_lines_of(path)) != without_times(made):
             write_output(path, b"".join(map(json_line, made)))
 
     def extend(self, kind: Kind, lines: Iterable[Line]) -> None:
@@ -111,6 +111,11 @@ class MissionFolder:
         return made
 
 
+def _lines_of(path: Path) -> list[dict[str, Any]]:
+    """None where there is no file.  Raises: OutputError."""
+    return load_lines(path, dict[str, Any], "object", is_whole=True)
+
+
 def _is_further(before: Line, made: Line) -> bool:
     def place(stats: Line) -> tuple[bool, int]:
         return bool(stats.get("is_finished")), int(stats.get("batches", {}).get("done", 0))
@@ -128,7 +133,7 @@ class _GrowingFile:
 
     def extend(self, lines: Sequence[dict[str, Any]]) -> None:
         if self._before is None:
-            self._before = load_lines(self._path, dict[str, Any], "object") if self._path.exists() else []
+            self._before = _lines_of(self._path)
         start, end = len(self.lines), len(self.lines) + len(lines)
         there = self._before[start:end]
         if without_times(there) == without_times(lines) and self._path.exists():

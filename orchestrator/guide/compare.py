@@ -65,7 +65,7 @@ class _Artifacts:
             if path.name != JOURNAL and not path.name.startswith(".")
         }
         reflections = self._read("reflection.jsonl") if "reflection.jsonl" in self.files else []
-        self._names = {line["reflection_id"]: f"reflection of step {line['step']}" for line in reflections}
+        self._names = {str(line.get("reflection_id")): f"reflection of step {line.get('step')}" for line in reflections}
         if "stats.json" in self.files:
             self._names[str(self._read("stats.json").get("run"))] = "the run"
 
@@ -79,7 +79,7 @@ class _Artifacts:
     def _read(self, file: str) -> Any:
         path = self._folder / file
         if path.suffix == ".jsonl":
-            return load_lines(path, dict[str, Any], "object")
+            return load_lines(path, dict[str, Any], "object", is_whole=True)
         return read_json(path, dict[str, Any])
 
     def _named(self, value: Any) -> Any:

@@ -67,7 +67,7 @@ def _mission(name: str, stats: Mapping[str, Any]) -> list[Cell]:
 
 
 def _mission_tables(name: str, mission: Path) -> Iterator[ShownTable]:
-    lines = load_lines(mission / "reflection.jsonl", dict[str, Any], "reflection")
+    lines = load_lines(mission / "reflection.jsonl", dict[str, Any], "reflection", is_whole=True)
     try:
         for line in lines:
             check_artifact("reflection", line)

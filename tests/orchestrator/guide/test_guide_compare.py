@@ -56,6 +56,20 @@ def test_each_difference_is_told_with_mission_file_and_place(first: Path, tmp_pa
     ]
 
 
+def test_a_damaged_file_is_named_or_differs_and_is_never_the_same(first: Path, tmp_path: Path) -> None:
+    second = write_run(tmp_path / "second", "one", 1)
+    reflections, selections = second / "m" / "reflection.jsonl", second / "m" / "selections.jsonl"
+    whole = reflections.read_text()
+    reflections.write_text('{"step": 1}\n')
+    assert any(line.startswith("m/reflection.jsonl: line 1.") for line in differing_places(first, second))
+    reflections.write_text(whole)
+    whole = selections.read_text()
+    for tail in ("{", "{\n"):
+        selections.write_text(whole + tail)
+        with pytest.raises(OutputError, match="the last line is no object"):
+            differing_places(first, second)
+
+
 def test_a_missing_mission_a_missing_line_and_another_type_are_differences(first: Path, tmp_path: Path) -> None:
     second = write_run(tmp_path / "second", "one", 1)
     shutil.copytree(second / "m", second / "n")

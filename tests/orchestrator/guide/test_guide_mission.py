@@ -219,9 +219,7 @@ def test_without_a_gate_every_valid_edit_is_applied_and_says_so(
 def test_a_prompt_over_the_budget_stops_the_mission_before_anything_is_asked(on_disk: MissionOnDisk) -> None:
     world = World()
     world.context = 32 + 8
-    with pytest.raises(
-        StepStopped, match=r"no prompt may have more than 8 tokens.*; more have those of t00.* 11 more"
-    ):
+    with pytest.raises(StepStopped, match=r"no prompt may have more than 8 tokens.*; more have those of t00.* 11 more"):
         on_disk.run(world)
     assert set(world.tasks) == {"gpu.prompt_lengths"}
 
