@@ -71,8 +71,11 @@ def read_guidance(path: Path) -> dict[str, StoredGuidance]:
         raise GuidanceError(str(error)) from None
     found: dict[str, StoredGuidance] = {}
     for mission, entry in entries.items():
+        name = mission_name(mission)
+        if name in found:
+            raise GuidanceError(f"{path}: {quote(name)} occurs twice, in two spellings of Unicode")
         try:
-            found[mission_name(mission)] = _stored(entry)
+            found[name] = _stored(entry)
         except ValueError as error:
             raise GuidanceError(f"{path}: {quote(mission)}: {error}") from None
     return found

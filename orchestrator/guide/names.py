@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from tasks.escape import quote
 
 LONGEST_NAME = 120  # bytes of UTF-8
-OWN_SUFFIXES = (".json", ".jsonl", ".yaml", ".log", ".part")  # of the files beside the missions' folders
+OWN_SUFFIXES = (".json", ".jsonl", ".yaml", ".log", ".html", ".part")  # of the files beside the missions' folders
 
 
 def mission_name(name: str) -> str:

@@ -71,6 +71,14 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: 
     assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
 
 
+def test_two_spellings_of_one_mission_are_refused(tmp_path: Path) -> None:
+    entry = {"step": 1, "updated_at": "", "experiences": {"G1": "x"}}
+    path = tmp_path / "guidance.json"
+    path.write_text(json.dumps({"\u00e9": entry, "e\u0301": entry}))
+    with pytest.raises(GuidanceError, match="'é' occurs twice, in two spellings of Unicode"):
+        read_guidance(path)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(GuidanceError, match=r"none\.json cannot be read: there is no such file"):
         read_guidance(tmp_path / "none.json")

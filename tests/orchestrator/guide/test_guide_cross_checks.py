@@ -26,7 +26,7 @@ def test_missions_have_names_that_folders_can_have(values: dict[str, Any]) -> No
         "missions.'.hidden': is no name of a folder: it begins with a point",
         "missions.cabinet: has the same folder as 'Cabinet'",
         "missions.'run.json': is no name of a folder: it ends as a file of the run does (.json, .jsonl, .yaml, .log, "
-        ".part)",
+        ".html, .part)",
     ]
 
 
