@@ -33,7 +33,7 @@ from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.settings import GuideSettings, read_guide_settings
 from orchestrator.guide.steps import MissionSetup

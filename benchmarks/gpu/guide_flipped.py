@@ -32,7 +32,9 @@ from orchestrator.guide.build import guide_target
 from orchestrator.guide.findings import find_in_rollout
 from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.reflecting import MissionReflector, Proposed, RejectionCounter, Templates
+from orchestrator.guide.prompt_files import Templates
+from orchestrator.guide.reflecting import MissionReflector, Proposed
+from orchestrator.guide.rejections import RejectionCounter
 from orchestrator.guide.rollouts import RolledOut, Rollout
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.guide.steps import MissionSetup, Steps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.guide.guidance_file import GuidanceError, read_guidance
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key

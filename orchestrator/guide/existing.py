@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import template_hashes
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
@@ -131,13 +131,6 @@ def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) 
         ),
         *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),
     ]
-
-
-def template_hashes(settings: GuideSettings) -> dict[str, str]:
-    """Of what critic and reflector are asked, by the setting that names the file.  Raises: SettingsError."""
-    found = Templates.read(settings)
-    by_name = {"critic.prompt_path": found.critic, "reflection.prompt_path": found.reflection}
-    return {name: content_hash(dataclasses.asdict(one))[:SHORT] for name, one in by_name.items() if one is not None}
 
 
 def ticket_records(tickets: Ingested) -> dict[str, MissionRecord]:

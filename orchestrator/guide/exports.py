@@ -9,10 +9,11 @@ from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.layout import read_context
 from orchestrator.guide.mission import Mission
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import Templates
+from orchestrator.guide.rejections import TooManyRejected
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.settings import GuideSettings
-from orchestrator.guide.steps import MissionSetup, TooManyRejected
+from orchestrator.guide.steps import MissionSetup
 from orchestrator.guide.tally import Tally
 from orchestrator.output import OutputError, OutputFolder
 from tasks.guide.context import GuideContext

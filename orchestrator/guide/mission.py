@@ -22,8 +22,10 @@ from orchestrator.guide.lines import (
     selection_lines,
     trajectory_lines,
 )
-from orchestrator.guide.reflecting import MissionReflector, RejectionCounter, Templates
+from orchestrator.guide.prompt_files import Templates
+from orchestrator.guide.reflecting import MissionReflector
 from orchestrator.guide.reflection import Reflection, decide_on
+from orchestrator.guide.rejections import RejectionCounter
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.rollouts import Purpose, RolledOut, Rollout, is_greedy, require_fit
 from orchestrator.guide.steps import MissionSetup, Steps, StepStopped

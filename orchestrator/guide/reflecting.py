@@ -1,24 +1,22 @@
 """Critic and reflector of a mission: what they are asked, and what becomes of replies that cannot be used.
 
-A reply is read once and never mended (`tasks/guide/critique.py`, `tasks/guide/proposal.py`).  So many unusable ones in
-a row park the run: a reflector that is never understood would otherwise look like one that has nothing to say.
+A reply is read once and never mended (`tasks/guide/critique.py`, `tasks/guide/proposal.py`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
+from orchestrator.guide.prompt_files import Templates
+from orchestrator.guide.rejections import RejectionCounter
 from orchestrator.guide.rollouts import RolledOut, measure_lengths
-from orchestrator.guide.settings import CriticSettings, GuideSettings, ReflectionSettings
-from orchestrator.guide.steps import MissionSetup, Steps, StepStopped, TooManyRejected, as_request
+from orchestrator.guide.settings import CriticSettings, ReflectionSettings
+from orchestrator.guide.steps import MissionSetup, Steps, StepStopped, as_request
 from orchestrator.guide.tally import Tally
-from orchestrator.settings import SettingsError
 from tasks.guide.batch import BatchFindings, TicketCandidates
 from tasks.guide.candidates import GuideCandidate
 from tasks.guide.critique import Critique, critic_messages, critic_schema, parse_critique
@@ -35,64 +33,10 @@ from tasks.guide.proposal import (
     solved_before,
 )
 from tasks.guide.replies import Rejected
-from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError
 from tasks.guide.ticket import Ticket
 from tasks.openai.schema import Schema
 
-MOST_REJECTED = 5
-"""Replies in a row that cannot be used, before the run parks."""
 REPLY_SHOWN = 2000  # characters of an unusable reply that artifacts keep
-
-
-@dataclass(frozen=True)
-class Templates:
-    """The prompts of critic and reflector; `critic` is None where the critic is off."""
-
-    critic: CriticTemplate | None
-    reflection: ReflectionTemplate
-
-    @classmethod
-    def read(cls, settings: GuideSettings) -> Templates:
-        """Raises: SettingsError for each file that cannot be used as a template."""
-        critic, reflection, problems = None, None, list[str]()
-        try:
-            critic = CriticTemplate.read(Path(settings.critic.prompt_path)) if settings.critic.enabled else None
-        except TemplateError as error:
-            problems.append(f"critic.prompt_path: {error}")
-        try:
-            reflection = ReflectionTemplate.read(Path(settings.reflection.prompt_path))
-        except TemplateError as error:
-            problems.append(f"reflection.prompt_path: {error}")
-        if problems or reflection is None:
-            raise SettingsError(problems)
-        return cls(critic, reflection)
-
-
-@dataclass
-class RejectionCounter:
-    """The unusable replies in a row of one mission, of critic and reflector each.
-
-    `parked_at` are the counts of replies at which it has parked before: from there on it begins anew, so that a retry
-    goes on.
-    """
-
-    mission: str
-    parked_at: frozenset[int]
-    replies: int = 0
-    in_a_row: Counter[AskedFor] = field(default_factory=Counter)
-
-    def add(self, asked_for: AskedFor, rejected: Rejected | None) -> None:
-        """Raises: TooManyRejected."""
-        self.replies += 1
-        self.in_a_row[asked_for] = self.in_a_row[asked_for] + 1 if rejected else 0
-        if rejected and self.in_a_row[asked_for] >= MOST_REJECTED:
-            if self.replies not in self.parked_at:
-                raise TooManyRejected(
-                    f"mission {self.mission}: {MOST_REJECTED} replies in a row could not be used as a {asked_for}, the "
-                    f"last one because {rejected.reason}",
-                    self.replies,
-                )
-            self.in_a_row[asked_for] = 0
 
 
 Place = tuple[str, int]

@@ -25,7 +25,7 @@ from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
 from orchestrator.guide.progress import UNIT, progress_of, published, write_progress
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.guide.steps import JOB_LIMIT_S, MissionSetup

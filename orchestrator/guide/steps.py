@@ -29,14 +29,6 @@ class StepStopped(Exception):
     """What a mission cannot go on with, in one line: the settings or the data must change."""
 
 
-class TooManyRejected(Exception):
-    """So many replies in a row could not be used that the run parks.  `replies` counts those of the mission so far."""
-
-    def __init__(self, message: str, replies: int) -> None:
-        super().__init__(message)
-        self.replies = replies
-
-
 @dataclass(frozen=True)
 class MissionSetup:
     """What a mission is given.  `parked_at` has the counts of replies at which it has parked before."""

@@ -24,7 +24,7 @@ from orchestrator.guide.ingest import MissionTickets
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.mission import Mission
 from orchestrator.guide.options import GuideOptions
-from orchestrator.guide.reflecting import Templates
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.steps import MissionSetup

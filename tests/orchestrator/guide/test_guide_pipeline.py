@@ -12,7 +12,8 @@ from orchestrator.dispatch.dispatcher import Parked
 from orchestrator.dispatch.scheduler import Request
 from orchestrator.guide.journal import JOURNAL, Journal
 from orchestrator.guide.pipeline import MissionPipeline, MissionRun
-from orchestrator.guide.steps import Results, TooManyRejected
+from orchestrator.guide.rejections import TooManyRejected
+from orchestrator.guide.steps import Results
 from tasks.job import JobSpec
 from tasks.store.fence import RunTaken
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from guided_world import MissionOnDisk, World, small_settings, small_tickets
 
-from orchestrator.guide.reflecting import MOST_REJECTED, RejectionCounter, chosen_candidates
+from orchestrator.guide.reflecting import chosen_candidates
 from orchestrator.guide.settings import CriticSettings, PrefilterSettings
-from orchestrator.guide.steps import StepStopped, TooManyRejected
+from orchestrator.guide.steps import StepStopped
 from tasks.guide.batch import TicketCandidates
 from tasks.guide.candidates import read_candidate
-from tasks.guide.replies import Rejected
 
 
 @pytest.fixture
@@ -56,45 +55,6 @@ def test_an_unusable_critique_is_kept_with_its_reason_and_the_others_go_on(on_di
     assert rejected["critic_rejected"]["reply"] == "```json" and "critic" not in rejected
     assert rejected["warnings"] == ["critic_rejected"]
     assert on_disk.value("stats.json")["critiques"]["rejected"] == 1
-
-
-def test_five_unusable_replies_in_a_row_park_and_the_next_start_goes_on_from_there(on_disk: MissionOnDisk) -> None:
-    world = World()
-    world.critique = lambda number: "never JSON"
-    parks = []
-    while True:
-        _, journal = on_disk.start()
-        try:
-            on_disk.run(world)
-            break
-        except TooManyRejected as error:
-            assert "5 replies in a row could not be used as a critique" in str(error)
-            journal.add_park(error.replies)
-            parks.append(error.replies)
-    # Two batches of 16 critiques each; the proposals in between can be used and are counted
-    assert parks == [5, 10, 15, 21, 26, 31]
-    assert max(world.asked.values()) == 1, "no reply is asked for again"
-
-
-def test_good_critiques_do_not_hide_that_no_proposal_is_ever_understood(tmp_path: Path) -> None:
-    settings = small_settings(tmp_path, runner__epochs=3)
-    mission, world = MissionOnDisk(tmp_path, settings, small_tickets(training=16)), World()
-    world.proposal = lambda number: "I would add a rule."
-    with pytest.raises(TooManyRejected, match="could not be used as a proposal"):
-        mission.run(world)
-    assert world.tasks["openai.propose"] == MOST_REJECTED
-
-
-def test_one_good_reply_begins_the_count_anew() -> None:
-    counter = RejectionCounter("m", frozenset())
-    for _ in range(3):
-        for _ in range(MOST_REJECTED - 1):
-            counter.add("critique", Rejected("r"))
-        counter.add("critique", None)
-    assert counter.replies == 15
-    with pytest.raises(TooManyRejected):
-        for _ in range(MOST_REJECTED):
-            counter.add("proposal", Rejected("r"))
 
 
 def test_a_prompt_that_the_target_cannot_hold_stops_the_mission_and_names_the_setting(tmp_path: Path) -> None:
