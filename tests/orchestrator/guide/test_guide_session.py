@@ -1,13 +1,15 @@
-"""A session on an embedded farm: the model on the CPU judges, and rules criticise and reflect."""
+"""A session on an embedded farm: the model on the CPU judges, rules criticise and reflect, and a verifier scores."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
+from spec_lines import lines_of
 
 from orchestrator.guide.compare import differing_places
 from orchestrator.guide.ingest import ingest
@@ -41,6 +43,7 @@ def settings_of(folder: Path, run_id: str) -> GuideSettings:
         "sampler.grid": cells,
         "holdout.fraction": 0.0,
         "runner.epochs": 1,
+        "verifier": "lengths_of_answers:verify",
         "output.run_id": run_id,
     }.items():
         values = with_value(values, name, value)
@@ -58,6 +61,16 @@ def run(folder: Path, run_id: str, workers: int = 1) -> tuple[Path, list[str]]:
         output.close()
 
 
+@pytest.fixture
+def verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of a user's own, importable here and in the processes of a farm."""
+    code = "def verify(ticket, candidate):\n    return len(candidate['text']), [ticket['label']]\n"
+    (tmp_path / "lengths_of_answers.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.mark.usefixtures("verifier")
 def test_a_run_ends_with_all_its_artifacts_and_a_second_one_is_the_same(tmp_path: Path) -> None:
     first, lines = run(tmp_path, "first")
     assert lines[0] == f"critic: {RULES} (backend: endpoint)"
@@ -67,7 +80,13 @@ def test_a_run_ends_with_all_its_artifacts_and_a_second_one_is_the_same(tmp_path
     stats = json.loads((first / "cabinet" / "stats.json").read_text())
     assert stats["format"]["rate"] == 1.0, "what the server enforces is never cut"
     assert stats["final"]["tickets"] == 8 and stats["is_finished"]
-    assert len((first / "cabinet" / "selections.jsonl").read_text().splitlines()) == 8
+    assert len(lines_of(first / "cabinet" / "selections.jsonl")) == 8
+    scored = lines_of(first / "cabinet" / "final" / "trajectories.jsonl")
+    labels = {line["group_id"]: [line["label"]] for line in lines_of(first / "cabinet" / "final" / "selections.jsonl")}
+    assert len(scored) == 8 * 4
+    for line in scored:
+        assert line["verifier_score"] == len(line["response_text"])
+        assert line["verifier_tags"] == labels[line["group_id"]]
     # When the same runs on another farm with more jobs in flight, then it comes out the same
     second, _ = run(tmp_path, "second", workers=2)
     assert differing_places(first, second) == []
