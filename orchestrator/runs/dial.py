@@ -12,14 +12,15 @@ ONE_KNOT = "not made: one vector is the shortest and has the most right"
 
 
 def make_dial(
-    clustering: str, winner: MeasuredSystem, start: MeasuredSystem, evolved: Sequence[MeasuredSystem]
+    clustering: str, winner: MeasuredSystem, start: MeasuredSystem, vectors: Sequence[MeasuredSystem]
 ) -> Dial | None:
     """The dial of vectors under one system prompt; None where fewer than two remain.
 
-    `start` is that prompt without deltas: the zero vector.  Systems that were stopped early are left out.
+    `start` is that prompt without deltas: the zero vector; `vectors` are the others under it, with a search or without.
+    Systems that were stopped early are left out.
     """
     zero = (0.0,) * len(winner.deltas)
-    systems = [(zero, start), *((system.deltas, system) for system in evolved)]
+    systems = [(zero, start), *((system.deltas, system) for system in vectors)]
     complete = [
         Measured(
             system.name, deltas, system.validation.mean_tokens, system.validation.right / len(system.validation.correct)

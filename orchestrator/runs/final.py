@@ -81,15 +81,15 @@ class Closing:
         systems = [*systems[:found], *(system for system in systems[found:] if system is winner)]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
-        assessment, dial = self._assess(systems, winner, uses), self._dial(winner, evolved)
+        assessment, dial = self._assess(systems, winner, uses), self._dial(winner, [*evolved, *rivals])
         return Final(tuple(systems), winner, self._compare(winner), uses, assessment, dial)
 
-    def _dial(self, winner: MeasuredSystem, evolved: Sequence[MeasuredSystem]) -> Dial | None:
+    def _dial(self, winner: MeasuredSystem, vectors: Sequence[MeasuredSystem]) -> Dial | None:
         if self.baselines.held_out != "validation":
             return None
         clustering = self.measurer.store.metadata(self.measurer.run_id, CLUSTERING)
         assert clustering is not None, "a search has a clustering"
-        return make_dial(clustering, winner, self.baselines.system(self.baselines.start), evolved)
+        return make_dial(clustering, winner, self.baselines.system(self.baselines.start), vectors)
 
     def _assess(self, systems: Sequence[MeasuredSystem], winner: MeasuredSystem, uses: int) -> Assessment | None:
         if self.baselines.held_out != "validation":

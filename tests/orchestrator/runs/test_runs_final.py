@@ -206,3 +206,19 @@ def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_
     assert final.winner.name == winner and names[5:] == [winner][: winner != "best so far"]
     assert final.assessment is not None
     assert final.assessment.conclusion.outcome == "vector_suffices"
+
+
+def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing: Callable[..., Closing]) -> None:
+    # given a search whose best is short and loses a tenth, and a vector without search between it and no vector
+    answers = {(0.0, -2.0): (14, 97), (1.0, -1.0): (8, 90)}
+
+    def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
+        tokens, right = answers.get(candidate.deltas, (20, 100))
+        return tokens, number < right
+
+    vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (0.0, 0.0))
+    # when
+    final = closing(respond).conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
+    # then
+    assert final.dial is not None
+    assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
