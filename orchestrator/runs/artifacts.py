@@ -25,6 +25,7 @@ from orchestrator.output import OutputFolder, read_state
 from orchestrator.report.document import report_document
 from orchestrator.report.formatting import baseline_name
 from orchestrator.report.front import front_document
+from orchestrator.report.measurements import measurement_lines
 from orchestrator.runs.changes import options_of, read_changes
 from orchestrator.runs.evolution_tree import EvolutionTree, TreeFile
 from orchestrator.runs.final import Final
@@ -208,6 +209,7 @@ class Recorder:
             points = front_document(final.assessment)
             self.output.write_json("report.json", report_document(final.assessment))
             self.output.write_json("pareto.json", points)
+            self.output.write("measurements.jsonl", measurement_lines(final.assessment.systems))
             self.artifacts.request_comparison_plots(points["points"])
 
     def _record_dial(self, export: Export, dial: Dial | None) -> None:

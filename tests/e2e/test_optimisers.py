@@ -53,6 +53,7 @@ SAME_FILES = (
     "cluster_sides.json",
     "answers.json",
     "pareto.json",
+    "measurements.jsonl",
     "system_prompt.txt",
 )
 OPTIMISERS = ("cma", "reflective", "hybrid", "nsga2", "lineage", "random")

@@ -35,6 +35,7 @@ def test_the_output_folder_holds_all_its_files(reference_run: RunFolder) -> None
         "report.txt",
         "report.json",
         "pareto.json",
+        "measurements.jsonl",
         "pareto.png",
         "baselines.json",
         "system_prompt.txt",

@@ -1,4 +1,4 @@
-"""The dial of a finished run: the zero vector under its prompt, vectors and finalists, as the validation set has them."""
+"""The dial of a finished run: the vectors under its system prompt, as the validation set has them."""
 
 from __future__ import annotations
 

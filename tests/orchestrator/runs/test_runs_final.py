@@ -88,6 +88,8 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     tested = {one["name"] for one in (*report["systems"], *report["rivals"]) if one["test"] is not None}
     assert tested == {"none", "concise", "end of turn alone", report["winner"]}
     assert report["validation"]["zero"]["n"] == 16 and report["test"]["best"]["n"] == 6
+    kept = [json.loads(line) for line in (output / "measurements.jsonl").read_text().splitlines()]
+    assert {line["system"] for line in kept if line["set"] == "test"} == tested
     assert [one["kind"] for one in report["systems"]].count("evolved") == 3
     # What is taken away is the winner, with its system prompt
     [winner] = [one for one in report["systems"] if one["name"] == report["winner"]]
