@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.guide.ingest import Ingested
     from orchestrator.runs.drive import Ending
 
+log = logging.getLogger(__name__)
 Step = Literal["all", "ingest", "export"]
 KIND_NAME = "guide"
 
@@ -68,6 +69,7 @@ def start_guide(
     print(guide_announcement(settings, options), file=stream, flush=True)
 
     def work() -> None:
+        output.run_id(KIND_NAME, log.warning)  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_run(output, settings, options, tickets)
             outcome = Guider(settings, options, tickets, output, told, tuple(only)).run()

@@ -22,6 +22,8 @@ from orchestrator.signals import raise_on_signals
 if TYPE_CHECKING:
     from orchestrator.runs.drive import Ending
 
+log = logging.getLogger(__name__)
+
 
 def start_route(
     settings: RouteSettings,
@@ -57,6 +59,7 @@ def start_route(
     raise_on_signals()
 
     def work() -> None:
+        output.run_id("route", log.warning)  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_route(output, settings, options, texts)
             for line in keep_plan(output, plan):

@@ -114,9 +114,11 @@ def open_run_folder(
     """Open the folder for a new run, or to go on with the one that it holds.
 
     set_aside: whether a run that is there makes room for a new one; problems: why it cannot go on, if it stays.
-    Raises: SettingsError, OutputError.
+    Raises: SettingsError, OutputError; also for files of a run that nothing names any more.
     """
     if not (output.path / "run.json").exists():
+        if (output.path / "settings.yaml").exists():
+            raise OutputError(f"{output.path} has files of a run, but no run.json: restore it, or give another folder")
         output.open()
         return
     check_kind(output.path, kind)

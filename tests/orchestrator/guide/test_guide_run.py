@@ -112,6 +112,19 @@ def test_other_tickets_and_a_lost_holdout_are_refused(values: dict[str, Any], tm
         start_guide(guide_settings_from(values), GuideOptions(), step="ingest")
 
 
+@pytest.mark.parametrize("fail_if_exists", [True, False])
+def test_files_of_a_run_that_lost_its_name_are_not_mixed_with_another(
+    values: dict[str, Any], fail_if_exists: bool
+) -> None:
+    folder, _ = ingested(values)
+    (folder / "run.json").unlink()
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    other = with_value(with_value(values, "runner.epochs", 3), "output.fail_if_exists", fail_if_exists)
+    with pytest.raises(OutputError, match=r"has files of a run, but no run\.json"):
+        start_guide(guide_settings_from(other), GuideOptions(), step="ingest")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
+
+
 def test_a_finished_run_is_refused_or_set_aside(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
     finish(folder)
