@@ -27,10 +27,10 @@ examples:
   orchestrator guide --config configs/guide_gpu.yaml --farm external --redis-url redis://127.0.0.1:6379/0
 
 results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
-exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, or a
-batch without a valid answer; 3 parked: tasks failed for good; 4 another process works on this run; 130 interrupted;
-143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command resumes it; with
-`output.fail_if_exists: false` the same command begins anew."""
+exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, a batch
+without a valid answer, or a prompt over the model's context; 3 parked: tasks failed for good; 4 another process works
+on this run; 130 interrupted; 143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command
+resumes it; with `output.fail_if_exists: false` the same command begins anew."""
 
 
 def make_parser() -> argparse.ArgumentParser:

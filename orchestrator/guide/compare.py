@@ -1,8 +1,9 @@
 """`guide compare A B`: whether two runs of `guide` came out the same, file by file and field by field.
 
-Equal runs differ in times only: `created_at`, `updated_at`, and the names of snapshots.  A `reflection_id` is a hash
-that covers the name of the run, so two runs of other names are compared by the place of each reflection.  The journal,
-the log and the files of the run itself are not compared: they say how a run went, and not how it came out.
+Equal runs differ in times only: `created_at`, `updated_at`, and the names of snapshots.  A `reflection_id` covers all
+settings, also those that alter no result, such as paths; so reflections are compared by their places, and a run's name
+not at all.  The journal, the log and the files of the run itself are not compared: they say how a run went, and not how
+it came out.
 """
 
 from __future__ import annotations
