@@ -84,7 +84,8 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
     make = forms.add_parser("tickets", help="make tickets with planted rules",
                             description="Make tickets whose rules are known, and the truth apart.",
                             epilog="results: the paths of the files on standard output.  exit status: 0 written; 1 the "
-                                   "arguments are wrong, or a file cannot be written; 2 a disk is full.")  # fmt: skip
+                                   "arguments are wrong, a file cannot be written, or guidance.json is there with "
+                                   "other experiences; 2 a disk is full.")  # fmt: skip
     make.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the files")
     make.add_argument("--mission", action="append", default=[], metavar="NAME",
                       help="one of the four missions; may be repeated (default: all)")  # fmt: skip
@@ -183,7 +184,7 @@ def _promote(arguments: argparse.Namespace) -> int:
 
 
 def _tickets(arguments: argparse.Namespace) -> int:
-    from orchestrator.guide.tickets.files import write_tickets
+    from orchestrator.guide.tickets.files import refuse_learned, write_tickets
     from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
     from orchestrator.guide.tickets.missions import PLANS
     from orchestrator.guide.tickets.plan import plan_named, with_rules
@@ -207,5 +208,6 @@ def _tickets(arguments: argparse.Namespace) -> int:
         ]
     except ValueError as error:
         return exit_status.fail(exit_status.WRONG, str(error))
+    refuse_learned(given.output, plans)
     print(*write_tickets(given.output, plans, train, test), sep="\n")
     return exit_status.DONE

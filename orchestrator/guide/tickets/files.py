@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.guide.tickets.generate import GeneratedTicket, first_guidance_values
 from orchestrator.guide.tickets.plan import MissionPlan
-from orchestrator.output import write_output
+from orchestrator.output import OutputError, write_output
 
 TICKETS, TEST, TRUTH, FIRST = "tickets.jsonl", "test.jsonl", "truth.jsonl", "guidance.json"
 
@@ -29,13 +29,24 @@ def write_tickets(
     files = {
         folder / TICKETS: _lines(ticket.line for ticket in training),
         folder / TRUTH: _lines(dataclasses.asdict(ticket.truth) for ticket in [*training, *test]),
-        folder / FIRST: json.dumps(first_guidance_values(plans), indent=2, ensure_ascii=False) + "\n",
+        folder / FIRST: _first(plans),
     }
     if test:
         files[folder / TEST] = _lines(ticket.line for ticket in test)
     for path, text in files.items():
         write_output(path, text)
     return list(files)
+
+
+def refuse_learned(folder: Path, plans: Sequence[MissionPlan]) -> None:
+    """Raises: OutputError where the folder has other experiences, which may be what runs have learned."""
+    path = folder / FIRST
+    if path.exists() and path.read_text("utf-8", "replace") != _first(plans):
+        raise OutputError(f"{path} holds other experiences; move it away, or give another folder")
+
+
+def _first(plans: Sequence[MissionPlan]) -> str:
+    return json.dumps(first_guidance_values(plans), indent=2, ensure_ascii=False) + "\n"
 
 
 def _lines(values: Iterable[Mapping[str, Any]]) -> str:

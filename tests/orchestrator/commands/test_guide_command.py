@@ -40,6 +40,20 @@ def test_tickets_are_made_for_the_missions_that_are_named(tmp_path: Path, capsys
     assert run("tickets", "--output", tmp_path, "--count", "3") == exit_status.WRONG
 
 
+def test_experiences_that_were_learned_are_not_overwritten_with_first_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = ("tickets", "--output", tmp_path, "--mission", "电源线检查", "--count")
+    assert run(*made, "4") == exit_status.DONE
+    assert run(*made, "6") == exit_status.DONE, "the first experiences are always the same"
+    guidance = tmp_path / "guidance.json"
+    guidance.write_text(guidance.read_text().replace('"step": 0', '"step": 3'))
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(*made, "8") == exit_status.WRONG
+    assert f"{guidance} holds other experiences" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
 def test_compare_says_where_two_runs_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in (("one", "look"), ("two", "look"), ("three", "see")):
         folder = tmp_path / name / "cabinet"
