@@ -24,8 +24,10 @@ from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
-SHORTLIST = 3
+SHORTLIST = 4
 """How many of the prompts that answered the whole validation set are asked the training set as well."""
+START_SHARE = 0.5
+"""Of the margin, what the start of the search may lose against the best prompt; the vector spends the rest."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def measure_baselines(
     if start is None:
         on_validation = {system.name: system.validation for system in systems}
         sets = {name: [one for one in (on_validation[name], on_training[name]) if one is not None] for name in names}
-        start = shortest_near_best(sets, settings.margin)
+        start = shortest_near_best(sets, START_SHARE * settings.margin)
     return Baselines(
         held_out=held_out,
         systems=systems,

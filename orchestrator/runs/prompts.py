@@ -20,9 +20,9 @@ from tasks.objective import additive_fitness_of
 from tasks.plan import Candidate, ExampleSet
 
 PLAN = "prompts"
-LEAST_ANSWERS = 10
+LEAST_ANSWERS = 20
 """Fewer say too little to stop a prompt."""
-LEAST_PROMPTS = 3
+LEAST_PROMPTS = 4
 """How many go on to the end, the plain one aside: the shortest may turn out to lose too many right answers."""
 ROUNDING = 1e-9
 """Answers; a margin of 0.03 on 100 questions allows exactly 3 fewer."""

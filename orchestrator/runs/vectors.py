@@ -25,7 +25,7 @@ from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
-EOT_DELTAS = (1.0, 2.0, 4.0, 8.0)
+EOT_DELTAS = (1.0, 2.0, 4.0, 8.0, 10.0, 12.0)
 """Logits added to the tokens that end a turn."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""

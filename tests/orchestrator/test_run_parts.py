@@ -12,7 +12,7 @@ from orchestrator.runs.search import make_search
 from orchestrator.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"training": 24, "validation": 40, "test": 40}
+SIZES = {"training": 24, "validation": 80, "test": 40}
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def answers(settings: Settings, prompts: int = 13, **sizes: int) -> dict[str, in
 
 def test_the_parts_of_make_evolve(settings: Settings) -> None:
     assert answers(settings) == {
-        # 13 prompts answer the first 10 of 40 questions, 7 the next 10, and 4 the last 20
-        "system prompts": 13 * 10 + 7 * 10 + 4 * 20,
-        "reference": 4 * 24,  # the plain prompt, and three that may be the start
+        # 13 prompts answer the first 20 of 80 questions, 7 the next 20, and 5 the last 40
+        "system prompts": 13 * 20 + 7 * 20 + 5 * 40,
+        "reference": 5 * 24,  # the plain prompt, and four that may be the start
         "clusters": 3 * 24,  # three prompts that shorten
-        "vectors without search": 3 * 4 * 24,  # three lines of four
+        "vectors without search": (6 + 4 + 4) * 24,  # three lines
         "search": 3 * 6 * 24,
-        "choice": (4 + 3) * 40,  # four finalists, and the best of three lines
+        "choice": (4 + 3) * 80,  # four finalists, and the best of three lines
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
 
@@ -55,7 +55,7 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (4 * 3 + 3) * 40  # finalists are measured twice more
+    assert found["choice"] == 3 * (4 * 3 + 3) * 80  # finalists are measured twice more
 
 
 @pytest.mark.parametrize(

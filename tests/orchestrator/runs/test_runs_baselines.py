@@ -83,6 +83,17 @@ def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
     assert found.objective(settings) == Constrained(100.0, 1.0)
 
 
+@pytest.mark.parametrize(("margin", "start"), [("0.03", "short"), ("0.05", "shorter")])
+def test_the_start_may_lose_half_of_the_margin(prompts: Path, output: OutputFolder, margin: str, start: str) -> None:
+    # given 50 answers, of which the shorter prompt has one wrong
+    def lossy(candidate: Candidate, number: int) -> tuple[int, bool]:
+        prompt = candidate.system_prompt or ""
+        return LENGTHS[prompt], not ("Hurry" in prompt and candidate.examples == "validation" and number == 0)
+
+    found = ensure_baselines(measurer(lossy), settings_of(prompts, f"MARGIN={margin}"), output)
+    assert found.start == start
+
+
 def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_right(
     prompts: Path, output: OutputFolder
 ) -> None:
@@ -90,7 +101,7 @@ def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_
         prompt = candidate.system_prompt or ""
         return LENGTHS[prompt], not (prompt != "Answer." and candidate.examples == "training" and number == 0)
 
-    settings = settings_of(prompts)
+    settings = settings_of(prompts, "MARGIN=0.05")
     found = ensure_baselines(measurer(lossy), settings, output)
     assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
 
@@ -185,15 +196,11 @@ def test_a_prompt_that_lost_nothing_by_chance_is_not_the_start(prompts: Path, ou
         tokens, is_correct = respond(candidate, number)
         return tokens, is_correct or candidate.examples == "validation"
 
-    settings = settings_of(prompts)
+    settings = settings_of(prompts, "MARGIN=0.06")
     found = ensure_baselines(measurer(lucky, training=40, validation=20), settings, output)
     assert found.start == "short"
-    assert (
-        ensure_baselines(
-            measurer(lucky, training=10, validation=40), settings_of(prompts), OutputFolder(output.path / "few")
-        ).start
-        == "shorter"
-    )
+    few = OutputFolder(output.path / "few")
+    assert ensure_baselines(measurer(lucky, training=10, validation=40), settings, few).start == "shorter"
 
 
 def test_a_prompt_that_lost_too_much_by_chance_can_be_the_start(prompts: Path, output: OutputFolder) -> None:
@@ -205,7 +212,7 @@ def test_a_prompt_that_lost_too_much_by_chance_can_be_the_start(prompts: Path, o
             "Hurry" in (candidate.system_prompt or "") and candidate.examples == "validation" and number < 2
         )
 
-    found = ensure_baselines(measurer(unlucky, training=40, validation=40), settings_of(prompts), output)
+    found = ensure_baselines(measurer(unlucky, training=40, validation=40), settings_of(prompts, "MARGIN=0.06"), output)
     assert found.start == "shorter"
 
 

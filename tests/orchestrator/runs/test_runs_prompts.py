@@ -19,14 +19,14 @@ from orchestrator.runs.prompts import (
 from tasks.models import Fitness
 from tasks.plan import Candidate, Evaluations
 
-PROMPTS = {"none": "Answer."} | {f"p{number}": f"Answer. {number}" for number in range(8)}
+PROMPTS = {"none": "Answer."} | {f"p{number}": f"Answer. {number}" for number in range(10)}
 OBJECTIVE = Fitness(0.4, 0.6, 50)
 
 
 def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
     """The prompts with the higher number are shorter; the last one is always wrong."""
     name = (candidate.system_prompt or "").removeprefix("Answer. ")
-    return (100, True) if name == "Answer." else (90 - 10 * int(name), name != "7")
+    return (100, True) if name == "Answer." else (95 - 9 * int(name), name != "9")
 
 
 def race(*, is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> PromptRace:
@@ -34,7 +34,7 @@ def race(*, is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> Pro
 
 
 def answered(is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> tuple[SimulatedMeasurer, dict[str, int]]:
-    measurer = SimulatedMeasurer(respond, validation=40)
+    measurer = SimulatedMeasurer(respond, validation=80)
     answers = measure_prompts(measurer, race(is_raced=is_raced, complete=complete))
     return measurer, {name: len(given) for name, given in answers.items()}
 
@@ -42,32 +42,32 @@ def answered(is_raced: bool = True, complete: tuple[str, ...] = ("none",)) -> tu
 def test_half_of_the_prompts_stop_at_each_rung_and_the_plain_one_never_does() -> None:
     measurer, counts = answered()
     assert [(name, len(candidates)) for name, candidates in measurer.asked] == [
-        ("prompts0_", 9), ("prompts1_", 5), ("prompts2_", 4),
+        ("prompts0_", 11), ("prompts1_", 6), ("prompts2_", 5),
     ]  # fmt: skip
-    # The last one is the shortest and loses everything; of the others the three shortest answer everything
+    # The last one is the shortest and loses everything; of the others the four shortest answer everything
     assert counts == {
-        "none": 40, "p0": 10, "p1": 10, "p2": 10, "p3": 20, "p4": 40, "p5": 40, "p6": 40, "p7": 10,
+        "none": 80, "p0": 20, "p1": 20, "p2": 20, "p3": 20, "p4": 40, "p5": 80, "p6": 80, "p7": 80, "p8": 80, "p9": 20,
     }  # fmt: skip
-    assert measurer.evaluations == Evaluations(computed=9), "each prompt is one evaluation"
+    assert measurer.evaluations == Evaluations(computed=11), "each prompt is one evaluation"
 
 
 def test_in_a_rung_all_are_asked_the_same_questions() -> None:
-    measurer = SimulatedMeasurer(respond, validation=40)
+    measurer = SimulatedMeasurer(respond, validation=80)
     answers = measure_prompts(measurer, race())
-    assert len({tuple(a.example for a in answers[name]) for name in ("p0", "p1", "p2", "p7")}) == 1
+    assert len({tuple(a.example for a in answers[name]) for name in ("p0", "p1", "p2", "p9")}) == 1
 
 
 def test_without_a_race_all_answer_everything_in_one_plan() -> None:
     measurer, counts = answered(is_raced=False)
-    assert set(counts.values()) == {40} and len(measurer.asked) == 1
+    assert set(counts.values()) == {80} and len(measurer.asked) == 1
 
 
 def test_a_prompt_that_the_search_has_started_from_answers_everything() -> None:
-    assert answered(complete=("none", "p7"))[1]["p7"] == 40
+    assert answered(complete=("none", "p9"))[1]["p9"] == 80
 
 
 @pytest.mark.parametrize(
-    ("count", "rungs"), [(100, (13, 25, 50, 100)), (40, (10, 20, 40)), (24, (12, 24)), (3, (3,)), (1, (1,))]
+    ("count", "rungs"), [(160, (20, 40, 80, 160)), (100, (25, 50, 100)), (40, (20, 40)), (24, (24,)), (1, (1,))]
 )
 def test_a_rung_has_an_eighth_a_quarter_or_half_of_the_questions_but_not_too_few(
     count: int, rungs: tuple[int, ...]
@@ -76,11 +76,11 @@ def test_a_rung_has_an_eighth_a_quarter_or_half_of_the_questions_but_not_too_few
 
 
 def test_the_systems_say_who_stopped() -> None:
-    measurer = SimulatedMeasurer(respond, validation=40)
+    measurer = SimulatedMeasurer(respond, validation=80)
     systems = prompt_systems(race(), measure_prompts(measurer, race()), OBJECTIVE)
     assert [system.name for system in systems] == list(PROMPTS)
-    assert [system.kind for system in systems] == ["plain"] + ["prompt"] * 8
-    assert {system.name for system in systems if not system.is_stopped} == {"none", "p4", "p5", "p6"}
+    assert [system.kind for system in systems] == ["plain"] + ["prompt"] * 10
+    assert {system.name for system in systems if not system.is_stopped} == {"none", "p5", "p6", "p7", "p8"}
     assert systems[3].system_prompt == "Answer. 2"
 
 
