@@ -78,7 +78,7 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         *assessed[:1],
         [
             f"Run {escape_control(report.run)}: {format_count(report.generations, 'generations')} in {duration}",
-            *([report.stopped] if report.stopped else []),
+            *(wrap(report.stopped, width) if report.stopped else []),
         ],
         *assessed[1:],
         _deltas(report, width),
