@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.gpu.guide_tickets import Pooled, greedy, pooled
+from benchmarks.gpu.guide_tables import Pooled, pooled
+from benchmarks.gpu.guide_verdicts import greedy
 from tasks.guide.figures import balanced_accuracy
 
 ENOUGH = 0.10

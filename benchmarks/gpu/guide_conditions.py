@@ -31,7 +31,7 @@ from benchmarks.gpu.guide_judging import (
     sampled_scores,
 )
 from benchmarks.gpu.guide_prompts import WORDINGS, experiences_of, numbered, other_plan
-from benchmarks.gpu.guide_tickets import shown
+from benchmarks.gpu.guide_tables import shown
 from orchestrator.guide.tickets.missions import PLANS
 from tasks.guide.figures import balanced_accuracy, false_pass_rate, majority_pairs, pass_at
 from tasks.guide.gate import TicketScores

@@ -27,7 +27,7 @@ from benchmarks.gpu.guide_gate_model import gate_bounds
 from benchmarks.gpu.guide_judging import JudgeUnit, generated, greedy_scores, judge, plan_of, sampled_scores
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of
 from benchmarks.gpu.guide_runs import Values, overrides_of, run_settings
-from benchmarks.gpu.guide_tickets import SHAPES
+from benchmarks.gpu.guide_shapes import SHAPES
 from orchestrator.guide.build import guide_target
 from orchestrator.guide.findings import find_in_rollout
 from orchestrator.guide.ingest import MissionTickets

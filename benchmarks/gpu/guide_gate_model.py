@@ -24,7 +24,7 @@ from benchmarks.gpu.guide_asking import add_server_options, open_asking, spread,
 from benchmarks.gpu.guide_judging import JudgeUnit, judge, plan_of, sampled_scores
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, numbered, worded
 from benchmarks.gpu.guide_runs import CONFIG
-from benchmarks.gpu.guide_tickets import SHAPES
+from benchmarks.gpu.guide_shapes import SHAPES
 from orchestrator.guide.tickets.missions import PLANS
 from tasks.guide.figures import share
 from tasks.guide.gate import TicketScores, decide

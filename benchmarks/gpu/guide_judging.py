@@ -13,7 +13,8 @@ from typing import Any
 
 from benchmarks.gpu.guide_asking import Asking
 from benchmarks.gpu.guide_prompts import messages_for
-from benchmarks.gpu.guide_tickets import FIRST_LINE, LETTERS, SAMPLED, SHAPES, first_verdict, scores
+from benchmarks.gpu.guide_shapes import SHAPES
+from benchmarks.gpu.guide_verdicts import FIRST_LINE, LETTERS, SAMPLED, first_verdict, scores
 from orchestrator.guide.stage_a import parse_ticket
 from orchestrator.guide.tickets.generate import generate_tickets
 from orchestrator.guide.tickets.missions import PLANS

@@ -29,7 +29,7 @@ from benchmarks.gpu.guide_flipped import BATCH, FlippedUnit, propose_on, setup_o
 from benchmarks.gpu.guide_judging import generated, plan_of
 from benchmarks.gpu.guide_prompts import FORMS, experiences_of, messages_for
 from benchmarks.gpu.guide_runs import overrides_of, run_settings
-from benchmarks.gpu.guide_tickets import SHAPES
+from benchmarks.gpu.guide_shapes import SHAPES
 from orchestrator.guide.tickets.missions import PLANS
 from tasks.gpu.target import GenerateRequest, request_body
 from tasks.guide.decoding import DecodeCell

@@ -36,7 +36,7 @@ from benchmarks.gpu.guide_runs import (
     run_settings,
     write_run_tickets,
 )
-from benchmarks.gpu.guide_tickets import SHAPES
+from benchmarks.gpu.guide_shapes import SHAPES
 from orchestrator.guide.tickets.matcher import recalled_rules, stated_rules
 from orchestrator.guide.tickets.missions import PLANS
 from orchestrator.guide.tickets.plan import MissionPlan

@@ -18,7 +18,7 @@ import yaml
 
 from benchmarks.gpu import common
 from benchmarks.gpu.guide_asking import Asking, BusyWatch
-from benchmarks.gpu.guide_tickets import SHAPES
+from benchmarks.gpu.guide_shapes import SHAPES
 from orchestrator.exit_status import PARKED
 from orchestrator.guide.tickets.files import write_tickets
 from orchestrator.guide.tickets.generate import generate_tickets

@@ -16,68 +16,28 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks import figures
 from benchmarks.gpu.guide_asking import Asking, add_server_options, open_asking, spread, write_result
 from benchmarks.gpu.guide_prompts import FORMS, WORDINGS, experiences_of, messages_for
+from benchmarks.gpu.guide_shapes import SHAPES
+from benchmarks.gpu.guide_tables import HEADS, form_rows, sample_rows, verdict_rows
+from benchmarks.gpu.guide_verdicts import FIRST_LINE, LETTERS, SAMPLED, first_verdict, whole_verdict
 from orchestrator.guide.stage_a import parse_ticket
-from orchestrator.guide.tickets.generate import TicketShape, generate_tickets
+from orchestrator.guide.tickets.generate import generate_tickets
 from orchestrator.guide.tickets.missions import PLANS
 from orchestrator.guide.tickets.plan import with_rules
 from tasks.guide.decoding import DecodeCell, preview_seed
-from tasks.guide.figures import (
-    Judged,
-    Measure,
-    accuracy,
-    balanced_accuracy,
-    balanced_gain,
-    false_pass_rate,
-    majority_pairs,
-    pass_at,
-    share,
-)
-from tasks.guide.gate import TicketScores
 from tasks.guide.prompting import PromptForm
 from tasks.guide.ticket import Ticket
-from tasks.guide.verdict_lines import Malformed, Verdict, parse_three_lines, parse_verdict
+from tasks.guide.verdict_lines import Malformed, parse_three_lines
 
-FIRST_LINE = DecodeCell(0.0, 1.0, 12, stop=("\n",))
-SAMPLED = ((0.0, 1.0), *[(0.5, 0.95)] * 7)  # temperature and top_p, as configs/guide_gpu.yaml
 TEMPERATURES = (0.0, 0.3, 0.5, 0.7, 1.0)
-LETTERS: Mapping[Verdict | None, str] = {"pass": "p", "fail": "f", None: "x"}
-VERDICTS: Mapping[str, Verdict | None] = {letter: verdict for verdict, letter in LETTERS.items()}
 STAGES = ("verdicts", "samples", "form")
 SHOWN = 3  # answers of a unit that are kept as text
-
-
-@dataclass(frozen=True)
-class NamedShape:
-    rules: int
-    shape: TicketShape
-
-
-SHAPES: Mapping[str, NamedShape] = {
-    "stated": NamedShape(1, TicketShape(images=2, mentioned=0.0, phrasings=1)),
-    "told": NamedShape(1, TicketShape(images=2, mentioned=1.0, phrasings=1)),
-    "stated_two": NamedShape(2, TicketShape(images=2, mentioned=0.0, phrasings=1)),
-    "stated_three": NamedShape(3, TicketShape(images=2, mentioned=0.0, phrasings=1)),
-    "told_two": NamedShape(2, TicketShape(images=3, mentioned=1.0, phrasings=1)),
-    "half_two": NamedShape(2, TicketShape(images=3, mentioned=0.5, phrasings=1)),
-    "one": NamedShape(1, TicketShape(images=2, mentioned=0.0)),
-    "single": NamedShape(1, TicketShape(images=3, mentioned=1.0)),
-    "two": NamedShape(2, TicketShape(images=3, mentioned=0.0)),
-    "three": NamedShape(3, TicketShape(images=3, mentioned=0.0)),
-    "half": NamedShape(3, TicketShape(images=4, mentioned=0.5)),
-    "full": NamedShape(3, TicketShape(images=4, mentioned=1.0)),
-    "calm": NamedShape(3, TicketShape(images=4, mentioned=1.0, distracted=0.0)),
-    "pairs": NamedShape(3, TicketShape(images=3, sentences=2, mentioned=0.5)),
-    "texts": NamedShape(3, TicketShape(images=2, sentences=3, mentioned=0.5)),
-}
-"""Those before `one` tell values nearly in the words of the rules.  From `one` on from easy to hard, but for `calm`,
-which is `full` without distractors; `full` is the generator's default."""
 
 
 @dataclass(frozen=True)
@@ -166,117 +126,6 @@ def form_by_temperature(texts: Sequence[str]) -> dict[str, Any]:
             "texts": [text for text, _ in faults[:SHOWN]],
         }
     return found
-
-
-def first_verdict(line: str) -> Verdict | None:
-    """The verdict of the first line alone, which greedy decoding writes whatever follows."""
-    label, _, word = line.replace("：", ":").partition(":")
-    return parse_verdict(word) if label.strip().lower() == "verdict" else None
-
-
-def whole_verdict(text: str) -> Verdict | None:
-    lines = parse_three_lines(text)
-    return None if isinstance(lines, Malformed) else lines.verdict
-
-
-def scores(labels: str, verdicts: str) -> tuple[TicketScores, ...]:
-    """Tickets from the letters of their labels and of their candidates' verdicts, as many for each ticket."""
-    each = len(verdicts) // len(labels)
-    return tuple(
-        TicketScores(str(at), _label(label), tuple(VERDICTS[one] for one in verdicts[at * each : (at + 1) * each]))
-        for at, label in enumerate(labels)
-    )
-
-
-def _label(letter: str) -> Verdict:
-    verdict = VERDICTS[letter]
-    assert verdict is not None
-    return verdict
-
-
-def greedy(tickets: Sequence[TicketScores]) -> list[Judged]:
-    return [(ticket.label, ticket.candidates[0]) for ticket in tickets]
-
-
-Cell = tuple[str, str, str]  # stage, shape, prompt
-Pooled = dict[str, list[TicketScores]]
-
-
-def pooled(records: Sequence[Mapping[str, Any]], language: str | None = None) -> dict[Cell, Pooled]:
-    """The tickets of all missions (of one language), by cell and condition."""
-    found: dict[Cell, Pooled] = {}
-    for record in records:
-        unit, one = record["unit"], record["found"]
-        if unit["stage"] == "form" or language not in (None, PLANS[unit["mission"]].language):
-            continue
-        cell = found.setdefault((unit["stage"], unit["shape"], unit["prompt"]), {})
-        for condition, given in one["conditions"].items():
-            cell.setdefault(condition, []).extend(scores(one["labels"], given["verdicts"]))
-    return found
-
-
-def shown(measure: Measure, *, is_gain: bool = False) -> str:
-    """A figure in percent; a gain in points with its interval."""
-    if measure.value is None or measure.low is None or measure.high is None:
-        return "-"
-    if is_gain:
-        return f"{100 * measure.value:+.1f} ({100 * measure.low:+.1f} to {100 * measure.high:+.1f})"
-    return f"{100 * measure.value:.1f}"
-
-
-def verdict_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """For each cell and condition of the greedy verdicts: accuracies, also by language, and the gain over none."""
-    languages = {language: pooled(records, language) for language in ("en", "zh")}
-    for cell, conditions in pooled(records).items():
-        for condition, tickets in conditions.items():
-            judged = greedy(tickets)
-            by_language = [greedy(found.get(cell, {}).get(condition, [])) for found in languages.values()]
-            none = greedy(conditions["none"]) if len(conditions.get("none", [])) == len(judged) else []
-            gain = shown(balanced_gain(none, judged), is_gain=True) if none and condition != "none" else ""
-            yield [
-                *cell, condition, str(len(judged)), shown(balanced_accuracy(judged)),
-                *(shown(balanced_accuracy(pairs)) for pairs in by_language), gain,
-                shown(accuracy([pair for pair in judged if pair[0] == "pass"])),
-                shown(false_pass_rate(judged)), shown(share(sum(v is None for _, v in judged), len(judged))),
-            ]  # fmt: skip
-
-
-def sample_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """For each cell and condition of the samples: greedy, majority of 8, pass@8, and the share of whole answers."""
-    for cell, conditions in pooled([one for one in records if one["unit"]["stage"] == "samples"]).items():
-        for condition, tickets in conditions.items():
-            valid = [verdict is not None for ticket in tickets for verdict in ticket.candidates]
-            yield [
-                *cell[1:], condition, str(len(tickets)), shown(balanced_accuracy(greedy(tickets))),
-                shown(balanced_accuracy(majority_pairs(tickets))), shown(pass_at(len(SAMPLED), tickets)),
-                shown(share(sum(valid), len(valid))),
-            ]  # fmt: skip
-
-
-def form_rows(records: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """For each shape, prompt and temperature: answers, valid ones, and the fault that is most frequent."""
-    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for record in records:
-        if record["unit"]["stage"] == "form":
-            for given in record["found"]["conditions"].values():
-                for temperature, counts in given.items():
-                    key = (record["unit"]["shape"], record["unit"]["prompt"], temperature)
-                    found.setdefault(key, []).append(counts)
-    for key, counts in sorted(found.items()):
-        valid, answers = (sum(one[name] for one in counts) for name in ("valid", "answers"))
-        faults: Counter[str] = Counter()
-        for one in counts:
-            faults.update(one["faults"])
-        measure = share(valid, answers)
-        worst = f"{faults.most_common(1)[0][0]} ({faults.most_common(1)[0][1]})" if faults else ""
-        yield [*key, str(answers), shown(measure), f"{100 * (measure.low or 0):.1f}", worst]
-
-
-HEADS = {
-    "verdicts": ("stage shape prompt condition n balanced en zh over-none of-pass false-pass invalid"),
-    "samples": "shape prompt condition n greedy majority pass@8 form",
-    "form": "shape prompt temperature answers valid-% at-least first-fault",
-}
 
 
 def units_of(options: argparse.Namespace) -> list[TicketUnit]:

@@ -28,7 +28,7 @@ from benchmarks.gpu.guide_judging import (
     sampled_scores,
 )
 from benchmarks.gpu.guide_prompts import messages_for
-from benchmarks.gpu.guide_tickets import scores
+from benchmarks.gpu.guide_verdicts import scores
 from orchestrator.guide.tickets.missions import CABINET, SOLAR
 from tasks.guide.ticket import Ticket
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.gpu.guide_prompts import experiences_of, messages_for, other_plan
-from benchmarks.gpu.guide_tickets import (
-    SHAPES,
-    TEMPERATURES,
-    TicketUnit,
-    first_verdict,
-    form_by_temperature,
-    form_rows,
-    letters_and_answers,
-    sample_rows,
-    tickets_of,
-    verdict_rows,
-)
+from benchmarks.gpu.guide_shapes import SHAPES
+from benchmarks.gpu.guide_tables import form_rows, sample_rows, verdict_rows
+from benchmarks.gpu.guide_tickets import TEMPERATURES, TicketUnit, form_by_temperature, letters_and_answers, tickets_of
+from benchmarks.gpu.guide_verdicts import first_verdict
 from orchestrator.guide.tickets.missions import PLANS
 from tasks.guide.prompting import rollout_messages
 
