@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.guide.artifacts import without_times
 from orchestrator.line_file import load_lines
-from orchestrator.output import OutputError, read_json
+from orchestrator.output import OutputError, read_json, run_file
 from tasks.escape import quote
 
 GUIDANCE, SNAPSHOTS, JOURNAL = "guidance.json", "snapshots", "journal.jsonl"
@@ -23,7 +23,9 @@ SHOWN = 20
 
 
 def mission_folders(run: Path) -> dict[str, Path]:
-    """The folders of a run's missions by name.  Raises: OutputError when there are none."""
+    """The folders of a run's missions by name.  Raises: OutputError when there are none, or it is no guided run."""
+    if (kind := run_file(run)["kind"]) != "guide":
+        raise OutputError(f"{run} holds a run of {kind!a}, and none of guide")
     found = {path.parent.name: path.parent for path in sorted(run.glob(f"*/{GUIDANCE}"))}
     if not found:
         raise OutputError(f"{run} holds no mission (there is no {GUIDANCE} in a folder of it)")

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.guide.tickets.generate import GeneratedTicket, first_guidance_values
 from orchestrator.guide.tickets.plan import MissionPlan
-from orchestrator.output import OutputError, write_output
+from orchestrator.output import OutputError, write_output, writing
 
 TICKETS, TEST, TRUTH, FIRST = "tickets.jsonl", "test.jsonl", "truth.jsonl", "guidance.json"
 
@@ -21,7 +21,9 @@ def write_tickets(
     training: Iterable[GeneratedTicket],
     test: Sequence[GeneratedTicket] = (),
 ) -> list[Path]:
-    """Write the files of these missions; returns their paths.  Without test tickets there is no file of them.
+    """Write the files of these missions; returns their paths.
+
+    Without test tickets there is no file of them afterwards: an older one would not be of the truth beside it.
 
     Raises: OutputNotWritable.
     """
@@ -33,6 +35,9 @@ def write_tickets(
     }
     if test:
         files[folder / TEST] = _lines(ticket.line for ticket in test)
+    else:
+        with writing(folder / TEST):
+            (folder / TEST).unlink(missing_ok=True)
     for path, text in files.items():
         write_output(path, text)
     return list(files)

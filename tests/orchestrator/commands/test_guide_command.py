@@ -10,6 +10,7 @@ import pytest
 from orchestrator import exit_status
 from orchestrator.commands import guide
 from orchestrator.guide.stage_a import read_tickets
+from orchestrator.output import OutputFolder
 
 
 def run(*words: str | Path) -> int:
@@ -58,6 +59,7 @@ def test_compare_says_where_two_runs_differ(tmp_path: Path, capsys: pytest.Captu
     for name, text in (("one", "look"), ("two", "look"), ("three", "see")):
         folder = tmp_path / name / "cabinet"
         folder.mkdir(parents=True)
+        OutputFolder(tmp_path / name).run_id("guide")
         entry = {"step": 0, "updated_at": name, "experiences": {"G0": text}}
         (folder / "guidance.json").write_text(json.dumps({"cabinet": entry}))
     assert run("compare", tmp_path / "one", tmp_path / "two") == exit_status.DONE

@@ -29,6 +29,7 @@ from orchestrator.guide.repository import GuidanceRepository
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.steps import MissionSetup
 from orchestrator.guide.tally import Tally
+from orchestrator.output import OutputFolder
 from tasks.guide.batch import BatchInput, GateInput, decide_gate, find_in_batch
 from tasks.guide.context import GuideContext
 from tasks.guide.ticket import Ticket
@@ -139,6 +140,8 @@ class MissionOnDisk:
     def __init__(self, folder: Path, settings: GuideSettings, tickets: MissionTickets) -> None:
         self.settings, self.tickets = settings, tickets
         self.path = folder / "run" / MISSION
+        self.path.parent.mkdir(exist_ok=True)
+        OutputFolder(self.path.parent).run_id("guide")
         first = {MISSION: {"step": 0, "updated_at": "2026-01-01T00:00:00Z", "experiences": {"G0": "Look closely."}}}
         (folder / "guidance.json").write_text(json.dumps(first))
         self._initial = folder / "guidance.json"

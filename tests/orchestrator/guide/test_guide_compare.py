@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from orchestrator.guide.compare import SHOWN, differing_places
-from orchestrator.output import OutputError
+from orchestrator.output import OutputError, OutputFolder
 
 
 def write_run(folder: Path, name: str, minute: int, text: str = "a rule") -> Path:
     """A run of one mission with one reflection, at some time."""
+    folder.mkdir()
+    OutputFolder(folder).run_id("guide")
     time, reflection = f"2026-01-01T00:{minute:02}:00Z", f"{name}-reflection"
     guidance = {"m": {"step": 1, "updated_at": time, "experiences": {"G0": text}}}
     mission = folder / "m"
@@ -91,6 +93,16 @@ def test_of_many_differences_in_a_file_the_first_are_told(first: Path, tmp_path:
     assert len(found) == SHOWN + 1 and found[-1] == "m/selections.jsonl: 5 more differences"
 
 
-def test_a_folder_without_missions_is_refused(first: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_guided_run_or_without_missions_is_refused(first: Path, tmp_path: Path) -> None:
+    empty, other = tmp_path / "empty", tmp_path / "other"
+    for folder in (empty, other):
+        folder.mkdir()
+    shutil.copytree(first / "m", other / "m")
+    with pytest.raises(OutputError, match="other holds no run"):
+        differing_places(first, other)
+    OutputFolder(other).run_id("evolve")
+    with pytest.raises(OutputError, match="other holds a run of 'evolve', and none of guide"):
+        differing_places(first, other)
+    OutputFolder(empty).run_id("guide")
     with pytest.raises(OutputError, match="holds no mission"):
-        differing_places(first, tmp_path)
+        differing_places(first, empty)

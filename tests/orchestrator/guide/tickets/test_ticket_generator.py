@@ -77,6 +77,9 @@ def test_the_files_are_what_guide_reads(tmp_path: Path) -> None:
     assert list(read_guidance(tmp_path / "guidance.json")) == names
     truths = [json.loads(line) for line in (tmp_path / "truth.jsonl").read_text().splitlines()]
     assert len(truths) == len(training) + len(test)
+    # When they are made again without test tickets, then none of before are left
+    write_tickets(tmp_path, PLANS, training)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["guidance.json", "tickets.jsonl", "truth.jsonl"]
 
 
 @each_plan
