@@ -13,6 +13,7 @@ from orchestrator.guide.stage_a import ExcludedTicket, read_tickets, stage_a_lin
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import shown_key
 from tasks.guide.ticket import Ticket
+from tasks.guide.verdict_lines import Verdict
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,22 @@ def shuffle_lines(epoch: EpochBatches) -> Iterator[dict[str, Any]]:
     for number, tickets in [*batches, (None, epoch.dropped)]:
         for ticket in tickets:
             yield {**stage_a_line(ticket), "epoch": epoch.epoch, "batch": number}
+
+
+def one_sided_holdouts(tickets: Ingested, settings: GuideSettings) -> list[str]:
+    """A line for each mission whose held-out tickets all have one label: what its gate cannot see."""
+    unseen: Mapping[Verdict, str] = {
+        "pass": "holdout.max_false_pass_rise decides nothing, and an edit with which everything passes may be applied",
+        "fail": "an edit with which everything fails may be applied",
+    }
+    labels = {name: {ticket.label for ticket in found.holdout} for name, found in tickets.items()}
+    return [
+        f"warning: all {len(tickets[name].holdout)} held-out tickets of {shown_key(name)} are labelled {label}: "
+        f"{unseen[label]}"
+        for name, found in labels.items()
+        if settings.is_gated and len(found) == 1
+        for label in found
+    ]
 
 
 def ticket_counts(tickets: MissionTickets) -> dict[str, int]:

@@ -48,7 +48,7 @@ def start_guide(
     # Imported here: a command that only shows a run does not need them.
     from orchestrator.guide.build import LEVELS, guide_announcement
     from orchestrator.guide.checks import check_guide
-    from orchestrator.guide.ingest import ingest
+    from orchestrator.guide.ingest import ingest, one_sided_holdouts
     from orchestrator.guide.session import Guider
     from orchestrator.guide.steps import StepStopped
     from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
@@ -62,6 +62,8 @@ def start_guide(
         return _export(settings, tickets, output)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
     prepare_folder(output, settings, tickets, lambda line: print(line, file=stream), resume=resume)
+    for line in one_sided_holdouts(tickets, settings):
+        print(line, file=stream)
     if step == "ingest":
         return _ingest_only(settings, options, tickets, output)
     log_to(output.path / "guide.log", LEVELS[options.log_level], [logging.StreamHandler(stream)])

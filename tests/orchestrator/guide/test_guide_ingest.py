@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -11,7 +12,15 @@ import pytest
 from dotted_values import with_value
 from guide_values import guide_values, stage_a_row, write_rows
 
-from orchestrator.guide.ingest import MissionTickets, epoch_batches, ingest, shuffle_lines, shuffled, ticket_counts
+from orchestrator.guide.ingest import (
+    MissionTickets,
+    epoch_batches,
+    ingest,
+    one_sided_holdouts,
+    shuffle_lines,
+    shuffled,
+    ticket_counts,
+)
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.guide.stage_a import read_tickets
 from orchestrator.settings import SettingsError
@@ -29,6 +38,11 @@ def refused(settings: GuideSettings) -> list[str]:
     with pytest.raises(SettingsError) as error:
         ingest(settings)
     return [problem.replace(settings.stage_a_paths[0], "FILE") for problem in error.value.problems]
+
+
+def gated(settings: GuideSettings) -> GuideSettings:
+    """The same with previews, which settings of a file have with batches of 32 or 64 tickets only."""
+    return dataclasses.replace(settings, reflection=dataclasses.replace(settings.reflection, rapid_mode=False))
 
 
 def labelled(count: int, **changes: Any) -> list[dict[str, Any] | str]:
@@ -61,6 +75,24 @@ def test_held_out_tickets_are_a_share_of_each_label_whatever_the_order_of_the_li
 def test_without_a_fraction_nothing_is_held_out(tmp_path: Path) -> None:
     found = ingest(settings_of(tmp_path, labelled(8), holdout__fraction=0))["cabinet"]
     assert (len(found.training), found.holdout) == (8, ())
+
+
+def test_held_out_tickets_of_one_label_are_told_with_what_the_gate_cannot_see(tmp_path: Path) -> None:
+    def told(label: str, **changes: Any) -> list[str]:
+        rows = [stage_a_row(f"t{number}", label=label) for number in range(8)]
+        settings = gated(settings_of(tmp_path, rows, **changes))
+        return one_sided_holdouts(ingest(settings), settings)
+
+    assert told("pass") == [
+        "warning: all 2 held-out tickets of cabinet are labelled pass: holdout.max_false_pass_rise decides nothing, "
+        "and an edit with which everything passes may be applied"
+    ]
+    assert [line.partition("labelled ")[2] for line in told("fail")] == [
+        "fail: an edit with which everything fails may be applied"
+    ]
+    assert told("pass", holdout__fraction=0) == []
+    both = gated(settings_of(tmp_path, labelled(16)))
+    assert one_sided_holdouts(ingest(both), both) == []
 
 
 def test_a_mission_with_too_few_tickets_is_refused_by_name_and_numbers(tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_ingest_writes_tickets_shuffles_and_first_experiences_and_needs_no_farm(
     assert load_guide(folder)[0] == guide_settings_from(values)
 
 
+def test_a_start_tells_that_the_held_out_tickets_have_one_label(values: dict[str, Any], tmp_path: Path) -> None:
+    write_rows(tmp_path / "tickets.jsonl", [stage_a_row(f"t{number}") for number in range(48)])
+    one_label = {"reflection.rapid_mode": False, "sampler.group_batch_size": 32}
+    for name, value in one_label.items():
+        values = with_value(values, name, value)
+    assert "warning: all 12 held-out tickets of cabinet are labelled pass: " in ingested(values)[1]
+
+
 def test_the_same_again_goes_on_and_other_settings_are_named(values: dict[str, Any]) -> None:
     folder, _ = ingested(values)
     assert ingested(values)[0] == folder
