@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,13 +25,14 @@ from orchestrator.runs.status import run_status
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
+STEPS = 40  # of each of two seeds: some seconds of training
 MOMENTS = int(os.environ.get("WHETSTONE_KILL_MOMENTS", "3"))
 SAME = ("plan.json", "evaluation.jsonl", "comparison.json", "report.md", "hack_solve.png", "bands.png")
 ROOT = Path(__file__).parents[3]
 
 
 def write_settings(folder: Path, name: str) -> Path:
-    values = changed_values(route_values(folder), training__steps=12, evaluation__modes=["B"], output__run_id=name)
+    values = changed_values(route_values(folder), training__steps=STEPS, evaluation__modes=["B"], output__run_id=name)
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(values))
     return path
@@ -84,22 +84,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_ends_with_all_its_files(undisturbed: Path) -> None:
     assert kind_of(undisturbed) == (KIND_NAME, KIND)
     status = run_status(undisturbed)
-    assert (status.state, status.done, status.total) == ("finished", 24, 24)
+    assert (status.state, status.done, status.total) == ("finished", 2 * STEPS, 2 * STEPS)
     assert "As registered in plan.json" in (undisturbed / "report.md").read_text()
     rows = [json.loads(line) for line in (undisturbed / "rows" / "shared_seed0.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == list(range(12))
+    assert [row["step"] for row in rows] == list(range(STEPS))
     assert len((undisturbed / "evaluation.jsonl").read_text().splitlines()) == 2 * 6
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_path: Path, moment: int) -> None:
-    # Given a run that trains or evaluates for some seconds, each time for others
-    draw = random.Random(moment)
+    # Given a run that has trained so far, each time another share, and trains on or evaluates
+    trained = random.Random(moment).uniform(0.0, 2 * STEPS)
     what = ("child", "worker", "command")[moment % 3]
     running = start(tmp_path, "run")
     until((tmp_path / "outputs" / "run" / "journal.jsonl").exists, 120)
-    with suppress(subprocess.TimeoutExpired):
-        running.wait(draw.uniform(0.0, 12.0))
+    until(lambda: run_status(tmp_path / "outputs" / "run").done >= trained, 120)
     # When the child, the worker or the command is killed, and the command is started again where it ended
     until(lambda: killed(running, tmp_path, what))
     status = running.wait()
