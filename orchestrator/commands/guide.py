@@ -29,8 +29,9 @@ examples:
 results: {output.root}/{run_id} of the YAML, one folder for each mission; its path on standard output.
 exit status: 0 done; 1 the file, its data or arguments are wrong, nothing was started; 2 an error of the farm, a batch
 without a valid answer, or a prompt over the model's context; 3 parked: tasks failed for good; 4 another process works
-on this run; 130 interrupted; 143 terminated.  After 2, 3, 130 and 143, `orchestrator retry FOLDER` or the same command
-resumes it; with `output.fail_if_exists: false` the same command begins anew."""
+on this run; 130 interrupted; 143 terminated.  After an error of the farm, 3, 130 and 143, `orchestrator retry FOLDER`
+or the same command resumes it; with `output.fail_if_exists: false` the same command begins anew.  Without a valid
+answer, or with a prompt that is too long, other settings or data are needed, and another run."""
 
 
 def make_parser() -> argparse.ArgumentParser:

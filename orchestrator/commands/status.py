@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
 from orchestrator.commands import common
 from orchestrator.shell import command_line
 from tasks.escape import escape_control
 
-DESCRIPTION = "Show how far one run is: what is done, its figures, tokens and cost, and why it parked, if it did."
+if TYPE_CHECKING:
+    from orchestrator.runs.status import RunStatus
+
+DESCRIPTION = "Show how far one run is: what is done, its figures, tokens and cost, and why it does not go on."
 
 EPILOG = f"""\
 examples:
@@ -32,6 +36,15 @@ def run(arguments: argparse.Namespace) -> int:
     return common.handle_errors(lambda: _show(arguments))
 
 
+def _next_step(status: RunStatus) -> list[tuple[str, str]]:
+    """How the run goes on, if it does."""
+    if status.state == "finished":
+        return []
+    if status.state == "stopped" and status.reason:
+        return [("next", "with the same settings and data it stops there again: change them, and start another run")]
+    return [("go on", command_line("retry", Path(status.folder)))]
+
+
 def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.report.formatting import format_cost
     from orchestrator.runs.kinds import kind_of
@@ -43,10 +56,10 @@ def _show(arguments: argparse.Namespace) -> int:
         *kind.figure_lines(status.figures),
         ("used", f"{status.target_tokens:,} generated tokens, {status.calls:,} calls"),
         ("cost", format_cost(status.cost_usd, status.budget_usd, status.unconfirmed_usd)),
-        *([("parked", status.reason)] if status.reason else []),
+        *([("stopped" if status.state == "stopped" else "parked", status.reason)] if status.reason else []),
         *(("failed", f"{failure.stage} of {failure.node}: {failure.error}") for failure in status.failures),
         ("files", escape_control(status.folder)),
-        *([("go on", command_line("retry", Path(status.folder)))] if status.state != "finished" else []),
+        *_next_step(status),
     ]
     head = f"{status.run}: {status.state}, {status.progress} done"
     listed = [head, *(f"  {what:<10} {text}" for what, text in lines)]

@@ -79,7 +79,7 @@ def make_row(view: RunView, monitor: Monitor) -> RunRow:
         calls=f"{view.calls:,}",
         tokens=f"{view.tokens:,}",
         cost=_cost(view),
-        reason=status.reason if status and status.state == "parked" and not view.failed else view.problem,
+        reason=status.reason if status and status.state in ("parked", "stopped") and not view.failed else view.problem,
         failed=view.failed,
         may_retry=monitor.may_retry(view.run),
         retry=monitor.retries.view(view.run),

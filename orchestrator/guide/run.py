@@ -53,6 +53,7 @@ def start_guide(
     from orchestrator.guide.steps import StepStopped
     from orchestrator.runs.drive import Ending, drive, log_to, settings_callbacks
     from orchestrator.runs.refusal import restored_if_refused
+    from orchestrator.runs.status import ParkedState, write_parked_state
 
     stream = stream or sys.stderr
     check_guide(settings, options)
@@ -74,7 +75,11 @@ def start_guide(
         output.run_id(KIND_NAME, log.warning)  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
             keep_run(output, settings, options, tickets)
-            outcome = Guider(settings, options, tickets, output, told, tuple(only)).run()
+            try:
+                outcome = Guider(settings, options, tickets, output, told, tuple(only)).run()
+            except StepStopped as error:
+                write_parked_state(output, ParkedState(str(error), is_dead_end=True))
+                raise
             for line in outcome.lines:
                 print(line, file=stream)
 

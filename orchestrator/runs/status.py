@@ -39,10 +39,14 @@ State = Literal["running", "finished", "parked", "stopped"]
 
 @dataclass(frozen=True)
 class ParkedState:
-    """Why a run parked, in one line, and the tasks that failed, where some did."""
+    """Why a run parked, in one line, and the tasks that failed, where some did.
+
+    `is_dead_end`: it stopped, and would stop there again; only other settings or data help.
+    """
 
     reason: str
     failures: tuple[Failure, ...] = ()
+    is_dead_end: bool = False
 
 
 def write_parked_state(output: OutputFolder, parked: ParkedState) -> None:
@@ -94,7 +98,7 @@ class RunStatus:
     cost_usd: float | None  # None: the prices are not known
     unconfirmed_usd: float
     budget_usd: float
-    reason: str  # why it parked, or ""
+    reason: str  # why it parked, or stopped at a dead end, or ""
     failures: tuple[Failure, ...]
 
     @property
@@ -158,7 +162,7 @@ def _state(folder: Path, progress: RunProgress, parked: ParkedState | None) -> S
         return "running"
     if progress.is_finished:
         return "finished"
-    return "parked" if parked else "stopped"
+    return "parked" if parked and not parked.is_dead_end else "stopped"
 
 
 def is_locked(folder: Path) -> bool:

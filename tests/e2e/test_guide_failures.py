@@ -72,6 +72,17 @@ def test_five_replies_in_a_row_that_nobody_understands_park_the_run_and_retry_go
     assert guided.repeated() == []
 
 
+def test_a_prompt_that_is_too_long_stops_the_run_and_status_says_why(guided: GuideFolder) -> None:
+    values = yaml.safe_load(guided.config.read_text())
+    values["missions"][next(iter(MISSIONS))] = "look " * 9_000
+    guided.config.write_text(yaml.safe_dump(values, allow_unicode=True))
+    stopped = guided.run(timeout=600)
+    assert stopped.returncode == 2 and "no prompt may have more than" in stopped.stdout, stopped.stdout
+    said = orchestrator("status", str(guided.output)).stdout
+    assert ": stopped, " in said and "no prompt may have more than" in said
+    assert "start another run" in said and "orchestrator retry" not in said
+
+
 def unwritable(guided: GuideFolder, values: dict[str, Any]) -> None:
     """A file stands where the folder of the output is to be."""
     (guided.folder / "taken").write_text("")

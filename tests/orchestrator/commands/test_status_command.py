@@ -1,0 +1,34 @@
+"""`orchestrator status`: why a run does not go on, and what a person may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import exit_status
+from orchestrator.commands import status
+from orchestrator.output import OutputFolder
+from orchestrator.runs.status import ParkedState, write_parked_state
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """What is printed, by its first word; the state under ""."""
+    assert status.run(status.make_parser().parse_args([str(folder)])) == exit_status.DONE
+    head, *lines = capsys.readouterr().out.splitlines()
+    return {"": head, **{line[:13].strip(): line[13:] for line in lines}}
+
+
+def test_a_parked_run_offers_a_retry_and_one_at_a_dead_end_says_what_must_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = OutputFolder(tmp_path)
+    output.run_id("guide")
+    assert f"retry {tmp_path}" in shown(tmp_path, capsys)["go on"]
+    write_parked_state(output, ParkedState("quota"))
+    found = shown(tmp_path, capsys)
+    assert (": parked, " in found[""], found["parked"], "go on" in found) == (True, "quota", True)
+    write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
+    found = shown(tmp_path, capsys)
+    assert (": stopped, " in found[""], found["stopped"], "go on" in found) == (True, "no valid answer", False)
+    assert "start another run" in found["next"] and "retry" not in str(found.values())
