@@ -1,7 +1,7 @@
 """What a run of `guide` depends on, kept in its folder, and what becomes of a run that is there already.
 
 `settings.yaml` has the settings and the options of the farm, `tickets.json` a hash of every ticket, which of them are
-held out, and hashes of the templates.  A run goes on only with the same.
+held out, and hashes of the templates and of the prompts in the code.  A run goes on only with the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.prompt_files import template_hashes
+from orchestrator.guide.prompt_files import prompt_hashes, template_hashes
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
@@ -42,10 +42,13 @@ class MissionRecord(TypedDict):
 
 
 class TicketsFile(TypedDict):
-    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file."""
+    """tickets.json; `templates` has the hashes of what critic and reflector are asked, by the setting of the file, and
+    `prompts` those of what the program adds, by who is asked.
+    """
 
     missions: dict[str, MissionRecord]
     templates: NotRequired[dict[str, str]]
+    prompts: NotRequired[dict[str, str]]
 
 
 def prepare_folder(
@@ -80,7 +83,9 @@ def keep_run(output: OutputFolder, settings: GuideSettings, options: GuideOption
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
-        content = TicketsFile(missions=ticket_records(tickets), templates=template_hashes(settings))
+        content = TicketsFile(
+            missions=ticket_records(tickets), templates=template_hashes(settings), prompts=prompt_hashes(settings)
+        )
         output.write_state(TICKETS_FILE, content)
 
 
@@ -110,7 +115,7 @@ def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
 
 
 def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) -> list[str]:
-    """One line for each template, and each mission's tickets, that are others than those the run began with.
+    """One line for each template or prompt, and each mission's tickets, that are others than those it began with.
 
     Raises: OutputError where the folder no longer says what they were.
     """
@@ -122,12 +127,18 @@ def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) 
         raise OutputError(
             f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
         ) from None
-    now, hashes = ticket_records(tickets), template_hashes(settings)
+    now, hashes, prompts = ticket_records(tickets), template_hashes(settings), prompt_hashes(settings)
     return [
         *(
             f"{name}: the file has another content than when the run in {folder} began"
             for name, known in before.get("templates", {}).items()
             if name in hashes and hashes[name] != known
+        ),
+        *(
+            f"this version tells the {name} something else than the one with which the run in {folder} began: go on "
+            "with that one, or start another run"
+            for name, known in before.get("prompts", {}).items()
+            if name in prompts and prompts[name] != known
         ),
         *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),
     ]

@@ -1,15 +1,27 @@
-"""The prompts of critic and reflector: files that the settings name, read, and known again by their hashes."""
+"""The prompts of critic and reflector: files that the settings name, read, and known again by their hashes.
+
+What the program itself says to a model has a hash too: another version of it may say something else.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.guide.settings import GuideSettings
 from orchestrator.settings import SettingsError
 from tasks.context import content_hash
+from tasks.guide.critique import SYSTEM as CRITIC_SYSTEM
+from tasks.guide.prompting import rollout_messages
+from tasks.guide.proposal import SYSTEM as PROPOSAL_SYSTEM
+from tasks.guide.proposal import solved_before
 from tasks.guide.templates import CriticTemplate, ReflectionTemplate, TemplateError
+from tasks.guide.ticket import Ticket
+
+FOCUSES = ("cups", "杯子")
+"""One of each language."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +53,18 @@ def template_hashes(settings: GuideSettings) -> dict[str, str]:
     found = Templates.read(settings)
     by_name = {"critic.prompt_path": found.critic, "reflection.prompt_path": found.reflection}
     return {name: content_hash(dataclasses.asdict(one))[:16] for name, one in by_name.items() if one is not None}
+
+
+def prompt_hashes(settings: GuideSettings) -> dict[str, str]:
+    """Of all that the program adds to tickets, experiences and templates, by who is asked, in both languages."""
+    ticket, experiences = Ticket("t", "m", "pass", {"image_1": "seen"}), {"G0": "Look."}
+    layout = ReflectionTemplate(" ".join(f"{{{place}}}" for place in ReflectionTemplate.PLACES))
+    asked: dict[str, Sequence[object]] = {
+        "target": [rollout_messages("m", focus, experiences, ticket, settings.sampler.prompt) for focus in FOCUSES],
+        "reflector": [PROPOSAL_SYSTEM],
+    }
+    if settings.critic.enabled:
+        asked["critic"] = [CRITIC_SYSTEM]
+    if settings.reflection.backend == "target":
+        asked["reflector"] = [solved_before((PROPOSAL_SYSTEM, ""), layout, focus) for focus in FOCUSES]
+    return {name: content_hash(list(messages))[:16] for name, messages in asked.items()}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dotted_values import with_value
 
-from orchestrator.guide.prompt_files import Templates, template_hashes
+from orchestrator.guide.prompt_files import Templates, prompt_hashes, template_hashes
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
+from tasks.guide.solved_bundle import SOLVED
 
 
 def test_all_files_that_cannot_be_used_are_told_at_once(values: dict[str, Any], tmp_path: Path) -> None:
@@ -42,3 +44,23 @@ def test_the_hash_is_of_the_content_also_of_the_chinese_file_beside_it(values: d
     assert known == template_hashes(settings)
     (tmp_path / "mine.zh.txt").write_bytes(own.read_bytes())
     assert template_hashes(moved) != known
+
+
+def test_the_programs_own_prompts_are_known_by_what_is_asked(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hashes(**changes: Any) -> dict[str, str]:
+        found = values
+        for name, value in changes.items():
+            found = with_value(found, name.replace("__", "."), value)
+        return prompt_hashes(guide_settings_from(found))
+
+    before, solved = hashes(), hashes(reflection__backend="target")
+    assert set(before) == {"target", "critic", "reflector"}
+    assert hashes(sampler__prompt="turns")["target"] != before["target"]
+    assert set(hashes(critic__enabled=False)) == {"target", "reflector"}
+    other = dataclasses.replace(SOLVED["zh"], rule="杯子为红色时判不通过。")
+    monkeypatch.setitem(SOLVED, "zh", other)
+    assert hashes() == before, "an endpoint sees no solved bundle"
+    changed = {name for name, one in hashes(reflection__backend="target").items() if one != solved[name]}
+    assert changed == {"reflector"}
