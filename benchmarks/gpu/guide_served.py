@@ -91,7 +91,7 @@ class Commands:
         with suppress(ProcessLookupError):
             while time.monotonic() < until:
                 os.killpg(group, 0)
-                time.sleep(0.1)
+                time.sleep(0.1)  # only children can be waited for, and these are not ours
             os.killpg(group, signal.SIGKILL)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any
 
 import yaml
 from typing_extensions import TypedDict
@@ -47,8 +47,8 @@ class TicketsFile(TypedDict):
     """
 
     missions: dict[str, MissionRecord]
-    templates: NotRequired[dict[str, str]]
-    prompts: NotRequired[dict[str, str]]
+    templates: dict[str, str]
+    prompts: dict[str, str]
 
 
 def prepare_folder(
@@ -131,13 +131,13 @@ def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) 
     return [
         *(
             f"{name}: the file has another content than when the run in {folder} began"
-            for name, known in before.get("templates", {}).items()
+            for name, known in before["templates"].items()
             if name in hashes and hashes[name] != known
         ),
         *(
             f"this version tells the {name} something else than the one with which the run in {folder} began: go on "
             "with that one, or start another run"
-            for name, known in before.get("prompts", {}).items()
+            for name, known in before["prompts"].items()
             if name in prompts and prompts[name] != known
         ),
         *(line for name in now for line in _differing(name, before["missions"].get(name), now[name], folder)),

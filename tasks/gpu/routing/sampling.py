@@ -16,9 +16,11 @@ Draw = Callable[[Tensor, Tensor, int], Tensor]
 
 def draw_from(generator: torch.Generator) -> Draw:
     """Samples at temperature 1; what a row gets depends on the other rows."""
-    return lambda logits, _rows, _step: torch.multinomial(torch.softmax(logits.float(), dim=1), 1, generator=generator)[
-        :, 0
-    ]
+
+    def draw(logits: Tensor, _rows: Tensor, _step: int) -> Tensor:
+        return torch.multinomial(torch.softmax(logits.float(), dim=1), 1, generator=generator)[:, 0]
+
+    return draw
 
 
 def draw_by_row(seed: int, numbers: Sequence[int], longest: int, device: torch.device) -> Draw:
