@@ -6,6 +6,10 @@ with splits, and steps without probe or splits, alternate.
     python benchmarks/gpu/route.py --model FOLDER             the model of a folder
     python benchmarks/gpu/route.py --shape qwen2.5-1.5b       random weights of Qwen2.5-Coder-1.5B's shape
     python benchmarks/gpu/route.py --shape tiny --device cpu  a second's check of this script
+    python benchmarks/gpu/route.py --shape narrow --device cpu --rows 16 --prompt 24 --completion 8 --pairs-of-steps 1
+
+`narrow` has the modules of Qwen2.5-1.5B, 196 of two sizes, but thin ones.  The operations of one more step of each kind
+are counted: each is a kernel on a GPU, and each read of a single number waits for all kernels before it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +28,10 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from benchmarks.figures import table, write  # noqa: E402
+from benchmarks.gpu.route_common import ALL_TARGETS  # noqa: E402
 from tasks.gpu.routing.adapter import Adapter  # noqa: E402
 from tasks.gpu.routing.bases import Basis, decompose  # noqa: E402
 from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm  # noqa: E402
@@ -36,7 +43,6 @@ from tasks.gpu.routing.token_rows import TokenRow  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings  # noqa: E402
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore  # noqa: E402
 
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SPLITS = (
     *("real", "pooled", "activations", "advantage_free", "permuted", "uniform", "ceiling"),
     *("random_0", "random_1", "random_2"),
@@ -46,6 +52,10 @@ SHAPES: dict[str, dict[str, int]] = {
         "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2,
     },
+    "narrow": {
+        "vocab_size": 256, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 28,
+        "num_attention_heads": 12, "num_key_value_heads": 2,
+    },
     "qwen2.5-1.5b": {
         "vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
         "num_attention_heads": 12, "num_key_value_heads": 2,
@@ -54,7 +64,7 @@ SHAPES: dict[str, dict[str, int]] = {
 
 
 class WholeGradient(PolicyRows):
-    """The loop without a probe: one gradient of the sum of losses, as one row [1, R]."""
+    """The loop without a probe: one gradient of the sum of losses, all of it given to the first row."""
 
     def gradients(self, rows: Sequence[TokenRow], knobs: Tensor, loss: RowLoss, record: bool = False) -> RowGradients:
         total = torch.zeros_like(knobs)
@@ -67,7 +77,35 @@ class WholeGradient(PolicyRows):
             total += torch.autograd.grad(summed, leaf)[0]
             found.append(log_probabilities.detach())
             masks.append(batch.mask)
-        return RowGradients(total[None], torch.cat(found), torch.cat(masks), None)
+        gradients = total.new_zeros(len(rows), len(total))
+        gradients[0] = total
+        return RowGradients(gradients, torch.cat(found), torch.cat(masks), None)
+
+
+# These make no kernel: they look at the same memory in another way, or allocate it.
+_NO_KERNEL = ("view", "expand", "slice", "select", "transpose", "permute", "unsqueeze", "squeeze", "split", "detach",
+              "alias", "empty", "as_strided", "unbind", "t.", "lift", "new_empty", "set_")  # fmt: skip
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal.")
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is computed within it: `kernels`, and among them the `waits`, which need a value on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+        self.waits = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(function).removeprefix("aten.")
+        if not name.lstrip("_").startswith(_NO_KERNEL):
+            self.names[name] += 1
+            masks = [index for index in args[1] if index is not None] if name.startswith("index.") else []
+            self.waits += name.startswith(_WAITS) or any(index.dtype == torch.bool for index in masks)
+        return function(*args, **(kwargs or {}))
+
+    def counted(self) -> dict[str, int]:
+        return {"kernels": sum(self.names.values()), "waits": self.waits}
 
 
 class DrawnWorld:
@@ -142,7 +180,7 @@ def main() -> None:
     which.add_argument("--model", type=Path)
     which.add_argument("--shape", choices=SHAPES)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=TARGETS, help="Linears that get knobs")
+    parser.add_argument("--targets", nargs="+", choices=ALL_TARGETS, default=ALL_TARGETS, help="Linears that get knobs")
     parser.add_argument("--result", default="gpu_route", help="the name of the file in benchmarks/results")
     parser.add_argument("--rows", type=int, default=64, help="of a step, eight a group")
     parser.add_argument("--rows-at-once", type=int, default=8)
@@ -181,13 +219,20 @@ def main() -> None:
             # Step 0 is the refresh, and the first use of every kernel.
             steps.setdefault("first " + name if number == 0 else name, []).append(found)
             print(f"step {number}, {name}: {found}", file=sys.stderr, flush=True)
+    counts: dict[str, dict[str, int]] = {}
+    for name, trajectory in trajectories.items() if given.shape in ("tiny", "narrow") else ():
+        with Operations() as operations:
+            trajectory.step()
+        counts[name] = operations.counted()
+        print(f"one step, {name}: {counts[name]}; most: {operations.names.most_common(8)}")
     checkpoint = len(trajectories["splits"].dump())
     means = {
         name: {key: float(np.median([row[key] for row in rows])) for key in ("seconds", "peak_gib")}
         for name, rows in steps.items()
     }
     overhead = {key: means["splits"][key] / max(means["plain"][key], 1e-9) for key in ("seconds", "peak_gib")}
-    write(given.result, {**figures, "steps": steps, "overhead": overhead, "checkpoint_bytes": checkpoint})
+    figures |= {"steps": steps, "overhead": overhead, "counts": counts, "checkpoint_bytes": checkpoint}
+    write(given.result, figures)
     print(f"{len(bases)} modules, {adapter.layout.total:,} knobs; bases {bases_s:.1f} s, largest error {error:.1e}")
     print(f"checkpoint of {len(SPLITS)} splits: {checkpoint:,} bytes")
     rows = [(name, f"{one['seconds']:.2f}", f"{one['peak_gib']:.1f}") for name, one in means.items()]

@@ -23,6 +23,8 @@ from tasks.routing.pool import build_pool
 
 ROOT = Path(__file__).resolve().parents[2]
 Given = dict[str, Any]
+ALL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Every Linear of a layer of Qwen2.5."""
 BEGAN = time.monotonic()
 
 

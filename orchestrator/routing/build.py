@@ -79,9 +79,9 @@ def _file_hash(path: Path) -> str:
 
 
 def arms(settings: RouteSettings) -> list[Arm]:
-    """The trajectories of a run, those of one seed after each other."""
+    """The trajectories of a run, in the order of the settings, each with all seeds: what decides can come first."""
     training = settings.training
-    return [Arm(trajectory, seed) for seed in training.seeds for trajectory in training.trajectories]
+    return [Arm(trajectory, seed) for trajectory in training.trajectories for seed in training.seeds]
 
 
 def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:

@@ -22,7 +22,7 @@ from tasks.job import JobSpec
 from tasks.models import Target
 from tasks.route.names import Quarantine, Trajectory
 
-VERSION = 2
+VERSION = 3
 """Of the mathematics: raised whenever equal inputs would give other results."""
 
 RouteJob = tuple[str, JobSpec]

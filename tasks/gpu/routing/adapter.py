@@ -37,9 +37,10 @@ class Adapter:
         self.inputs = KnobLayout(tuple(bases), tuple(weight.shape[1] for weight in weights))
         self.device = weights[0].device
         self.folds_exactly = all(weight.dtype == torch.float32 for weight in weights)
+        dtypes = {weight.dtype for weight in weights}
+        self._dtype = dtypes.pop() if len(dtypes) == 1 else None  # of all weights, where they have one
         self._parts: tuple[Tensor, ...] = ()
-        self._recorded: list[Tensor] | None = None
-        self._where: Tensor | None = None
+        self._recording: _Recording | None = None
         self._hooks = [
             linear.register_forward_hook(partial(self._add, number))
             for number, linear in enumerate(self._linears.values())
@@ -57,6 +58,8 @@ class Adapter:
     def active(self, knobs: Tensor) -> Iterator[None]:
         """With these knobs: [R] for all rows of a batch, or [B, R], each row its own."""
         before = self._parts
+        if self._dtype is not None:
+            knobs = knobs.to(self._dtype)  # once, and not in every module
         self._parts = self.layout.parts(knobs if knobs.dim() == 1 else knobs[:, None, :])
         try:
             yield
@@ -83,21 +86,38 @@ class Adapter:
     @contextmanager
     def recording(self, where: Tensor) -> Iterator[list[Tensor]]:
         """The mean input of each module, [B, in], over the positions `where` [B, T] of the one forward pass within."""
-        self._recorded, self._where = [], where
+        self._recording = _Recording((where / where.sum(1, keepdim=True)).float())
         try:
-            yield self._recorded
+            yield self._recording.means
         finally:
-            self._recorded, self._where = None, None
+            self._recording = None
 
     def _add(self, number: int, linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         x = inputs[0]
-        if self._recorded is not None and self._where is not None:
-            weights = (self._where / self._where.sum(1, keepdim=True)).float()
-            self._recorded.append(torch.einsum("bt,btd->bd", weights, x.detach().float()))
+        if self._recording is not None:
+            self._recording.add(x)
         if not self._parts:
             return output
         left, right = self._bases[number]
         return output + ((x @ right.T) * self._parts[number].to(x)) @ left.T
+
+
+class _Recording:
+    """The mean of each module's input, weighted by `weights` [B, T], in the order in which the modules run."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.means: list[Tensor] = []
+        self._weights = weights
+        self._last: Tensor | None = None
+
+    def add(self, x: Tensor) -> None:
+        """x [B, T, in].  Linears that read the same tensor, as q, k and v do, have the same mean: it is taken once."""
+        if x is not self._last:
+            self._last = x
+            mean = torch.einsum("bt,btd->bd", self._weights, x.detach().float())
+        else:
+            mean = self.means[-1]
+        self.means.append(mean)
 
 
 def _weight(linear: nn.Module) -> nn.Parameter:

@@ -35,12 +35,10 @@ def matched_shares(x: Tensor, shares: Tensor, live: Tensor) -> Tensor:
 
     So as much is routed as by the shares, along another direction.  Rows without a gradient there keep 0.
     """
-    result = torch.zeros_like(shares)
-    for module in range(x.shape[1]):
-        rows = live[:, module].nonzero()[:, 0]
-        order = x[rows, module].argsort(stable=True)
-        result[rows[order], module] = shares[rows, module].sort().values
-    return result
+    # What is not live comes last in both orders, so that the k-th live row gets the k-th live value.
+    order = x.masked_fill(~live, torch.inf).argsort(dim=0, stable=True)
+    values = shares.masked_fill(~live, torch.inf).sort(dim=0).values
+    return torch.zeros_like(shares).scatter(0, order, values).masked_fill(~live, 0)
 
 
 def uniform_shares(shares: Tensor, live: Tensor) -> Tensor:

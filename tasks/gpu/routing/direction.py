@@ -41,12 +41,12 @@ def hack_direction(layout: KnobLayout, rej: Tensor, cho: Tensor, dims: int) -> T
     return mean_direction(layout, rej, cho) if dims == 1 else top_directions(layout, rej, cho, dims)
 
 
-def alignment(layout: KnobLayout, gradients: Tensor, direction: Tensor) -> Tensor:
+def alignment(layout: KnobLayout, gradients: Tensor, direction: Tensor, norms: Tensor | None = None) -> Tensor:
     """x [G, M] of gradients [G, R]: the cosine with direction [1, R], or |relu(V g)| / |g| with several, [k, R].
 
-    0 where the gradient is 0.
+    0 where the gradient is 0.  `norms` [G, M] are those of the gradients, where they are known.
     """
     along = torch.stack([layout.sums(gradients * vector) for vector in direction])
     length = along[0] if len(direction) == 1 else along.clamp(min=0).square().sum(0).sqrt()
-    norms = layout.norms(gradients)
+    norms = layout.norms(gradients) if norms is None else norms
     return torch.where(norms > 0, length / torch.where(norms > 0, norms, torch.ones_like(norms)), 0.0)

@@ -46,10 +46,13 @@ class _Rollout:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the first update of a step saw of the live rows; `lost` [G] are those that were not finite in any update."""
+    """What the first update of a step saw of the live rows; `lost` [G] are those that were not finite in any update.
+
+    `norms` [G, M] are those of each module's gradients.
+    """
 
     found: RowGradients
-    live: Tensor
+    norms: Tensor
     routed: dict[str, tuple[Tensor, Tensor]]
     lost: Tensor
 
@@ -166,10 +169,11 @@ class Trajectory:
             lost = lost | ~found.finite()
             self._check_lost(int(lost.sum()), len(rows))
             found = found.without(lost)
-            live = self._layouts[0].norms(found.gradients) > 0
-            routed = self._update(LiveRows(found.gradients, live, advantages.sign(), found.inputs, labels.to(device)))
+            norms = self._layouts[0].norms(found.gradients)
+            seen = LiveRows(found.gradients, norms, advantages.sign(), found.inputs, labels.to(device))
+            routed = self._update(seen)
             if old is None:
-                old, first = found.log_probabilities, _Seen(found, live, routed, lost)
+                old, first = found.log_probabilities, _Seen(found, norms, routed, lost)
         assert first is not None
         return replace(first, lost=lost)
 
@@ -250,12 +254,14 @@ class Trajectory:
         splits: dict[str, dict[str, Any]],
         log: list[dict[str, Any]],
     ) -> None:
-        layout, gradients, live = self._layouts[0], seen.found.gradients, seen.live
-        surprise = -seen.found.log_probabilities.sum(1) / seen.found.mask.sum(1)
-        lengths = seen.found.mask.sum(1)
-        teacher = rollout.teacher[alive].to(live.device)
-        null = self._null(gradients, live)
+        layout, gradients = self._layouts[0], seen.found.gradients
+        null = self._null(gradients, seen.norms)
         whole = gradients.sum(0)
+        # What is small is read on the CPU: on a GPU each figure would wait for all that runs there.
+        live = (seen.norms > 0).cpu()
+        lengths = seen.found.mask.sum(1).cpu()
+        surprise = -seen.found.log_probabilities.sum(1).cpu() / lengths
+        teacher = rollout.teacher[alive]
         lost = seen.lost.tolist()
         kept_rows = [(place, row) for place, row in enumerate(alive.tolist()) if not lost[place]]
         for place, row in kept_rows:
@@ -263,27 +269,27 @@ class Trajectory:
         for split in self.settings.plan():
             if split.name not in seen.routed:
                 continue
-            x, shares = seen.routed[split.name]
+            x, shares = (figure.cpu() for figure in seen.routed[split.name])
             splits[split.name] |= live_figures(x, shares, live, teacher, lengths, surprise)
             splits[split.name]["not_finite"] = sum(lost)
+            means = {"f": shares.mean(1).tolist(), **({"x": x.mean(1).tolist()} if split.extracts else {})}
             for place, row in kept_rows:
-                log[row].setdefault("f", {})[split.name] = round(float(shares[place].mean()), 6)
-                if split.extracts:
-                    log[row].setdefault("x", {})[split.name] = round(float(x[place].mean()), 6)
+                for figure, rows in means.items():
+                    log[row].setdefault(figure, {})[split.name] = round(rows[place], 6)
             extraction = self.state.splits[split.name].extraction
             if extraction is not None and extraction.centre is None:
-                kept = whole - routed_gradient(layout, gradients, shares)
+                kept = whole - routed_gradient(layout, gradients, seen.routed[split.name][1])
                 splits[split.name] |= {
                     "resid": mean_cosine(layout, kept, extraction.direction[0]),
                     "whole_cosine": mean_cosine(layout, whole, extraction.direction[0]),
                     "null_p90": null,
                 }
 
-    def _null(self, gradients: Tensor, live: Tensor) -> float:
+    def _null(self, gradients: Tensor, norms: Tensor) -> float:
         """p90 of a row's mean x along four random directions."""
-        found = []
+        found, live = [], norms > 0
         for number in range(4):
-            direction = own_random_direction(self._layouts[0], self.settings.seed, f"null {number}")
-            x = alignment(self._layouts[0], gradients, direction.to(gradients.device))
+            direction = own_random_direction(self._layouts[0], self.settings.seed, f"null {number}", norms.device)
+            x = alignment(self._layouts[0], gradients, direction, norms)
             found.append((x * live).sum(1) / live.sum(1).clamp(min=1))
         return float(torch.quantile(torch.cat(found), 0.9))

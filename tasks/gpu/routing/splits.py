@@ -138,15 +138,15 @@ def _prepared(
     if split.source == "permuted":
         rej, cho = swapped_pairs(rej, cho, seed_of(seed, split.name))
     if split.source == "random":
-        chosen = own_random_direction(layout, seed, split.name).to(rej.device)
+        chosen = own_random_direction(layout, seed, split.name, rej.device)
         return rej, cho, centre, lambda rej, cho: chosen
     return rej, cho, centre, lambda rej, cho: hack_direction(layout, rej, cho, dims)
 
 
 @cache
-def own_random_direction(layout: KnobLayout, seed: int, name: str) -> Tensor:
+def own_random_direction(layout: KnobLayout, seed: int, name: str, device: torch.device) -> Tensor:
     """The random direction of a split: by its name, so that other splits do not change it."""
-    return random_direction(layout, seed_of(seed, name))
+    return random_direction(layout, seed_of(seed, name)).to(device)
 
 
 COLLAPSE = 0.25
@@ -173,15 +173,20 @@ def refreshed(state: SplitState, new: Extraction) -> tuple[SplitState, str | Non
 class LiveRows:
     """What splits see of the rows of one step.
 
-    gradients [G, R]; `live` [G, M]: where a module's gradient is not zero; signs [G] of the advantages; inputs [G, D]
+    gradients [G, R] and the norm of each module's part, `norms` [G, M]; signs [G] of the advantages; inputs [G, D]
     where a split needs them; labels [G], which only `ceiling` reads.
     """
 
     gradients: Tensor
-    live: Tensor
+    norms: Tensor
     signs: Tensor
     inputs: Tensor | None
     labels: Tensor
+
+    @property
+    def live(self) -> Tensor:
+        """Where a module's gradient is not zero, [G, M]."""
+        return self.norms > 0
 
 
 def route(
@@ -196,19 +201,19 @@ def route(
 
     layouts: of the knobs, and of the modules' inputs.
     """
-    zero = torch.zeros(rows.live.shape, device=rows.live.device)
+    live = rows.live
     if split.gate == "labels":
-        return zero, label_shares(rows.labels, rows.live)
+        return torch.zeros_like(rows.norms), label_shares(rows.labels, live)
     if split.gate == "uniform":
-        return zero, uniform_shares(shares[split.of], rows.live)
+        return torch.zeros_like(rows.norms), uniform_shares(shares[split.of], live)
     if split.gate == "matched":
-        direction = own_random_direction(layouts[0], seed, split.name).to(zero.device)
-        x = alignment(layouts[0], rows.gradients, direction)
-        return x, matched_shares(x, shares[split.of], rows.live)
+        direction = own_random_direction(layouts[0], seed, split.name, rows.norms.device)
+        x = alignment(layouts[0], rows.gradients, direction, rows.norms)
+        return x, matched_shares(x, shares[split.of], live)
     assert state.extraction is not None
     x = _seen(split, state.extraction, layouts, rows)
     gate = pooled_gate if split.gate == "pooled" else module_gate
-    return x, gate(x, rows.live, state.extraction.band)
+    return x, gate(x, live, state.extraction.band)
 
 
 def _seen(
@@ -220,9 +225,8 @@ def _seen(
         assert rows.inputs is not None
         x = alignment(layouts[1], rows.inputs - extraction.centre, extraction.direction)
         return x * signs if split.sign == "signed" else x
-    if split.sign == "signed":
-        return alignment(layouts[0], rows.gradients, extraction.direction)
-    return alignment(layouts[0], rows.gradients * signs, extraction.direction)
+    gradients = rows.gradients if split.sign == "signed" else rows.gradients * signs
+    return alignment(layouts[0], gradients, extraction.direction, rows.norms)
 
 
 def routed_gradient(layout: KnobLayout, gradients: Tensor, shares: Tensor) -> Tensor:

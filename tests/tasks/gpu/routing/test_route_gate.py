@@ -106,6 +106,16 @@ def test_advantage_free_takes_the_sign_off(policy: PolicyRows) -> None:
     assert torch.allclose(free, of_likelihood, atol=1e-5)
 
 
+def test_modules_of_several_sizes_in_any_order_are_each_summed_by_itself() -> None:
+    layout = KnobLayout(("a", "b", "c", "d", "e"), (3, 5, 3, 4, 5))
+    flat = drawn(2, 6, 20)
+    each = torch.stack([part.sum(-1) for part in layout.parts(flat)], dim=-1)
+    assert torch.allclose(layout.sums(flat), each, atol=1e-6)
+    spread = layout.spread(each)
+    for number, part in enumerate(layout.parts(spread)):
+        assert torch.equal(part, each[..., number : number + 1].expand_as(part))
+
+
 def test_several_directions_are_orthonormal_turned_hack_ward_and_used_without_a_sign() -> None:
     given = sides()
     several = top_directions(LAYOUT, given.rej, given.cho, 3)
@@ -221,7 +231,7 @@ def test_a_random_direction_is_that_of_its_seed_and_a_unit_in_each_module() -> N
 
 
 def live_rows(gradients: torch.Tensor, signs: torch.Tensor, layout: KnobLayout = LAYOUT) -> LiveRows:
-    return LiveRows(gradients, layout.norms(gradients) > 0, signs, None, torch.zeros(len(gradients)))
+    return LiveRows(gradients, layout.norms(gradients), signs, None, torch.zeros(len(gradients)))
 
 
 def test_a_split_takes_its_band_from_what_it_is_named_for() -> None:

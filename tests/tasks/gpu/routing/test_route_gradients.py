@@ -227,6 +227,19 @@ def test_activations_are_means_over_the_completion_alone(policy: PolicyRows) -> 
     assert beside is not None and torch.equal(beside, found)
 
 
+def test_linears_that_read_the_same_tensor_share_its_mean() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4, bias=False) for name in ("q", "k", "o")})
+    adapter = Adapter(model, {name: decompose(linear.weight) for name, linear in model.items()})
+    x, where = torch.randn(2, 3, 4), torch.tensor([[0, 1, 1], [1, 0, 0]])
+    with adapter.active(adapter.zeros()), adapter.recording(where) as means:
+        y = model["q"](x) + model["k"](x)
+        model["o"](y)
+    assert means[0] is means[1]
+    for mean, tensor in zip(means[1:], (x, y), strict=True):
+        assert torch.allclose(mean, torch.stack([tensor[0, 1:].mean(0), tensor[1, 0]]), atol=1e-6)
+
+
 def test_pairs_weigh_by_mean_sum_or_unit(policy: PolicyRows) -> None:
     pairs = [TokenPair(prompt_of(A, p).tokens, (SOLVE, *honest_of(p)), hack_of(A)) for p in range(3)]
     knobs = some_knobs(policy)

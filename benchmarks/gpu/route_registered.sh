@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The registered test of `route` on one or two GPUs: ROUTE_MODEL=FOLDER bash benchmarks/gpu/route_registered.sh
+#
+# A farm of its own (Valkey, cpu worker, and a gpu worker on each of ROUTE_CARDS with ROUTE_SLOTS children at a time), and
+# `orchestrator route` with ROUTE_CONFIG on it.  The trajectories of the primary test come first, then `erase` and
+# `ablated`.  Cut by ROUTE_SECONDS or anything else, the same command goes on: the run's folder has its journal and its
+# checkpoints, and ROUTE_WORK/farm the store.  ROUTE_RESULTS/registered.tgz has the run's small files, packed every
+# ROUTE_PACK_S seconds.
+set -u
+export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route_registered.yaml}
+export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
+export ROUTE_PYTHON=${ROUTE_PYTHON:-python3} ROUTE_SECONDS=${ROUTE_SECONDS:-1000} ROUTE_PACK_S=${ROUTE_PACK_S:-10}
+export ROUTE_CARDS=${ROUTE_CARDS:-0 1} ROUTE_SLOTS=${ROUTE_SLOTS:-2} TOKENIZERS_PARALLELISM=false
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$ROUTE_WORK" "$ROUTE_RESULTS"
+work=$(cd "$ROUTE_WORK" && pwd) results=$(cd "$ROUTE_RESULTS" && pwd)
+cd "$root" || exit 1
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+read -r -a cards <<< "$ROUTE_CARDS"
+farm=(--config configs/embedded.config --set "FARM_DIR=$work/farm" --set "GPU_SLOTS=$ROUTE_SLOTS")
+orchestrator() { "$ROUTE_PYTHON" -m orchestrator "$@"; }
+note() { echo "[$SECONDS s] $*" | tee -a "$work/registered.txt"; }
+keep() {
+  local found
+  mapfile -t found < <(cd "$work" && find . -path ./farm -prune -o -type f -size -8M -print; find ./farm/logs -type f)
+  tar czf "$results/.registered" -C "$work" "${found[@]}" 2> /dev/null
+  mv "$results/.registered" "$results/registered.tgz"
+}
+workers=()
+end_all() {
+  trap - EXIT
+  kill "${workers[@]}" 2> /dev/null
+  orchestrator farm down "${farm[@]}" > /dev/null 2>&1
+  wait
+  keep
+}
+trap end_all EXIT
+trap 'exit 143' TERM INT HUP
+
+# The settings with the model's folder in place of its name; the run's folder is in ROUTE_WORK.
+"$ROUTE_PYTHON" - "$ROUTE_CONFIG" "$work/registered.yaml" "$ROUTE_MODEL" "$work/runs" << 'END' || exit 1
+import sys, yaml
+config, to, model, runs = sys.argv[1:]
+with open(config) as file:
+    settings = yaml.safe_load(file)
+if settings["world"] == "programs":
+    settings["model"]["model_name_or_path"] = model
+settings["output"] = {**settings["output"], "root": runs, "run_id": "registered"}
+with open(to, "w") as file:
+    yaml.safe_dump(settings, file, sort_keys=False)
+END
+CUDA_VISIBLE_DEVICES=${cards[0]} orchestrator farm up "${farm[@]}" > "$work/farm.txt" 2>&1 || { cat "$work/farm.txt"; exit 1; }
+url=$(orchestrator farm status "${farm[@]}" --json | "$ROUTE_PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["redis_url"])')
+note "the farm is up: $url"
+for card in "${cards[@]:1}"; do
+  WHETSTONE_REDIS_URL=$url CUDA_VISIBLE_DEVICES=$card "$ROUTE_PYTHON" "$root/tasks/die_with_parent.py" $$ 15 \
+    "$ROUTE_PYTHON" -m workers gpu --name "gpu-card$card" --concurrency "$ROUTE_SLOTS" > "$work/gpu-card$card.log" 2>&1 &
+  workers+=($!)
+done
+(while sleep "$ROUTE_PACK_S"; do keep; done) &
+workers+=($!)
+"$ROUTE_PYTHON" "$root/tasks/die_with_parent.py" $$ 15 timeout -s TERM -k 15 "$ROUTE_SECONDS" "$ROUTE_PYTHON" -m orchestrator \
+  route --config "$work/registered.yaml" --farm external --redis-url "$url" --gpu-jobs $((${#cards[@]} * ROUTE_SLOTS)) &
+run=$!
+wait "$run"
+status=$?
+note "route ended with $status"
+orchestrator route report "$work/runs/registered"
+exit "$status"
