@@ -1,10 +1,13 @@
 """Real SGLang on a real GPU: `WHETSTONE_GPU_MODEL=FOLDER pytest -m gpu tests/gpu`, see docs/target.md.
 
-Two servers of the same model stand on one GPU, one of them started with deterministic inference.
+Two servers of the same model stand on one GPU, one of them started with deterministic inference.  What a test says
+when it fails is printed at once, and appended to the file that WHETSTONE_GPU_FAILURES names: a run that is cut has lost
+nothing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +28,7 @@ from workers.sglang.gpus import GPU_VARIABLE, SHARED
 from workers.sglang.host import LocalTargetHost
 
 MODEL_VARIABLE = "WHETSTONE_GPU_MODEL"
+FAILURES_VARIABLE = "WHETSTONE_GPU_FAILURES"
 COMMAND = os.environ.get("WHETSTONE_GPU_COMMAND") or f"{sys.executable} -m sglang.launch_server"
 SAMPLE = Path(__file__).parents[2] / "configs/data/sample.jsonl"
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.5 --max-total-tokens 200000"
@@ -88,6 +92,25 @@ def labels_of(model: str) -> np.ndarray:
     labels[sorted(number_tokens(vocabulary, without=ends))] = 1
     labels[sorted(ends)] = 0
     return labels
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if not report.failed:
+        return
+    crash = getattr(report.longrepr, "reprcrash", None)
+    print(f"\n{report.nodeid} ({report.when}): {crash or report.longreprtext}", file=sys.stderr, flush=True)
+    if path := os.environ.get(FAILURES_VARIABLE):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(
+                f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{report.capstdout}{report.capstderr}\n"
+            )
+
+
+def misread_by_xgrammar(folder: str) -> bool:
+    """Whether xgrammar takes the tokens of a byte-level vocabulary for plain text (docs/upstream.md)."""
+    decoder = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))["decoder"]
+    kinds = {step["type"] for step in decoder.get("decoders", [decoder])}
+    return {"ByteFallback", "ByteLevel"} <= kinds
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 import pytest
-from conftest import CLUSTERS, Server
+from conftest import CLUSTERS, Server, misread_by_xgrammar
 
 from tasks.gpu.target import Generated, GenerateRequest, TargetRefused
 from tasks.guide.proposal import PROPOSAL_SCHEMA, GuideProposal, parse_proposal
 from tasks.guide.verdict_lines import THREE_LINES_REGEX, ThreeLines, parse_three_lines
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="session", autouse=True)  # before the servers start
+def read_by_xgrammar(model: str) -> None:
+    if misread_by_xgrammar(model):
+        pytest.fail(
+            f"{model}/tokenizer.json has a decoder with ByteFallback: xgrammar finds no token with a space in it"
+        )
 
 
 def request(server: Server, prompt: int = 0, **given: object) -> GenerateRequest:
