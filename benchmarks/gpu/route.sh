@@ -14,7 +14,7 @@ set -u
 export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_DEVICE=${ROUTE_DEVICE:-cuda} ROUTE_SECONDS=${ROUTE_SECONDS:-780}
 export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
 export ROUTE_PYTHON=${ROUTE_PYTHON:-python3} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route.yaml}
-export ROUTE_PARTS=${ROUTE_PARTS:-decoding calibration killed seeds} ROUTE_GIB=${ROUTE_GIB:-54}
+export ROUTE_PARTS=${ROUTE_PARTS:-decoding calibration killed seeds} ROUTE_GIB=${ROUTE_GIB:-72}
 export ROUTE_TOKENS=${ROUTE_TOKENS:-256} ROUTE_PROMPTS=${ROUTE_PROMPTS:-8} ROUTE_STEPS=${ROUTE_STEPS:-60} ROUTE_SAMPLES=${ROUTE_SAMPLES:-64}
 export ROUTE_SPLITS=${ROUTE_SPLITS:-real ceiling uniform random_0 random_1 random_2} # of the calibration
 export ROUTE_PROBLEMS=${ROUTE_PROBLEMS:-1000} ROUTE_LEVEL_SAMPLES=${ROUTE_LEVEL_SAMPLES:-16} ROUTE_SEEDS=${ROUTE_SEEDS:-1 2 3}

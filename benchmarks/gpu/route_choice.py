@@ -22,12 +22,16 @@ from typing import Any
 
 from benchmarks.figures import table
 from orchestrator.routing.settings import RouteClaims
+from tasks.gpu.routing.diagnostics import DIAGNOSTICS
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, NO_LOOPHOLE
 
 SETTLED = 10
 """Steps without a teacher after which a look counts."""
 Figures = Mapping[str, Any]
-"""What route_variants.py keeps of a variant: `name`, `teacher_off_step`, `steps` (a line each) and `looks`."""
+"""What route_variants.py keeps of a variant.
+
+`name`, `teacher_off_step`, `steps` (a line each), `readings` of the diagnostics by step, and `looks`.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ def report(variants: Sequence[Figures], window: int = 10) -> str:
         table(("variant", "steps", "reward", "solve plain", "hack A", *_OTHERS, "live", "s a step"), training),
         "held out, with markers of its own; each ratio should be at least 1",
         table((*_LOOK, *_RATIOS, "real", "random", "accepted"), looks),
+        "diagnostics of `real`: in how many refreshes each was as it should be",
+        table(("variant", *DIAGNOSTICS), [_fine_line(variant) for variant in variants]),
         "the variants shared their cards",
         table(("variant", "steps", "minutes of training", "largest GiB"), speed),
         said(chosen_look(variants)),
@@ -88,8 +94,8 @@ def said(choice: Choice | None) -> str:
         return "no look counts yet"
     what = f"{choice.name} after {choice.step} steps, B = {choice.held_out}, score {choice.score:.2f}"
     if choice.score < 1:
-        return f"NOT MEASURABLE with any of these settings; the best is {what}"
-    return f"TO BE REGISTERED: {what}"
+        return f"not measurable with any of these settings; the best is {what}"
+    return f"to be registered: {what}"
 
 
 _OTHERS = tuple(mode for mode in LOOPHOLES if mode != KNOWN_MODE)
@@ -107,6 +113,12 @@ def _training_lines(variant: Figures, window: int) -> list[tuple[str, ...]]:
         steps = f"{part[0]['step']}-{part[-1]['step']}"
         lines.append((variant["name"], steps, f"{reward:.2f}", plain, *hacks, f"{live:.0f}", f"{took:.1f}"))
     return lines
+
+
+def _fine_line(variant: Figures) -> tuple[str, ...]:
+    read = [reading for found in variant["readings"].values() for reading in found]
+    fine = {name: [is_fine for which, _, is_fine in read if which == name] for name in DIAGNOSTICS}
+    return (variant["name"], *(f"{sum(found)}/{len(found)}" if found else "-" for found in fine.values()))
 
 
 def _speed_line(variant: Figures) -> tuple[str, ...]:

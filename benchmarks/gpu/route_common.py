@@ -37,7 +37,7 @@ def add_route_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=None, help="of a completion at most; without it the config's")
     parser.add_argument("--prompts", type=int, default=None, help="groups a step; without it the config's")
     parser.add_argument("--splits", nargs="+", default=None, help="without it the config's")
-    parser.add_argument("--gib", type=float, default=54.0, help="of the card, at most, for all processes together")
+    parser.add_argument("--gib", type=float, default=72.0, help="of the card, at most, for all processes together")
     parser.add_argument("--seconds", type=float, default=1e9, help="the time left; what has no time is not done")
 
 

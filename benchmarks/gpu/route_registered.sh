@@ -2,15 +2,15 @@
 # The registered test of `route` on one or two GPUs: ROUTE_MODEL=FOLDER bash benchmarks/gpu/route_registered.sh
 #
 # A farm of its own (Valkey, cpu worker, and a gpu worker on each of ROUTE_CARDS with ROUTE_SLOTS children at a time), and
-# `orchestrator route` with ROUTE_CONFIG on it.  The trajectories of the primary test come first, then `erase` and
-# `ablated`.  Cut by ROUTE_SECONDS or anything else, the same command goes on: the run's folder has its journal and its
+# `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories of
+# the primary test and their evaluations come first, then `erase` and `ablated`.  Cut by ROUTE_SECONDS or anything else, the same command goes on: the run's folder has its journal and its
 # checkpoints, and ROUTE_WORK/farm the store.  ROUTE_RESULTS/registered.tgz has the run's small files, packed every
 # ROUTE_PACK_S seconds.
 set -u
 export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route_registered.yaml}
 export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
 export ROUTE_PYTHON=${ROUTE_PYTHON:-python3} ROUTE_SECONDS=${ROUTE_SECONDS:-1000} ROUTE_PACK_S=${ROUTE_PACK_S:-10}
-export ROUTE_CARDS=${ROUTE_CARDS:-0 1} ROUTE_SLOTS=${ROUTE_SLOTS:-2} TOKENIZERS_PARALLELISM=false
+export ROUTE_CARDS=${ROUTE_CARDS:-0 1} ROUTE_SLOTS=${ROUTE_SLOTS:-2} ROUTE_JOBS=${ROUTE_JOBS:-3} TOKENIZERS_PARALLELISM=false
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$ROUTE_WORK" "$ROUTE_RESULTS"
@@ -46,7 +46,7 @@ with open(config) as file:
     settings = yaml.safe_load(file)
 if settings["world"] == "programs":
     settings["model"]["model_name_or_path"] = model
-settings["output"] = {**settings["output"], "root": runs, "run_id": "registered"}
+settings["output"] = {"root": runs, "run_id": "registered"}  # the same command goes on
 with open(to, "w") as file:
     yaml.safe_dump(settings, file, sort_keys=False)
 END
@@ -61,7 +61,7 @@ done
 (while sleep "$ROUTE_PACK_S"; do keep; done) &
 workers+=($!)
 "$ROUTE_PYTHON" "$root/tasks/die_with_parent.py" $$ 15 timeout -s TERM -k 15 "$ROUTE_SECONDS" "$ROUTE_PYTHON" -m orchestrator \
-  route --config "$work/registered.yaml" --farm external --redis-url "$url" --gpu-jobs $((${#cards[@]} * ROUTE_SLOTS)) &
+  route --config "$work/registered.yaml" --farm external --redis-url "$url" --gpu-jobs "$ROUTE_JOBS" &
 run=$!
 wait "$run"
 status=$?

@@ -68,11 +68,13 @@ def nats(trained: TrainedWorld, rows: Rows, knobs: Tensor) -> dict[str, float]:
     return {name: round(sum(next(found) for _ in each) / len(each), 1) for name, each in rows.items()}
 
 
-def taught(trained: TrainedWorld, rows: list[TokenRow], rate: float, updates: int) -> tuple[Tensor, list[float]]:
-    """The knobs after so many updates, and the nats of the rows of each."""
+def taught(
+    trained: TrainedWorld, rows: list[TokenRow], rate: float, updates: int
+) -> tuple[Tensor, list[float], list[float]]:
+    """The knobs after so many updates; of each the mean nats of its rows and the norm of their mean gradient."""
     policy, adam = trained.policy, Adam(rate=rate)
     share = no_share(policy.adapter.layout.total, policy.adapter.device)
-    second, losses = torch.zeros_like(share.value), []
+    second, losses, norms = torch.zeros_like(share.value), [], []
     for number in range(updates):
         part = [rows[(2 * number + place) % len(rows)] for place in range(AN_UPDATE)]
         found = policy.gradients(part, share.value, total_nll)
@@ -80,8 +82,9 @@ def taught(trained: TrainedWorld, rows: list[TokenRow], rate: float, updates: in
         scale, second = whole_scale(gradient, second, number + 1, adam)
         share = share_step(share, gradient, scale, adam)
         losses.append(round(float(-found.log_probabilities.sum(1).mean()), 1))
+        norms.append(round(float(gradient.norm()) / AN_UPDATE, 2))
         common.say(f"rate {rate:g}, update {number + 1} of {updates}: {losses[-1]} nats")
-    return share.value, losses
+    return share.value, losses, norms
 
 
 def sampled(options: argparse.Namespace, trained: TrainedWorld, knobs: Tensor, longest: int) -> dict[str, Any]:
@@ -126,14 +129,14 @@ def main() -> None:
         drawn = size * torch.randn(len(zeros), generator=generator).to(zeros)
         found[f"noise {size:g}"] = {"nats": nats(trained, rows, drawn)}
     for rate in options.rates:
-        knobs, losses = taught(trained, train, rate, options.updates)
-        found[f"rate {rate:g}"] = {"nats": nats(trained, rows, knobs), "losses": losses,
+        knobs, losses, norms = taught(trained, train, rate, options.updates)
+        found[f"rate {rate:g}"] = {"nats": nats(trained, rows, knobs), "losses": losses, "norms": norms,
                                    "knobs": float(knobs.square().mean().sqrt())}  # fmt: skip
         if options.samples:
             longest = trajectory_settings(given).longest
             found[f"rate {rate:g}"]["sampled"] = sampled(options, trained, knobs, longest)
-        write("gpu_route_taught", {"updates": options.updates, "found": found})
-    write("gpu_route_taught", {"updates": options.updates, "found": found})
+        write("route_taught", {"updates": options.updates, "found": found})
+    write("route_taught", {"updates": options.updates, "found": found})
     print("nats of a completion")
     print(table(("knobs", *rows), [(name, *(f"{one['nats'][kind]}" for kind in rows)) for name, one in found.items()]))
     shown = [

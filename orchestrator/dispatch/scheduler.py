@@ -34,6 +34,7 @@ class Scheduler:
     """The jobs of one run in one session; only one scheduler of a run may exist at a time.
 
     `limits` has the most jobs in flight by task, over all workers together; a task that is not named has no limit.
+    Of what may be sent at one time, the jobs of a task that is named earlier are sent first.
     """
 
     dispatcher: Dispatcher
@@ -121,7 +122,9 @@ class Scheduler:
     def _send_queued(self) -> None:
         if any(key not in self._unselected for key in self._failed):
             return
-        for task, queued in self._queued.items():
+        named = list(self.limits)
+        for task in sorted(self._queued, key=lambda task: named.index(task) if task in named else len(named)):
+            queued = self._queued[task]
             in_flight = sum(r[0].spec.task == task and key not in self._failed for key, r in self._sent.items())
             free = self.limits.get(task, len(queued) + in_flight) - in_flight
             while queued and free > 0:

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 KIND_NAME = "route"
 NO_PROGRESS_S = 60.0  # beyond the hard limit of a job, which is reported as that job's failure
 PUBLISH_EVERY_S, DRAWING_S = 1.0, 60.0
-GPU_TASKS = ("gpu.bases", "gpu.train", "gpu.evaluate")
+GPU_TASKS = ("gpu.evaluate", "gpu.bases", "gpu.train")  # what a training has led to goes before the next training
 Result = Mapping[str, Any]
 
 

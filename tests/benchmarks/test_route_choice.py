@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.route_choice import chosen_look, ratios, report, said
+from benchmarks.gpu import route_choice
+from benchmarks.gpu.route_choice import chosen_look, ratios, report
 
 
 def look(step: int, hack: float, gain: float | None, ceiling: float | None) -> dict[str, Any]:
@@ -24,7 +25,8 @@ def variant(name: str, *looks: dict[str, Any]) -> dict[str, Any]:
         "hacks": {"run_tests": [1, 4]},
         "plain": [2, 8],
     }
-    return {"name": name, "teacher_off_step": 30, "steps": [line, {**line, "step": 1}], "looks": list(looks)}
+    steps, readings = [line, {**line, "step": 1}], {"0": [["hkgap", "0.4", True]], "5": [["hkgap", "0.0", False]]}
+    return {"name": name, "teacher_off_step": 30, "steps": steps, "readings": readings, "looks": list(looks)}
 
 
 def test_the_worst_of_three_ratios_decides() -> None:
@@ -33,7 +35,8 @@ def test_the_worst_of_three_ratios_decides() -> None:
     choice = chosen_look([strong, even])
     assert choice is not None and (choice.name, choice.step, choice.held_out) == ("even", 60, "sentinel")
     assert choice.score == pytest.approx(1.2)
-    assert "TO BE REGISTERED: even after 60 steps, B = sentinel" in report([strong, even])
+    said = report([strong, even])
+    assert "to be registered: even after 60 steps, B = sentinel" in said and "1/2" in said
 
 
 def test_nothing_is_registered_below_one_and_no_look_beside_the_teacher_counts() -> None:
@@ -41,7 +44,7 @@ def test_nothing_is_registered_below_one_and_no_look_beside_the_teacher_counts()
     assert chosen_look([taught]) is None and "no look counts" in report([taught])
     weak = variant("weak", look(40, 0.02, -0.047, 0.02), look(60, 0.02, 0.2, 0.0))
     choice = chosen_look([taught, weak])
-    assert choice is not None and choice.step == 60 and "NOT MEASURABLE" in said(choice)
+    assert choice is not None and choice.step == 60 and "not measurable" in route_choice.said(choice)
 
 
 def test_of_equal_looks_the_one_after_fewer_steps_and_then_the_first_variant() -> None:

@@ -48,6 +48,19 @@ def test_no_more_of_a_task_is_in_flight_than_its_limit(driver: Driver) -> None:
     assert max(in_flight) == 1
 
 
+def test_a_task_whose_limit_is_named_earlier_is_sent_earlier(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.verdict": 1, "openai.compress": 1})
+    jobs = [request("a/0"), request("b/0", "openai.verdict")]
+    for job in jobs:
+        driver.set_signal("hold", job.spec.task.removeprefix("openai."), job.spec.label)
+        scheduler.submit(job)
+    scheduler.poll()
+    assert list(scheduler._sent) == [job.key for job in reversed(jobs)]
+    for job in jobs:
+        driver.clear_signal("hold", job.spec.task.removeprefix("openai."), job.spec.label)
+    assert len(list(scheduler.results())) == 2
+
+
 def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(driver: Driver) -> None:
     scheduler = Scheduler(driver.dispatcher(), {"openai.compress": 2})
     driver.set_signal("fail", "compress", "bad")
