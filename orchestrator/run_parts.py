@@ -73,7 +73,7 @@ def parts_of(
     has_validation = bool(sizes.get("validation"))
     held_out = (sizes["validation"] if has_validation else sizes["training"]) * settings.samples
     rivals, vectors = min(SHORTLIST, prompts - 1), _vectors(settings, prompts)
-    lines = 0 if not vectors else 1 if len(vectors) == 1 else len(vectors)
+    lines = len(vectors)
     by_waste = settings.clusters_by == "waste" and settings.clusters_waste_from is None
     starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
     sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
@@ -81,12 +81,19 @@ def parts_of(
     chosen = settings.finalists * (1 + repeats if has_validation else repeats) + (lines if has_validation else 0)
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
+    in_lines, rungs_of_a_line = _raced_vectors(vectors, sizes["training"])
     raced, rungs = _raced_prompts(settings, held_out, prompts)
     return (
         Part("system prompts", prompts, raced, raced, rungs, length="prompts" if prompts > 1 else "plain"),
         Part("reference", starts, starts * training, starts * training, length="prompts" if starts > 1 else "plain"),
         Part("clusters", sides, sides * training, sides * training),
-        Part("vectors without search", sum(vectors), sum(vectors) * training, plans=lines, length=searched),
+        Part(
+            "vectors without search",
+            sum(vectors),
+            in_lines * settings.samples,
+            plans=lines * rungs_of_a_line,
+            length=searched,
+        ),
         _search_part(settings, works, generations, training, held_out if has_validation else 0),
         Part("choice", chosen, chosen * held_out, plans=2, length=searched),
         Part("test", tested if test else 0, tested * test, tested * test),
@@ -105,6 +112,15 @@ def _raced_prompts(settings: Settings, held_out: int, prompts: int) -> tuple[int
     for rung in rungs:
         answers += (1 + others) * (rung - before)
         before, others = rung, min(others, max(LEAST_PROMPTS, math.ceil(others / 2)))
+    return answers, len(rungs)
+
+
+def _raced_vectors(vectors: Sequence[int], training: int) -> tuple[int, int]:
+    """How many answers lines of so many vectors generate, and in how many plans each."""
+    rungs, running, answers, before = halving_rungs(training), list(vectors), 0, 0
+    for rung in rungs:
+        answers += sum(running) * (rung - before)
+        before, running = rung, [math.ceil(count / 2) for count in running]
     return answers, len(rungs)
 
 

@@ -1,6 +1,9 @@
-"""Write `sample_questions.jsonl`: questions about invented companies, half looked up, half worked out, in three splits.
+"""Write `sample_questions.jsonl`: questions about invented companies, four fifths looked up, one fifth worked out.
 
-    python configs/data/make_questions.py [--seed 7] [--each 100] [--output configs/data/sample_questions.jsonl]
+    python configs/data/make_questions.py [--seed 7] [--each 100] [--more 100] [--output FILE]
+
+There are three splits of `--each` questions, and `--more` at the end of the test split.  Those were drawn when the
+search of `make evolve` was finished, and nothing was chosen on them.
 
 Each question has a company and a page of its own, so that no split knows anything of another.  A page is one paragraph
 with more figures than the question needs.  The figures are drawn so that results are short: whole millions, whole
@@ -18,9 +21,10 @@ from pathlib import Path
 from question_topics import LOOK_UPS, WORK_OUTS, Topic
 
 SPLITS = ("train", "validation", "test")
-SEED, EACH = 7, 100
+SEED, EACH, MORE = 7, 100, 100
 
 _FIRST = "Alder Brin Calder Dorn Elver Fenn Garr Hask Ingle Jorv Kest Larn Marl Nor Oster Pell Quern Ros Stav Ulv Vars"
+_MORE_FIRST = "Ash Birk Carn Dray Eld Farr Grim Holm Ivel Kirk Lock Mal Neth Orm Penn Rud Scar Thorn Ulls Wend Yar"
 _LAST = "wick mere holt stead bury dale combe ford ley rigg shaw thwaite moor beck lund"
 
 BUSINESSES = (
@@ -49,24 +53,35 @@ CLOSINGS = (
 )
 
 
-def make_rows(seed: int, each: int) -> list[dict[str, str]]:
-    """`each` questions of every split, a fifth of them arithmetic, the topics in turn.
+def make_rows(seed: int, each: int, more: int) -> list[dict[str, str]]:
+    """`each` questions of every split, then `more` test questions about other companies.
 
     Raises: ValueError for too many.
     """
     rng = random.Random(f"whetstone questions {seed}")
-    companies = [first + last for first in _FIRST.split() for last in _LAST.split()]
-    if len(SPLITS) * each > len(companies):
-        raise ValueError(f"{len(SPLITS) * each} questions need as many companies; {len(companies)} have names")
-    rng.shuffle(companies)
-    rows: list[dict[str, str]] = []
-    for split in SPLITS:
-        calculations = each // 5
-        topics = [LOOK_UPS[i % len(LOOK_UPS)] for i in range(each - calculations)]
-        topics += [WORK_OUTS[i % len(WORK_OUTS)] for i in range(calculations)]
-        rng.shuffle(topics)
-        rows += [{"id": "", "split": split, **_row(rng, companies.pop(), topic)} for topic in topics]
+    companies = _companies(rng, _FIRST, len(SPLITS) * each)
+    rows = [row for split in SPLITS for row in _rows(rng, companies, split, each)]
+    rng = random.Random(f"whetstone test questions {seed}")
+    rows += _rows(rng, _companies(rng, _MORE_FIRST, more), "test", more)
     return [{**row, "id": f"question_{number:04}"} for number, row in enumerate(rows, start=1)]
+
+
+def _companies(rng: random.Random, first_parts: str, count: int) -> list[str]:
+    """At least `count` names, in an order of chance.  Raises: ValueError where there are fewer."""
+    companies = [first + last for first in first_parts.split() for last in _LAST.split()]
+    if count > len(companies):
+        raise ValueError(f"{count} questions need as many companies; {len(companies)} have names")
+    rng.shuffle(companies)
+    return companies
+
+
+def _rows(rng: random.Random, companies: list[str], split: str, count: int) -> list[dict[str, str]]:
+    """`count` questions, a fifth of them arithmetic, the topics in turn; each takes one of the companies."""
+    calculations = count // 5
+    topics = [LOOK_UPS[i % len(LOOK_UPS)] for i in range(count - calculations)]
+    topics += [WORK_OUTS[i % len(WORK_OUTS)] for i in range(calculations)]
+    rng.shuffle(topics)
+    return [{"id": "", "split": split, **_row(rng, companies.pop(), topic)} for topic in topics]
 
 
 def _row(rng: random.Random, name: str, topic: Topic) -> dict[str, str]:
@@ -103,9 +118,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--each", type=int, default=EACH, help="questions of every split")
+    parser.add_argument("--more", type=int, default=MORE, help="further test questions")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("sample_questions.jsonl"))
     options = parser.parse_args()
-    rows = make_rows(options.seed, options.each)
+    rows = make_rows(options.seed, options.each, options.more)
     options.output.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     print(f"{len(rows)} questions in {options.output}")
 

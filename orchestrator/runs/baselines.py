@@ -1,7 +1,7 @@
 """What is measured before a search, and what the search then starts from: `baselines.json` in the output folder.
 
-First the prompts on the validation set; then, on the training set, the plain model and the prompt that the search
-starts from, since the objective needs to know what is normal there.  A run that is resumed goes on with the choice in
+First the prompts on the validation set; then, on the training set, the plain model, to which the objective is relative,
+and the prompts that the search may start from.  A run that is resumed goes on with the choice in
 the file, whatever a second measurement would give.
 """
 
@@ -24,7 +24,7 @@ from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
-SHORTLIST = 4
+SHORTLIST = 3
 """How many of the prompts that answered the whole validation set are asked the training set as well."""
 START_SHARE = 0.5
 """Of the margin, what the start of the search may lose against the best prompt; the vector spends the rest."""
@@ -34,7 +34,7 @@ START_SHARE = 0.5
 class Baselines:
     """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the one that the search starts from.
 
-    `plain` and `reference` are the plain prompt and the start on the training set.  `held_out` is "training" where
+    `plain` is the plain prompt on the training set.  `held_out` is "training" where
     there is no validation set.  `judge_changes` is how often the run's judge had been changed: verdicts of two judges
     are not compared.
     """
@@ -43,7 +43,6 @@ class Baselines:
     systems: tuple[MeasuredSystem, ...]
     start: str
     plain: Measurement
-    reference: Measurement
     evaluations: Evaluations
     judge_changes: int = 0
 
@@ -67,33 +66,18 @@ class Baselines:
 
     def run(self, run: Run, settings: Settings) -> Run:
         """The run as the search has it: its system prompt, and its objective."""
-        objective = _relative_to(settings, self.plain, self.reference)
         target = dataclasses.replace(run.target, system_prompt=self.start_prompt)
-        return dataclasses.replace(run, target=target, objective=objective)
-
-    def objective_held_out(self, settings: Settings) -> Objective:
-        """The search's objective on the set `held_out`: relative to plain prompt and start there.
-
-        Questions of that set may be harder.  Relative to the training set each vector would seem to have lost answers.
-        """
-        plain, start = self.system(PLAIN).validation, self.system(self.start).validation
-        assert plain is not None and start is not None, "both are always measured"
-        return _relative_to(settings, plain, start)
+        return dataclasses.replace(run, target=target, objective=_relative_to(self.plain, settings))
 
     def objective(self, settings: Settings) -> Objective:
         """That of the set `held_out`, on which systems are compared: relative to the plain model there."""
         plain = self.system(PLAIN).validation
         assert plain is not None, "the plain prompt is always measured"
-        return objective_of(settings, Score(0.0, 0.0, plain.right / len(plain.correct), plain.mean_tokens))
+        return _relative_to(plain, settings)
 
 
-def _relative_to(settings: Settings, plain: Measurement, start: Measurement) -> Objective:
-    """What the search maximises on the set of these measurements.
-
-    What must not be lost is what the better of plain prompt and start have right.
-    """
-    right = max(one.right / len(one.correct) for one in (plain, start))
-    return objective_of(settings, Score(0.0, 0.0, right, start.mean_tokens))
+def _relative_to(plain: Measurement, settings: Settings) -> Objective:
+    return objective_of(settings, Score(0.0, 0.0, plain.right / len(plain.correct), plain.mean_tokens))
 
 
 def read_baselines(output: OutputFolder) -> Baselines | None:
@@ -162,6 +146,5 @@ def measure_baselines(
         systems=systems,
         start=start,
         plain=on_training[PLAIN],
-        reference=on_training[start],
         evaluations=measurer.evaluations,
     )

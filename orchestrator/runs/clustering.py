@@ -37,7 +37,7 @@ from tasks.store.store import Store
 from tasks.validation import InvalidData, check_value, checked_json
 
 SIDES = "cluster_sides.json"
-SHORT_PROMPTS = 3
+SHORT_PROMPTS = 2
 """How many prompts beside the start give short answers."""
 SHORTER = 0.75
 """Their answers have at most this share of the plain prompt's tokens, where enough prompts do."""
@@ -78,13 +78,15 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
 
 
 def short_prompts(baselines: Baselines) -> list[MeasuredSystem]:
-    """The prompts with the largest share of right answers, of those whose answers are clearly shorter than plain ones.
+    """The prompts with the most right answers, of those whose answers are clearly shorter than plain ones.
 
+    Only prompts that answered the whole validation set count: of these some have answered the training set as well.
     Shorter answers that are mostly wrong would show which tokens are missing, and not which are wasted.
     """
     plain = baselines.systems[0].validation
     assert plain is not None, "the plain prompt is always measured"
-    prompts = [(s, s.validation) for s in baselines.systems if s.kind == "prompt" and s.validation is not None]
+    complete = (s for s in baselines.systems if s.kind == "prompt" and not s.is_stopped)
+    prompts = [(s, s.validation) for s in complete if s.validation is not None]
 
     def rank(one: tuple[MeasuredSystem, Measurement]) -> tuple[bool, float]:
         _, measured = one

@@ -22,7 +22,7 @@ Answers = tuple[JudgedAnswer, ...]
 
 CLOSING_PLANS = ("vectors", "finalists", "test", "final")
 """The names of the plans after a search."""
-PLANS = (*(f"prompts{rung}_" for rung in range(10)), "reference", "lines", *CLOSING_PLANS)
+PLANS = (*(f"{name}{rung}_" for name in ("prompts", "lines") for rung in range(10)), "reference", *CLOSING_PLANS)
 """The names of all plans that no search makes."""
 
 

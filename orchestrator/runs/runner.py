@@ -52,6 +52,7 @@ from orchestrator.runs.search import FinishedGeneration, Search, load_search, ma
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
 from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
 from orchestrator.settings import Settings, make_run, write_config
+from orchestrator.settings.brevity import PLAIN
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
@@ -234,7 +235,8 @@ class _Session:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
         keep_clusters(self.runner.output, store, self.run_id, found)
         measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)
-        self.vectors = ensure_vectors(measurer, self._families(), clusters, self.runner.output)
+        plain = self.baselines.prompts[PLAIN]
+        self.vectors = ensure_vectors(measurer, self._families(), clusters, plain, self.runner.output)
         self.reporter.recorded = self._evaluations()
         if settings.initial_deltas_path == BEST_VECTOR:
             self._start_from(self.vectors)
@@ -294,7 +296,7 @@ class _Session:
     def _validated(self, finished: FinishedGeneration) -> FinishedGeneration:
         if not self.runner.settings.patience:
             return finished
-        objective = self.baselines.objective_held_out(self.runner.settings)
+        objective = self.baselines.objective(self.runner.settings)
         return with_validation(finished, self.recorder.history, self.evaluate, objective, self._judged_since())
 
     def _judged_since(self) -> int:

@@ -4,7 +4,8 @@
     log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
-Each is a line search on the training set, before the first generation.  With CONFIG_INITIAL_DELTAS_PATH="best" the
+Each is a line search on the training set, before the first generation: the worse half of a line stops after a part of
+the questions, as with the prompts.  With CONFIG_INITIAL_DELTAS_PATH="best" the
 search starts from the best of all lines.  After the search the best of each line is asked the validation set, where it
 stands beside what the search has found: a search that is not better than these was not worth its evaluations.
 """
@@ -12,21 +13,24 @@ stands beside what the search has found: a search that is not better than these 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
-from orchestrator.runs.measuring import Measurer, measurement_of
-from tasks.models import Objective
+from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
+from orchestrator.runs.prompts import halving_rungs
+from tasks.models import Constrained, Objective, Score
+from tasks.objective import LEAST_TOKENS
 from tasks.plan import Candidate, Evaluations, ExampleSet
 from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
-EOT_DELTAS = (1.0, 2.0, 4.0, 8.0, 10.0, 12.0)
-"""Logits added to the tokens that end a turn."""
+EOT_DELTAS = (1.0, 2.0, 4.0, 8.0, 10.0, 11.0, 12.0)
+"""Logits added to the tokens that end a turn.  From 10 on, one more can end answers before they have begun."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
@@ -78,7 +82,9 @@ def read_vectors(output: OutputFolder) -> Vectors | None:
         return None
 
 
-def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output: OutputFolder) -> Vectors:
+def ensure_vectors(
+    measurer: Measurer, families: Families, clusters: int, plain_prompt: str, output: OutputFolder
+) -> Vectors:
     """Those of the output folder, measured unless they are there and of the current judge.
 
     What the search starts from stays, since a second judge must not make it another search.
@@ -90,7 +96,7 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
         raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
     if known is not None and known.judge_changes == judge_changes:
         return known
-    found = measure_lines(measurer, families, clusters)
+    found = measure_lines(measurer, families, clusters, plain_prompt)
     if known is not None:
         found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
@@ -98,22 +104,51 @@ def ensure_vectors(measurer: Measurer, families: Families, clusters: int, output
     return found
 
 
-def measure_lines(measurer: Measurer, families: Families, clusters: int) -> Vectors:
-    """The best vector of each line on the training set, by the search's objective.  Raises: Parked."""
-    objective = measurer.store.run(measurer.run_id).objective
+def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_prompt: str) -> Vectors:
+    """The best vector of each line on the training set, by the search's objective.
 
-    def best_of(vectors: Sequence[Deltas]) -> tuple[float, Deltas]:
-        answers = measurer.answers(LINES_PLAN, 0, [Candidate(0, deltas) for deltas in vectors], every_sample=True)
-        fitness = [measurement_of(given, objective).fitness for given in answers]
-        return max(zip(fitness, vectors, strict=True), key=lambda one: one[0])
-
+    `plain_prompt` is that of the plain model, which the objective is relative to.  Raises: Parked.
+    """
     zero = (0.0,) * clusters
-    found = {name: best_of(line) for name, line in ((EOT, families.eot), (LOG_ODDS, families.log_odds)) if line}
+    lines = {EOT: families.eot, LOG_ODDS: families.log_odds}
+    found = {name: _best_of(measurer, line, plain_prompt) for name, line in lines.items() if line}
     if len(found) > 1:
-        found[BOTH] = best_of(families.beside(found[EOT][1]))
+        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt)
     # max takes the first of equals: what is not better than zero is not added.
-    _, start = max([best_of([zero]), *found.values()], key=lambda one: one[0]) if found else (0.0, zero)
+    start = (
+        max([_best_of(measurer, [zero], plain_prompt), *found.values()], key=lambda one: one[0])[1] if found else zero
+    )
     return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
+
+
+def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> tuple[float, Deltas]:
+    """The fitness of a line's best vector on the training set, and the vector, by successive halving.
+
+    A part of the questions may be harder than all of them: there the objective is relative to the plain model's answers
+    to that part.
+    """
+    objective = measurer.store.run(measurer.run_id).objective
+    count, ranked = len(measurer.examples["training"]), [(0.0, deltas) for deltas in line]
+    for number, rung in enumerate(halving_rungs(count)):
+        running = [deltas for _, deltas in (ranked if number == 0 else ranked[: math.ceil(len(ranked) / 2)])]
+        asked = rung if rung < count else 0
+        plain = Candidate(0, (), system_prompt=plain_prompt, questions=asked)
+        candidates = [plain, *(Candidate(0, deltas, questions=asked) for deltas in running)]
+        reference, *answers = measurer.answers(
+            f"{LINES_PLAN}{number}_", 0, candidates, is_counted=number == 0, every_sample=True
+        )
+        here = _relative_to(objective, baseline_score(reference))
+        fitness = [measurement_of(given, here).fitness for given in answers]
+        ranked = sorted(zip(fitness, running, strict=True), key=lambda one: one[0], reverse=True)
+    return ranked[0]
+
+
+def _relative_to(objective: Objective, score: Score) -> Objective:
+    if not isinstance(objective, Constrained):
+        return objective
+    return dataclasses.replace(
+        objective, baseline_tokens=max(score.mean_tokens, LEAST_TOKENS), baseline_correctness=score.correctness
+    )
 
 
 def validate_vectors(

@@ -12,7 +12,7 @@ from orchestrator.runs.search import make_search
 from orchestrator.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
-SIZES = {"training": 24, "validation": 80, "test": 40}
+SIZES = {"training": 64, "validation": 64, "test": 40}
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +21,21 @@ def settings() -> Settings:
     return load_settings(ROOT / "configs" / "cma.config", [f"DATA_PATH={ROOT}/configs/data/sample_questions.jsonl"])
 
 
-def answers(settings: Settings, prompts: int = 13, **sizes: int) -> dict[str, int]:
+def answers(settings: Settings, prompts: int = 14, **sizes: int) -> dict[str, int]:
     works = planned_work(make_search(settings))
     return {part.name: part.answers for part in parts_of(settings, works, settings.ngen, {**SIZES, **sizes}, prompts)}
 
 
 def test_the_parts_of_make_evolve(settings: Settings) -> None:
     assert answers(settings) == {
-        # 13 prompts answer the first 20 of 80 questions, 7 the next 20, and 5 the last 40
-        "system prompts": 13 * 20 + 7 * 20 + 5 * 40,
-        "reference": 5 * 24,  # the plain prompt, and four that may be the start
-        "clusters": 3 * 24,  # three prompts that shorten
-        "vectors without search": (6 + 4 + 4) * 24,  # three lines
-        "search": 3 * 6 * 24,
-        "choice": (4 + 3) * 80,  # four finalists, and the best of three lines
+        # 14 prompts answer the first 16 of 64 questions, 8 the next 16, and 5 the last 32
+        "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
+        "reference": 4 * 64,  # the plain prompt, and three that may be the start
+        "clusters": 2 * 64,  # two prompts that shorten
+        # three lines, of which 7, 4 and 4 vectors answer 16 questions, 4, 2 and 2 the next, and 2, 1 and 1 the rest
+        "vectors without search": 15 * 16 + 8 * 16 + 4 * 32,
+        "search": 3 * 6 * 64,
+        "choice": (4 + 3) * 64,  # four finalists, and the best of three lines
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
 
@@ -46,7 +47,7 @@ def test_what_a_run_does_not_do_counts_nothing(settings: Settings) -> None:
     )  # fmt: skip
     found = answers(bare, prompts=1, validation=0, test=0)
     assert found == {
-        "system prompts": 24, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 24,
+        "system prompts": 64, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 64,
         "choice": 0, "test": 0,
     }  # fmt: skip
 
@@ -55,7 +56,7 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (4 * 3 + 3) * 80  # finalists are measured twice more
+    assert found["choice"] == 3 * (4 * 3 + 3) * 64  # finalists are measured twice more
 
 
 @pytest.mark.parametrize(
@@ -86,4 +87,4 @@ def test_a_genetic_search_reflects_and_merges_as_often_as_it_draws(settings: Set
 def test_generations_that_are_not_planned_count_as_the_mean_of_later_ones(settings: Settings) -> None:
     works = planned_work(make_search(settings))
     parts = parts_of(settings, works, 100, SIZES, 13)
-    assert next(part.answers for part in parts if part.name == "search") == 100 * 6 * 24
+    assert next(part.answers for part in parts if part.name == "search") == 100 * 6 * 64

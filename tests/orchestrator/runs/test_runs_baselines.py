@@ -75,10 +75,10 @@ def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(), settings, output)
     assert (found.start, found.start_prompt, found.held_out) == ("short", "Answer. Be brief.", "validation")
-    # The run has its prompt, and the objective is relative to its answers on the training set
+    # The run has its prompt, and the objective is relative to the plain model's answers on the training set
     run = found.run(make_run(settings, "run"), settings)
     assert run.target.system_prompt == "Answer. Be brief."
-    assert run.objective == Constrained(60.0, 1.0)
+    assert run.objective == Constrained(100.0, 1.0)
     # The systems are compared with the plain model
     assert found.objective(settings) == Constrained(100.0, 1.0)
 
@@ -94,19 +94,7 @@ def test_the_start_may_lose_half_of_the_margin(prompts: Path, output: OutputFold
     assert found.start == start
 
 
-def test_what_must_not_be_lost_is_what_the_better_of_plain_prompt_and_start_has_right(
-    prompts: Path, output: OutputFolder
-) -> None:
-    def lossy(candidate: Candidate, number: int) -> tuple[int, bool]:
-        prompt = candidate.system_prompt or ""
-        return LENGTHS[prompt], not (prompt != "Answer." and candidate.examples == "training" and number == 0)
-
-    settings = settings_of(prompts, "MARGIN=0.05")
-    found = ensure_baselines(measurer(lossy), settings, output)
-    assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
-
-
-def test_on_a_harder_validation_set_the_objective_of_the_search_is_relative_to_what_is_right_there(
+def test_on_a_harder_validation_set_the_objective_is_relative_to_what_is_right_there(
     prompts: Path, output: OutputFolder
 ) -> None:
     def harder(candidate: Candidate, number: int) -> tuple[int, bool]:
@@ -114,11 +102,11 @@ def test_on_a_harder_validation_set_the_objective_of_the_search_is_relative_to_w
 
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(harder), settings, output)
-    assert found.run(RUN, settings).objective == Constrained(30.0, 1.0)
-    assert found.objective_held_out(settings) == Constrained(30.0, 0.5)
+    assert found.run(RUN, settings).objective == Constrained(100.0, 1.0)
+    assert found.objective(settings) == Constrained(100.0, 0.5)
 
 
-def test_the_objective_is_relative_to_all_samples_of_the_start(prompts: Path, output: OutputFolder) -> None:
+def test_the_objective_is_relative_to_all_samples(prompts: Path, output: OutputFolder) -> None:
     # given two samples of each question, of which the second one is wrong and longer
     def noisy(candidate: Candidate, number: int) -> tuple[int, bool]:
         return LENGTHS[candidate.system_prompt or ""] + 20 * candidate.repeat, candidate.repeat == 0
@@ -127,10 +115,10 @@ def test_the_objective_is_relative_to_all_samples_of_the_start(prompts: Path, ou
     twice.samples = 2
     # when and then
     found = ensure_baselines(twice, settings, output)
-    assert found.run(RUN, settings).objective == Constrained(40.0, 0.5)
+    assert found.run(RUN, settings).objective == Constrained(110.0, 0.5)
 
 
-def test_a_start_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
+def test_a_model_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(lambda candidate, _: (0, False)), settings, output)
     assert found.run(RUN, settings).objective == Constrained(1.0, 0.0)
@@ -158,7 +146,6 @@ def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompt
     settings = settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer.")
     found = ensure_baselines(measurer(), settings, output)
     assert (found.start, found.start_prompt) == ("none", "Answer.")
-    assert found.plain == found.reference
 
 
 def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: OutputFolder) -> None:

@@ -72,10 +72,10 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     run_id = run_id_of(output)
     # The search has started from the best prompt, and its candidates were asked with it
     baselines = json.loads((output / "baselines.json").read_text())
-    assert (baselines["start"], baselines["held_out"], len(baselines["systems"])) == ("concise", "validation", 13)
+    assert (baselines["start"], baselines["held_out"], len(baselines["systems"])) == ("concise", "validation", 14)
     assert driver.store.run(run_id).target.system_prompt == f"{BASE} Be concise."
     first = json.loads((output / "history.jsonl").read_text().splitlines()[0])["population"][0]
-    assert first["mean_tokens"] == sum(baselines["reference"]["tokens"]) / 12 < sum(baselines["plain"]["tokens"]) / 12
+    assert first["mean_tokens"] < sum(baselines["plain"]["tokens"]) / 12
     # No model was asked with the word "best", and all questions fit with the longest prompt
     longest = max((system["system_prompt"] for system in baselines["systems"]), key=len)
     assert lengths_asked_with(driver.store, run_id) == [longest]

@@ -53,7 +53,7 @@ def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=4)
     store.put_run(RUN)
     assert Families.of(3, None, (0.0, 0.0, 0.0), 4.0) == Families()
-    found = measure_lines(measurer, Families(), 3)
+    found = measure_lines(measurer, Families(), 3, "Plain.")
     assert found.best == {} and found.start == (0.0, 0.0, 0.0)
     assert validate_vectors(measurer, found, "validation", OBJECTIVE, 3) == ()
     assert measurer.asked == []
@@ -64,7 +64,7 @@ def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: S
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
     store.put_run(RUN)
     # When the lines are searched
-    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2)
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, "Plain.")
     # Then the shortest that is still right wins in each, and both together are better than either
     assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 2.0), BOTH: (4.0, 0.5)}
     assert found.start == (4.0, 0.5)
@@ -75,15 +75,15 @@ def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: S
 def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
     measurer = SimulatedMeasurer(lambda candidate, number: (10, not any(candidate.deltas)), store, training=4)
     store.put_run(RUN)
-    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2).start == (0.0, 0.0)
+    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2, "Plain.").start == (0.0, 0.0)
 
 
 def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: OutputFolder) -> None:
     store.put_run(RUN)
     families = Families.of(2, 0, (0.0, 1.0), 8.0)
-    first = ensure_vectors(SimulatedMeasurer(respond, store, training=4), families, 2, output)
+    first = ensure_vectors(SimulatedMeasurer(respond, store, training=4), families, 2, "Plain.", output)
     again = SimulatedMeasurer(respond, store, training=4)
-    assert ensure_vectors(again, families, 2, output) == first
+    assert ensure_vectors(again, families, 2, "Plain.", output) == first
     assert again.asked == []
 
 
@@ -96,13 +96,13 @@ def test_vectors_that_no_server_takes_are_refused_by_name(
 ) -> None:
     output.write_json(VECTORS_FILE, {"best": {}, "start": start})
     with pytest.raises(OutputError, match=says):
-        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, output)
+        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, "Plain.", output)
 
 
 def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
     store.put_run(dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, system_prompt="Be concise.")))
-    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2)
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, "Plain.")
     systems = validate_vectors(measurer, found, "validation", OBJECTIVE, 3)
     assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", d) for n, d in found.best.items()]
     assert {s.system_prompt for s in systems} == {"Be concise."}
