@@ -75,6 +75,13 @@ VARIANTS = (
     Variant("all01", "the same with the rate of the others", {"learning_rate": 0.01, **ALL, **TAUGHT}),
 )  # fmt: skip
 """In the order in which they go to the cards, in turn."""
+AFTERWARDS = (
+    Variant("late01", "as few01 and rows01 together, with the teacher until step 40",
+            {"learning_rate": 0.01, "teacher_off_step": 40, **TAUGHT}),
+    Variant("late02", "the same with twice the rate", {"learning_rate": 0.02, "teacher_off_step": 40, **TAUGHT}),
+)  # fmt: skip
+"""Only where they are named: rule R12 has the teacher until step 40 where hacking of A has not passed 0.3 by itself."""
+ALL_VARIANTS = VARIANTS + AFTERWARDS
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Kept:
 def one(options: argparse.Namespace) -> None:
     """Train and evaluate a variant, from its last checkpoint on."""
     common.limit_memory(options)
-    variant = next(each for each in VARIANTS if each.name == options.name)
+    variant = next(each for each in ALL_VARIANTS if each.name == options.name)
     given = common.job_given(options, SEED, options.steps, **variant.changed)
     kept = Kept(options.folder, variant.name)
     trained = opened_world(given, lambda done, total: None)
@@ -186,7 +193,7 @@ def look(
 
 def run(options: argparse.Namespace) -> None:
     """All variants, each in a process of its own; the report every minute, and at the end."""
-    variants = [variant for variant in VARIANTS if not options.variants or variant.name in options.variants]
+    variants = [each for each in ALL_VARIANTS if each.name in options.variants] if options.variants else VARIANTS
     (options.folder / "variants").mkdir(parents=True, exist_ok=True)
     share = options.gib / -(-len(variants) // len(options.cards))
     started: dict[str, subprocess.Popen[bytes]] = {}
@@ -232,7 +239,7 @@ def passed_on(options: argparse.Namespace, gib: float) -> list[str]:
 
 def read_all(folder: Path) -> list[dict[str, Any]]:
     """The figures of all variants that have some."""
-    return [figures for variant in VARIANTS if (figures := Kept(folder, variant.name).read()) is not None]
+    return [figures for variant in ALL_VARIANTS if (figures := Kept(folder, variant.name).read()) is not None]
 
 
 def register(options: argparse.Namespace) -> int:
@@ -242,7 +249,7 @@ def register(options: argparse.Namespace) -> int:
     if choice is None or (choice.score < 1 and not options.anyway):
         return 1
     settings = dataclasses.asdict(read_route_settings(options.config))
-    variant = next(each for each in VARIANTS if each.name == choice.name)
+    variant = next(each for each in ALL_VARIANTS if each.name == choice.name)
     for name, value in variant.changed.items():
         section = next(part for part in ("model", "training", "routing") if name in settings[part])
         settings[section][name] = list(value) if isinstance(value, tuple) else value
@@ -265,17 +272,18 @@ def main() -> int:
     for form in ("run", "one"):
         training = forms.add_parser(form, help="all variants" if form == "run" else "one variant, in this process")
         common.add_route_options(training)
-        training.set_defaults(splits=SPLITS, gib=132.0)  # four on a card of 139 GiB: 33 GiB each
+        training.set_defaults(splits=SPLITS, gib=136.0)  # four on a card of 139 GiB: 34 GiB each
         training.add_argument("--steps", type=int, default=60)
         training.add_argument("--looks", type=int, nargs="+", default=[40, 60], help="after so many steps")
         training.add_argument("--samples", type=int, default=48, help="of each mode")
-        training.add_argument("--at-once", type=int, default=320, help="rows that are evaluated together")
+        training.add_argument("--at-once", type=int, default=288, help="rows that are evaluated together")
         training.add_argument("--checkpoint-every", type=int, default=5, help="steps")
         if form == "one":
             training.add_argument("--name", required=True)
         else:
             training.add_argument("--cards", type=int, nargs="+", default=[0])
-            training.add_argument("--variants", nargs="+", default=[], help="only these")
+            names = [each.name for each in ALL_VARIANTS]
+            training.add_argument("--variants", nargs="+", default=[], choices=names, help="only these")
     for form in ("report", "register"):
         reading = forms.add_parser(form, help="of what is in the folder")
         reading.add_argument("--folder", type=Path, required=True)
