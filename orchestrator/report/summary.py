@@ -22,6 +22,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 class ResourceUsage:
     """Resources that a run used. `target_tokens` were generated; the other tokens were billed by the endpoint.
 
+    `seconds` are those of the generations: what is measured before and after the search is not in them.
     `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.  `skipped_mutations` and
     `merge_fallbacks` count what no reply of the reflector could be used for.
     """
@@ -72,12 +73,12 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
     `rng` draws the resamples of the bootstrap: the same generator gives the same text.
     Raises: ValueError when a comparison is empty or its sides do not match.
     """
-    duration = format_duration(report.usage.seconds)
+    done = f"{format_count(report.generations, 'generations')}, search time {format_duration(report.usage.seconds)}"
     assessed = [] if report.assessment is None else _assessed(report.assessment, width)
     parts = [
         *assessed[:1],
         [
-            f"Run {escape_control(report.run)}: {format_count(report.generations, 'generations')} in {duration}",
+            f"Run {escape_control(report.run)}: {done}",
             *(wrap(report.stopped, width) if report.stopped else []),
         ],
         *assessed[1:],

@@ -11,6 +11,8 @@ from orchestrator.report.formatting import format_cost
 from orchestrator.runs.judge_file import judge_asker, judge_rows, open_endpoint
 from orchestrator.runs.kept_verdicts import KeptVerdicts
 from orchestrator.settings import SettingsError
+from orchestrator.signals import Terminated
+from tasks.escape import first_line
 from tasks.judging.exact_number import GoldError
 from tasks.judging.grader import Grader, make_grader, needs_model, title_of
 from tasks.judging.rows import AnswerRow
@@ -50,6 +52,10 @@ def by_grader(rows: Iterator[AnswerRow], grader: Grader, name: str, notify: Noti
             yield grader.grade(row.question, row.gold, row.answer)
     except (GoldError, UserFunctionError) as error:
         raise JudgingFailed(f"{error}") from error
+    except (Exception, KeyboardInterrupt, Terminated, GeneratorExit):
+        raise
+    except BaseException as error:  # a function of the user may raise whatever it likes
+        raise JudgingFailed(f"the judge {name} failed: {type(error).__name__}: {first_line(error)}") from error
 
 
 def by_model(

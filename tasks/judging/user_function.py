@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import json
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -48,7 +49,9 @@ class UserFunction:
         """Raises: UserFunctionError when the function fails or returns something else."""
         try:
             result = self.function(question, gold, answer)
-        except (Exception, SystemExit) as error:  # sys.exit would end the worker's thread and not the run
+        except BaseException as error:  # sys.exit would end the worker's thread and not the run
+            if _may_be_a_signal(error):
+                raise
             raise UserFunctionError(
                 f"the judge {self.name} failed: {type(error).__name__}: {first_line(error)}"
             ) from error
@@ -86,6 +89,12 @@ def load_function(name: str) -> UserFunction:
     except ValueError:  # written in C: its first call will show
         pass
     return UserFunction(name, function, source_identity(function))
+
+
+def _may_be_a_signal(error: BaseException) -> bool:
+    """Whether it may have been raised for a signal, which only the main thread gets, and not by the function."""
+    is_ordinary = isinstance(error, Exception | SystemExit)
+    return not is_ordinary and threading.current_thread() is threading.main_thread()
 
 
 def _class_of(value: Any) -> str:

@@ -74,7 +74,7 @@ def test_each_set_is_compared_in_pairs() -> None:
 
 def test_it_says_who_judged_what_it_took_and_where_things_are() -> None:
     text = "\n".join(lines_of(REPORT))
-    assert "3 generations in 3 min 12 s" in text
+    assert "3 generations, search time 3 min 12 s" in text
     assert "rules of the embedded endpoint" in text and "gpt-x" in text
     assert "evaluations  20 computed, 4 from the cache, 6 carried over" in text and "generated    5,000 tokens" in text
     assert "31, 40,213 tokens in (128 cached), 900 out" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def fails(question, gold, answer):
 
 def leaves(question, gold, answer):
     raise SystemExit(3)
+
+class Stop(BaseException):
+    pass
+
+def stops(question, gold, answer):
+    raise Stop("enough")
 
 def says_maybe(question, gold, answer):
     return "maybe"
@@ -86,6 +93,16 @@ def test_a_function_that_gives_no_verdict_is_an_error_and_never_a_wrong_answer(n
     with pytest.raises(UserFunctionError, match=says) as caught:
         load_function(name).grade("How much?", "5", "5")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("judges")
+def test_an_exception_outside_of_exception_fails_in_a_workers_thread_and_is_raised_where_signals_are() -> None:
+    function = load_function("my_judges:stops")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(UserFunctionError, match="my_judges:stops failed: Stop: enough"):
+        pool.submit(function.grade, "How much?", "5", "5").result()
+    with pytest.raises(BaseException, match=r"^enough$") as caught:
+        function.grade("How much?", "5", "5")
+    assert type(caught.value).__name__ == "Stop"
 
 
 @pytest.mark.parametrize(
