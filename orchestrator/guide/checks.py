@@ -17,11 +17,18 @@ from tasks.guide.verifier import VerifierError, load_verifier
 from tasks.secret import secret
 
 
-def check_guide(settings: GuideSettings, options: GuideOptions) -> None:
-    """Raises: SettingsError with all problems; nothing was started then."""
-    checks = (_guidance_problems, _output_problems, _template_problems, _verifier_problems)
-    if problems := [*_farm_problems(settings, options), *(line for check in checks for line in check(settings))]:
+def check_guide(settings: GuideSettings, options: GuideOptions) -> Templates:
+    """The templates, as they are now.  Raises: SettingsError with all problems; nothing was started then."""
+    problems = [*_farm_problems(settings, options), *_guidance_problems(settings), *_output_problems(settings)]
+    templates: Templates | None = None
+    try:
+        templates = Templates.read(settings)
+    except SettingsError as error:
+        problems += error.problems
+    if problems := [*problems, *_verifier_problems(settings)]:
         raise SettingsError(problems)
+    assert templates is not None
+    return templates
 
 
 def _farm_problems(settings: GuideSettings, options: GuideOptions) -> Iterator[str]:
@@ -58,13 +65,6 @@ def _guidance_problems(settings: GuideSettings) -> Iterator[str]:
 
 def _output_problems(settings: GuideSettings) -> Iterator[str]:
     return unwritable_folder("output.root", Path(settings.output.root))
-
-
-def _template_problems(settings: GuideSettings) -> Iterator[str]:
-    try:
-        Templates.read(settings)
-    except SettingsError as error:
-        yield from error.problems
 
 
 def _verifier_problems(settings: GuideSettings) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from orchestrator.guide.ingest import Ingested
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
-from orchestrator.guide.prompt_files import prompt_hashes, template_hashes
+from orchestrator.guide.prompt_files import Templates, prompt_hashes
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputError, OutputFolder, read_state, run_file
 from orchestrator.runs.kinds import check_kind, finished_problem, open_run_folder
@@ -52,7 +52,13 @@ class TicketsFile(TypedDict):
 
 
 def prepare_folder(
-    output: OutputFolder, settings: GuideSettings, tickets: Ingested, notify: Callable[[str], None], *, resume: bool
+    output: OutputFolder,
+    settings: GuideSettings,
+    tickets: Ingested,
+    templates: Templates,
+    notify: Callable[[str], None],
+    *,
+    resume: bool,
 ) -> None:
     """Open the folder for a new run, or to go on with the one that it holds.
 
@@ -64,27 +70,30 @@ def prepare_folder(
         differing = differing_settings(output.path, settings)
         if read_progress(output.path).is_finished and not resume:
             return [finished_problem(output.path), *differing]
-        return [*differing, *differing_content(output.path, settings, tickets)]
+        return [*differing, *differing_content(output.path, settings, tickets, templates)]
 
     set_aside = not resume and not settings.output.fail_if_exists
     open_run_folder(output, "guide", notify, set_aside=set_aside, problems=problems)
 
 
-def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested) -> None:
+def check_same_run(folder: Path, settings: GuideSettings, tickets: Ingested, templates: Templates) -> None:
     """Whether the folder holds a run of these settings and tickets.  Raises: SettingsError, OutputError."""
     run_file(folder)
     check_kind(folder, "guide")
-    if problems := [*differing_settings(folder, settings), *differing_content(folder, settings, tickets)]:
+    found = differing_content(folder, settings, tickets, templates)
+    if problems := [*differing_settings(folder, settings), *found]:
         raise SettingsError(problems)
 
 
-def keep_run(output: OutputFolder, settings: GuideSettings, options: GuideOptions, tickets: Ingested) -> None:
+def keep_run(
+    output: OutputFolder, settings: GuideSettings, options: GuideOptions, tickets: Ingested, templates: Templates
+) -> None:
     """Write down what the run depends on.  Raises: OutputNotWritable."""
     values = {**dataclasses.asdict(settings), "farm": dataclasses.asdict(options)}
     output.write(SETTINGS_FILE, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     if not (output.path / TICKETS_FILE).exists():
         content = TicketsFile(
-            missions=ticket_records(tickets), templates=template_hashes(settings), prompts=prompt_hashes(settings)
+            missions=ticket_records(tickets), templates=templates.hashes(), prompts=prompt_hashes(settings)
         )
         output.write_state(TICKETS_FILE, content)
 
@@ -114,7 +123,7 @@ def differing_settings(folder: Path, settings: GuideSettings) -> list[str]:
     ]
 
 
-def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) -> list[str]:
+def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested, templates: Templates) -> list[str]:
     """One line for each template or prompt, and each mission's tickets, that are others than those it began with.
 
     Raises: OutputError where the folder no longer says what they were.
@@ -127,7 +136,7 @@ def differing_content(folder: Path, settings: GuideSettings, tickets: Ingested) 
         raise OutputError(
             f"holdout: {folder / TICKETS_FILE} is missing: which tickets are held out is not known; start another run"
         ) from None
-    now, hashes, prompts = ticket_records(tickets), template_hashes(settings), prompt_hashes(settings)
+    now, hashes, prompts = ticket_records(tickets), templates.hashes(), prompt_hashes(settings)
     return [
         *(
             f"{name}: the file has another content than when the run in {folder} began"

@@ -21,7 +21,7 @@ from tasks.guide.verifier import load_verifier
 from tasks.openai.provider import is_priced
 
 
-def rebuild_exports(settings: GuideSettings, ingested: Ingested, folder: Path) -> None:
+def rebuild_exports(settings: GuideSettings, ingested: Ingested, templates: Templates, folder: Path) -> None:
     """Go through the steps of every mission with the results that its journal holds.
 
     Raises: OutputError for a run that has not begun, or whose journals end before the run does: what they hold was
@@ -30,7 +30,6 @@ def rebuild_exports(settings: GuideSettings, ingested: Ingested, folder: Path) -
     context = read_context(OutputFolder(folder))
     if context is None:
         raise OutputError(f"{folder}: the run has asked nothing yet; --step all runs it")
-    templates = Templates.read(settings)
     unfinished = [name for name in ingested if not _rebuild(settings, ingested, folder / name, context, templates)]
     if unfinished:
         raise OutputError(f"{folder}: not all is answered of {', '.join(unfinished)}; --step all goes on with the run")

@@ -22,6 +22,7 @@ from orchestrator.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from orchestrator.guide.ingest import Ingested
+    from orchestrator.guide.prompt_files import Templates
     from orchestrator.runs.drive import Ending
 
 log = logging.getLogger(__name__)
@@ -56,17 +57,17 @@ def start_guide(
     from orchestrator.runs.status import ParkedState, write_parked_state
 
     stream = stream or sys.stderr
-    check_guide(settings, options)
+    templates = check_guide(settings, options)
     tickets = ingest(settings)
     output = OutputFolder(settings.folder)
     if step == "export":
-        return _export(settings, tickets, output)
+        return _export(settings, tickets, templates, output)
     told = Callbacks([*settings_callbacks(options.callbacks, "--callbacks"), *callbacks])
-    prepare_folder(output, settings, tickets, lambda line: print(line, file=stream), resume=resume)
+    prepare_folder(output, settings, tickets, templates, lambda line: print(line, file=stream), resume=resume)
     for line in one_sided_holdouts(tickets, settings):
         print(line, file=stream)
     if step == "ingest":
-        return _ingest_only(settings, options, tickets, output)
+        return _ingest_only(settings, options, tickets, templates, output)
     log_to(output.path / "guide.log", LEVELS[options.log_level], [logging.StreamHandler(stream)])
     raise_on_signals()
     print(guide_announcement(settings, options), file=stream, flush=True)
@@ -74,9 +75,9 @@ def start_guide(
     def work() -> None:
         output.run_id(KIND_NAME, log.warning)  # first of all: files without it are no run
         with restored_if_refused(output.path / SETTINGS_FILE, output.path / PROGRESS_FILE):
-            keep_run(output, settings, options, tickets)
+            keep_run(output, settings, options, tickets, templates)
             try:
-                outcome = Guider(settings, options, tickets, output, told, tuple(only)).run()
+                outcome = Guider(settings, options, tickets, templates, output, told, tuple(only)).run()
             except StepStopped as error:
                 write_parked_state(output, ParkedState(str(error), is_dead_end=True))
                 raise
@@ -97,7 +98,9 @@ def end_guide(ending: Ending, settings: GuideSettings) -> int:
     return ending.exit()
 
 
-def _ingest_only(settings: GuideSettings, options: GuideOptions, tickets: Ingested, output: OutputFolder) -> Ending:
+def _ingest_only(
+    settings: GuideSettings, options: GuideOptions, tickets: Ingested, templates: Templates, output: OutputFolder
+) -> Ending:
     """Name the run and write its tickets, shuffles and first statistics; the whole run goes on from there."""
     from orchestrator.guide.layout import write_ingest
     from orchestrator.guide.repository import GuidanceRepository
@@ -105,7 +108,7 @@ def _ingest_only(settings: GuideSettings, options: GuideOptions, tickets: Ingest
 
     try:
         output.run_id(KIND_NAME)
-        keep_run(output, settings, options, tickets)
+        keep_run(output, settings, options, tickets, templates)
         for name, found in tickets.items():
             folder = output.path / name
             repository = GuidanceRepository(folder, name, settings.guidance.retention)
@@ -115,16 +118,16 @@ def _ingest_only(settings: GuideSettings, options: GuideOptions, tickets: Ingest
     return Ending(exit_status.DONE)
 
 
-def _export(settings: GuideSettings, tickets: Ingested, output: OutputFolder) -> Ending:
+def _export(settings: GuideSettings, tickets: Ingested, templates: Templates, output: OutputFolder) -> Ending:
     """Make the exports of the run in the folder anew.  Raises: OutputError, SettingsError."""
     from orchestrator.guide.existing import check_same_run
     from orchestrator.guide.exports import rebuild_exports
     from orchestrator.runs.drive import Ending
 
-    check_same_run(output.path, settings, tickets)
+    check_same_run(output.path, settings, tickets, templates)
     output.open()
     try:
-        rebuild_exports(settings, tickets, output.path)
+        rebuild_exports(settings, tickets, templates, output.path)
     finally:
         output.close()
     return Ending(exit_status.DONE)

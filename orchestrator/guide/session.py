@@ -67,6 +67,7 @@ class Guider:
     settings: GuideSettings
     options: GuideOptions
     ingested: Ingested
+    templates: Templates
     output: OutputFolder
     callbacks: Callbacks = field(default_factory=lambda: Callbacks(()))
     only: tuple[str, ...] = ()  # the failed tasks to retry; without names, all
@@ -144,8 +145,7 @@ class _Session:
     def work(self) -> list[str]:
         """All missions to their ends; returns the closing report."""
         self._identify_server()
-        templates = Templates.read(self.settings)
-        prepared = [self._prepare(name, templates) for name in self.guider.ingested]
+        prepared = [self._prepare(name) for name in self.guider.ingested]
         self.missions = [mission for mission, _ in prepared]
         runs = [MissionRun(one.setup.mission, one.steps(), journal) for one, journal in prepared]
         self.report()
@@ -163,7 +163,7 @@ class _Session:
         keep_context(self.output, self.context)
         self.farm.store.put_metadata(self.run_id, GUIDE, self.context.to_json())
 
-    def _prepare(self, name: str, templates: Templates) -> tuple[Mission, Journal]:
+    def _prepare(self, name: str) -> tuple[Mission, Journal]:
         """A mission that begins, with all that its journal holds put into the store."""
         tickets, folder = self.guider.ingested[name], self.output.path / name
         repository = GuidanceRepository(folder, name, self.settings.guidance.retention)
@@ -181,7 +181,7 @@ class _Session:
             verifier_identity=_verifier_identity(self.settings),
         )
         tally = Tally(self.settings, tickets, self.is_priced)
-        return Mission(setup, templates, MissionFolder(folder), repository, first, tally), journal
+        return Mission(setup, self.guider.templates, MissionFolder(folder), repository, first, tally), journal
 
     def _watch(self) -> None:
         if time.monotonic() - self._reported > PUBLISH_EVERY_S:

@@ -11,6 +11,7 @@ from guided_world import MISSION, MissionOnDisk, World, small_settings, small_ti
 from orchestrator.guide.artifacts import GROWING
 from orchestrator.guide.exports import rebuild_exports
 from orchestrator.guide.layout import keep_context, read_context, write_ingest
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.output import OutputError, OutputFolder
 
 
@@ -54,7 +55,7 @@ def test_lost_exports_are_made_anew_from_the_journal_alone(on_disk: MissionOnDis
         (on_disk.path / f"{kind}.jsonl").unlink()
     shutil.rmtree(on_disk.path / "step_1")
     ingested = {MISSION: on_disk.tickets}
-    rebuild_exports(on_disk.settings, ingested, on_disk.path.parent)
+    rebuild_exports(on_disk.settings, ingested, Templates.read(on_disk.settings), on_disk.path.parent)
     assert {path for path in on_disk.path.rglob("*") if path.is_file()} == set(kept)
     for name in ("guidance.json", "stats.json", "final/selections.jsonl"):
         assert (on_disk.path / name).read_bytes() == kept[on_disk.path / name]
@@ -64,10 +65,10 @@ def test_lost_exports_are_made_anew_from_the_journal_alone(on_disk: MissionOnDis
 def test_a_run_that_is_not_all_answered_is_refused_by_the_name_of_the_mission(on_disk: MissionOnDisk) -> None:
     ingested, folder = {MISSION: on_disk.tickets}, on_disk.path.parent
     with pytest.raises(OutputError, match="the run has asked nothing yet"):
-        rebuild_exports(on_disk.settings, ingested, folder)
+        rebuild_exports(on_disk.settings, ingested, Templates.read(on_disk.settings), folder)
     record(on_disk, World(), most=9)
     with pytest.raises(OutputError, match="not all is answered of cabinet; --step all goes on"):
-        rebuild_exports(on_disk.settings, ingested, folder)
+        rebuild_exports(on_disk.settings, ingested, Templates.read(on_disk.settings), folder)
 
 
 def test_who_answers_is_kept_with_the_run(on_disk: MissionOnDisk) -> None:

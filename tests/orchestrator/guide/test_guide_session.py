@@ -15,6 +15,7 @@ from orchestrator.guide.compare import differing_places
 from orchestrator.guide.ingest import ingest
 from orchestrator.guide.options import GuideOptions
 from orchestrator.guide.progress import read_progress
+from orchestrator.guide.prompt_files import Templates
 from orchestrator.guide.session import Guider
 from orchestrator.guide.settings import GuideSettings, guide_settings_from
 from orchestrator.output import OutputFolder
@@ -56,7 +57,9 @@ def run(folder: Path, run_id: str, workers: int = 1) -> tuple[Path, list[str]]:
     output.open()
     try:
         options = GuideOptions(farm_dir=str(folder / f"farm-{run_id}"), rollout_jobs=4 * workers, endpoint_jobs=2)
-        return output.path, list(Guider(settings, options, ingest(settings), output).run().lines)
+        return output.path, list(
+            Guider(settings, options, ingest(settings), Templates.read(settings), output).run().lines
+        )
     finally:
         output.close()
 

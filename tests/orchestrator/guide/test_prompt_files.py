@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from dotted_values import with_value
 
-from orchestrator.guide.prompt_files import Templates, prompt_hashes, template_hashes
+from orchestrator.guide.prompt_files import Templates, prompt_hashes
 from orchestrator.guide.settings import guide_settings_from
 from orchestrator.settings import SettingsError
+from tasks.guide.proposal import SHORT_NOTE
 from tasks.guide.solved_bundle import SOLVED
 
 
@@ -31,7 +32,7 @@ def test_a_critic_that_is_off_needs_no_file_and_has_no_hash(values: dict[str, An
         with_value(with_value(values, "critic.enabled", False), "critic.prompt_path", "none")
     )
     assert Templates.read(settings).critic is None
-    assert list(template_hashes(settings)) == ["reflection.prompt_path"]
+    assert list(Templates.read(settings).hashes()) == ["reflection.prompt_path"]
 
 
 def test_the_hash_is_of_the_content_also_of_the_chinese_file_beside_it(values: dict[str, Any], tmp_path: Path) -> None:
@@ -40,10 +41,10 @@ def test_the_hash_is_of_the_content_also_of_the_chinese_file_beside_it(values: d
     own.write_bytes(Path(settings.critic.prompt_path).read_bytes())
     moved = guide_settings_from(with_value(values, "critic.prompt_path", str(own)))
     (tmp_path / "mine.zh.txt").write_bytes(Path("configs/guide/critic.zh.txt").read_bytes())
-    known = template_hashes(moved)
-    assert known == template_hashes(settings)
+    known = Templates.read(moved).hashes()
+    assert known == Templates.read(settings).hashes()
     (tmp_path / "mine.zh.txt").write_bytes(own.read_bytes())
-    assert template_hashes(moved) != known
+    assert Templates.read(moved).hashes() != known
 
 
 def test_the_programs_own_prompts_are_known_by_what_is_asked(
@@ -64,3 +65,17 @@ def test_the_programs_own_prompts_are_known_by_what_is_asked(
     assert hashes() == before, "an endpoint sees no solved bundle"
     changed = {name for name, one in hashes(reflection__backend="target").items() if one != solved[name]}
     assert changed == {"reflector"}
+
+
+def test_the_forms_of_the_answers_are_known_too(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashes(**changes: str) -> dict[str, str]:
+        found = values
+        for name, value in changes.items():
+            found = with_value(found, name.replace("__", "."), value)
+        return prompt_hashes(guide_settings_from(found))
+
+    before, on_target = hashes(), hashes(reflection__backend="target")
+    assert hashes(sampler__constrain="none")["target"] != before["target"]
+    monkeypatch.setitem(SHORT_NOTE, "maxLength", 7)  # a part of the target's grammar, and not of an endpoint's schema
+    assert hashes()["reflector"] == before["reflector"]
+    assert hashes(reflection__backend="target")["reflector"] != on_target["reflector"]
