@@ -10,7 +10,7 @@ INK, IDLE, GPU = "#1f5fa8", "#d9534f", "#888888"
 
 
 def draw(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the plot.  A run has `slots`, `share`, `rate` and `samples` as in `watching.Sample`."""
+    """Write the plot.  A run has `slots`, `share`, `rate` (or None) and `samples` as in `watching.Sample`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -57,6 +57,7 @@ def _panel(axis: Any, run: Mapping[str, Any]) -> None:
     slots = run["slots"]
     axis.set_title(
         f"{slots} individual{'s' if slots > 1 else ''} in flight: "
-        f"busy {100 * run['share']:.0f}% of the time with evaluations pending, {run['rate']:.2f} of the direct rate",
+        f"busy {100 * run['share']:.0f}% of the time with evaluations pending"
+        + (f", {run['rate']:.2f} of the direct rate" if run["rate"] else ""),
         fontsize=10,
     )

@@ -28,6 +28,8 @@ from tasks.gpu.cluster import pack_labels
 from tasks.gpu.clustering.vocabulary import decode_vocabulary, eos_tokens, number_tokens
 from tasks.gpu.prompt import load_tokenizer
 from tasks.http.address import http_url, unix_path
+from tasks.judging.exact_number import final_number
+from tasks.judging.grader import EXACT_NUMBER
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
 from tasks.plan import Candidate, Plan
 from tasks.store.address import ENVIRONMENT_VARIABLE, store_url
@@ -46,13 +48,16 @@ DELTA = 0.3  # standard deviation of an individual's deltas: enough to change an
 SYSTEM_PROMPT = "Answer the question using the provided context."
 TEMPLATE = "Context:\n{context}\n\nQuestion:\n{query}"
 SGLANG = f"{sys.executable} -m sglang.launch_server"
+RULE_JUDGE = f"{Path(__file__).with_name('rule_judge.py')}:judge"
+"""The three stages by rules, without an endpoint: for right answers in words or numbers (TAT-QA, FinanceBench).
+"exact_number" is for data whose right answers all have a number (GSM8K)."""
 ARGUMENTS = "--attention-backend triton --sampling-backend pytorch --mem-fraction-static 0.8"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options for the model, the questions, and the server's command."""
     parser.add_argument("--model", required=True, help="a folder, or embedded")
-    parser.add_argument("--data", type=Path, required=True, help="questions in FinanceBench's format")
+    parser.add_argument("--data", type=Path, required=True, help="questions: JSON Lines")
     parser.add_argument("--rows", type=int, default=100, help="how many of them, from the first on")
     parser.add_argument("--cap", type=int, default=512, help="new tokens of an answer at most")
     parser.add_argument("--engine", choices=["sglang", "embedded"], default="sglang")
@@ -65,6 +70,17 @@ def fresh(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder.resolve()
+
+
+def refuse_misfit(judge: str, data: Path, rows: int) -> None:
+    """Exit with one line when a judge by numbers would meet a right answer without one: before a server starts."""
+    golds = [str(json.loads(line)["answer"]) for line in data.read_text(encoding="utf-8").splitlines() if line.strip()]
+    without = [gold for gold in golds[:rows] if final_number(gold) is None]
+    if judge == EXACT_NUMBER and without:
+        sys.exit(
+            f"{data.name}: {len(without)} of {len(golds[:rows])} right answers have no number, such as "
+            f"{without[0][:60]!r}: exact_number cannot judge them; leave the judge out, or name {RULE_JUDGE}"
+        )
 
 
 def server_arguments(options: argparse.Namespace) -> str:

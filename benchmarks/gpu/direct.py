@@ -13,7 +13,7 @@ from tasks.gpu.answer import prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient
 from tasks.plan import Plan, questions_of, stage_refs
 from tasks.stage import Stage
-from tasks.store.keys import plan_key
+from tasks.store.keys import JOBS, plan_key
 from tasks.store.store import Store
 
 PROCESSES = 4
@@ -24,28 +24,32 @@ START_S = 120.0
 class DirectResult:
     """`seconds` from the first request to the last answer; `tokens` generated, without stop tokens.
 
-    At most `in_flight` requests were sent at once.
+    At most `in_flight` requests were sent at once.  `steady` is the rate in tokens a second while all of them were:
+    from the answer of that number on, until no request was left to send; None for too few requests.
     """
 
     in_flight: int
     seconds: float
     tokens: int
+    steady: float | None
 
 
 def requests_of(store: Store, model: str) -> list[GenerateRequest]:
-    """Each request that a run has sent, once, in the order of its plans."""
+    """Each request whose answer a run has, once, in the order of its plans; none before the clustering is there."""
     [run_id] = store.run_ids()
     run, clustering = store.run(run_id), store.metadata(run_id, "clustering")
-    assert clustering is not None
+    if clustering is None:
+        return []
     examples = store.examples(run_id)
     found: dict[str, GenerateRequest] = {}
     for plan in plans_of(store, run_id):
+        answered = store.stages(run_id, plan.name)
         for candidate in plan.candidates:
             asked = questions_of(candidate, tuple(examples[candidate.examples]), run.seed)
             texts = tuple((e.id, e.context, e.question) for e in asked)
             for step in stage_refs(candidate):
                 stage = Stage(store, run, plan, candidate, step.phase, 0)
-                if step.stage != "answer" or stage.need("answer").get("skipped"):
+                if step.stage != "answer" or answered.get(step.field, {"skipped": True}).get("skipped"):
                     continue
                 deltas = stage.deltas()
                 batch = prompt_batch(model, stage.system_prompt, run.target.prompt_template, texts)
@@ -59,7 +63,7 @@ def plans_of(store: Store, run_id: str) -> list[Plan]:
     prefix = plan_key(run_id, "")
     names = [key.decode().removeprefix(prefix) for key in store.redis.scan_iter(match=prefix + "*", count=1000)]
     return sorted(
-        (store.plan(run_id, name) for name in names),
+        (store.plan(run_id, name) for name in names if name != JOBS),
         key=lambda plan: (plan.generation, plan.name != f"g{plan.generation}_pop"),
     )
 
@@ -77,23 +81,30 @@ def drive(url: str, api_key: str | None, requests: Sequence[GenerateRequest], in
         sender.start()
     ready.wait(START_S)
     started = time.perf_counter()
-    tokens = sum(results.get() for _ in senders)
+    answers = sorted(answer for _ in senders for answer in results.get())
     seconds = time.perf_counter() - started
     for sender in senders:
         sender.join()
-    return DirectResult(in_flight, seconds, tokens)
+    return DirectResult(in_flight, seconds, sum(tokens for _, tokens in answers), steady_rate(answers, in_flight))
+
+
+def steady_rate(answers: Sequence[tuple[float, int]], in_flight: int) -> float | None:
+    """Tokens a second of answers (time of its end, tokens), in their order, without the first and last `in_flight`."""
+    full = answers[in_flight - 1 : len(answers) - in_flight]
+    if len(full) <= in_flight:
+        return None
+    return sum(tokens for _, tokens in full[1:]) / (full[-1][0] - full[0][0])
 
 
 def _send(
     url: str, api_key: str | None, requests: list[GenerateRequest], in_flight: int, ready: Any, results: Any
 ) -> None:
-    tokens = 0
+    answers: list[tuple[float, int]] = []
 
     def count(index: int, generated: Generated) -> None:
-        nonlocal tokens
-        tokens += generated.completion_tokens
+        answers.append((time.perf_counter(), generated.completion_tokens))
 
     client = TargetClient(url, timeout_s=600, concurrency=in_flight, api_key=api_key)
     ready.wait(START_S)
     client.generate_many(requests, count)
-    results.put(tokens)
+    results.put(answers)

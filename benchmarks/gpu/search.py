@@ -2,7 +2,8 @@
 
 All runs share a farm and its store, so that what two of them ask alike is answered once; the searches themselves ask
 different things.  A run that is finished is not repeated, and one that the time limit interrupts goes on at the next
-call.  `--runs` names the runs: KIND:SEED, the kinds are in `KINDS`; the order is that in which they start.
+call.  `--runs` names the runs: KIND:SEED, the kinds are in `KINDS`; the order is that in which they start.  The
+result is written after each run.  `--merge` keeps the runs of other names that the result has, of a call before.
 
 `python benchmarks/gpu/search.py --model FOLDER --data FILE --judge exact_number --folder WORK --runs cma:1 random:1`
 """
@@ -16,13 +17,15 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.port import open_port
 from workers.embedded import control
@@ -65,7 +68,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     common.add_options(parser)
     parser.add_argument("--runs", type=NamedRun.parse, nargs="+", required=True)
-    parser.add_argument("--judge", default=f"{Path(__file__).with_name('rule_judge.py')}:judge")
+    parser.add_argument("--judge", default=common.RULE_JUDGE, help="exact_number for GSM8K; the rules for all others")
     parser.add_argument("--system-prompt", default=common.SYSTEM_PROMPT, help="of all kinds but `prompted`")
     parser.add_argument("--validation", type=int, default=200, help="questions of the validation set")
     parser.add_argument("--test", type=int, default=0, help="questions of the test set; 0 is all")
@@ -80,22 +83,57 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="runs are interrupted after so long")
     parser.add_argument("--set", action="append", default=[], help="a setting of all runs, as NAME=VALUE")
     parser.add_argument("--result", default="search", help="written to benchmarks/results/gpu_RESULT.json")
+    parser.add_argument("--merge", action="store_true", help="into what is there, of the same model, rows and cap")
     options = parser.parse_args()
+    kept = runs_before(options) if options.merge else Merged()
     options.folder.mkdir(parents=True, exist_ok=True)
     options.folder = options.folder.resolve()
+    common.refuse_misfit(options.judge, options.data, 10**9)
     deadline = time.monotonic() + options.seconds
     spec = common.farm_spec(options, options.openai_workers)
     with (
         common.open_server(options, common.target_of(options, 1)) as (url, key),
         open_port(url) as options.reflector_url,
     ):
-        with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
-            list(pool.map(lambda run: evolve(options, run, farm.redis_url, url, deadline), options.runs))
         with common.client(url, key) as http:
             version = common.server_version(http)
-    found = {run.name: figures_of(options.folder / run.name) for run in options.runs}
-    report(options, version, {name: figures for name, figures in found.items() if figures})
-    return 0 if all(found.values()) else 1
+        found: dict[str, dict[str, Any]] = {}
+        lock = threading.Lock()
+        with control.start(spec) as farm, ThreadPoolExecutor(options.at_once) as pool:
+
+            def one(run: NamedRun) -> None:
+                evolve(options, run, farm.redis_url, url, deadline)
+                if measured := figures_of(options.folder / run.name):
+                    with lock:
+                        found[run.name] = measured
+                        common.write(
+                            options.result, options, version, runs={**kept.runs, **found}, before=kept.commands
+                        )
+
+            list(pool.map(one, options.runs))
+    report({**kept.runs, **found})
+    return 0 if all(run.name in found for run in options.runs) else 1
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a result has of other calls: runs by name, and the commands, each with its date."""
+
+    runs: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    commands: Sequence[Mapping[str, str]] = ()
+
+
+def runs_before(options: argparse.Namespace) -> Merged:
+    """The runs that `--merge` keeps.  Exits when they are of another model, other rows or another cap."""
+    path = figures.FOLDER / f"gpu_{options.result}.json"
+    if not path.exists():
+        return Merged()
+    before = json.loads(path.read_text())
+    mine = {"model": Path(options.model).name, "rows": options.rows, "cap": options.cap}
+    if other := [f"{name} {before[name]}" for name, value in mine.items() if before[name] != value]:
+        sys.exit(f"{path} is of {', '.join(other)}: name another --result")
+    commands = [*before.get("before", ()), {"when": before["when"], "command": before["command"]}]
+    return Merged(before["runs"], commands)
 
 
 def evolve(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str, deadline: float) -> None:
@@ -194,8 +232,8 @@ def late_over_early(rates: Sequence[float]) -> float:
     return statistics.fmean(later[-third:]) / statistics.fmean(later[:third])
 
 
-def report(options: argparse.Namespace, version: str, found: Mapping[str, dict[str, Any]]) -> None:
-    """One table of all runs, and one of what needs no search, from the first run."""
+def report(found: Mapping[str, dict[str, Any]]) -> None:
+    """Print a table of all runs and of what needs no search, from the first run."""
     rows = [row(name, one["report"], one["report"]["winner"]) for name, one in found.items()]
     if found:
         first = next(iter(found.values()))["report"]
@@ -206,7 +244,6 @@ def report(options: argparse.Namespace, version: str, found: Mapping[str, dict[s
         print(
             f"{name}: {late_over_early(one['tokens_a_second']):.3f} of the first generations' tokens/s in the last ones"
         )
-    common.write(options.result, options, version, runs=dict(found))
 
 
 def row(name: str, report: dict[str, Any], system: str) -> list[str]:

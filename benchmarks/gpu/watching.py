@@ -14,7 +14,7 @@ import httpx
 import redis
 
 from tasks.plan import Plan, stage_refs
-from tasks.store.keys import JOBS, plan_key
+from tasks.store.keys import CLUSTERING, JOBS, plan_key
 from tasks.store.store import Store
 
 PERIOD_S = 0.1
@@ -59,7 +59,10 @@ class Gpu:
 
 
 class Watching:
-    """Samples while the block runs.  `began` is when the first evaluation is pending, `ended` the last stage's end."""
+    """Samples while the block runs.  `ended` is the last stage's end.
+
+    `began` is when the first evaluation after the vocabulary's clustering is pending: earlier ones are of prompts.
+    """
 
     def __init__(self, store: Store, http: httpx.Client) -> None:
         self.samples: list[Sample] = []
@@ -111,7 +114,7 @@ class Watching:
             plan = self._plans[name]
             open_steps = (next((s for s in stage_refs(m) if s.field not in known), None) for m in plan.candidates)
             pending += sum(1 for step in open_steps if step is not None and step.stage == "answer")
-        if pending and not self.began:
+        if pending and not self.began and self._store.metadata(self._run, CLUSTERING):
             self.began = time.monotonic()
         return pending
 
