@@ -22,6 +22,8 @@ With TASKs only those of the failed tasks are done again; a run with other failu
 the name of the individual (g2_child3_mut) or of the job, the task's id, or its first characters, as `orchestrator
 failed` lists them.
 
+A run that stopped where it would stop again (exit status 2, `orchestrator status RUN` says why) is not started.
+
 While another process drives the run, the failed tasks are sent to its farm again, and that process goes on."""
 
 EPILOG = """\
@@ -52,9 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def retry(arguments: argparse.Namespace) -> int:
     from orchestrator.dispatch.failures import NoSuchTask, select_failures
+    from orchestrator.output import OutputFolder
     from orchestrator.runs.kinds import kind_of
     from orchestrator.runs.lifecycle import failed_of
-    from orchestrator.runs.status import is_locked
+    from orchestrator.runs.status import DEAD_END, is_locked, read_parked_state
 
     _, kind = kind_of(arguments.run)
     try:
@@ -64,6 +67,9 @@ def retry(arguments: argparse.Namespace) -> int:
             select_failures(failed_of(arguments.run), arguments.tasks)
     except NoSuchTask as error:
         return exit_status.fail(exit_status.WRONG, str(error))
+    parked = read_parked_state(OutputFolder(arguments.run))
+    if parked and parked.is_dead_end:
+        return exit_status.fail(exit_status.BROKEN, parked.reason, DEAD_END)
     return kind.resume(arguments.run, arguments.overrides, arguments.tasks, plain=arguments.plain)
 
 

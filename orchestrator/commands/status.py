@@ -40,8 +40,10 @@ def _next_step(status: RunStatus) -> list[tuple[str, str]]:
     """How the run goes on, if it does."""
     if status.state == "finished":
         return []
+    from orchestrator.runs.status import DEAD_END
+
     if status.state == "stopped" and status.reason:
-        return [("next", "with the same settings and data it stops there again: change them, and start another run")]
+        return [("next", DEAD_END)]
     return [("go on", command_line("retry", Path(status.folder)))]
 
 

@@ -34,6 +34,7 @@ from tasks.store.store import Store
 
 PARKED_FILE, USAGE = "parked.json", "usage.json"
 USAGE_REMEDY = "without this file, tokens and cost are those of history.jsonl"
+DEAD_END = "with the same settings and data it stops there again: change them, and start another run"
 State = Literal["running", "finished", "parked", "stopped"]
 
 

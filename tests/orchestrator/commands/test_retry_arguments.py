@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.commands.retry import make_parser
+from orchestrator import exit_status
+from orchestrator.commands.retry import make_parser, run
 from orchestrator.commands.runs import table
-from orchestrator.runs.status import RunStatus
+from orchestrator.output import OutputFolder
+from orchestrator.runs.status import ParkedState, RunStatus, write_parked_state
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,17 @@ def test_a_retry_needs_a_run(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             make_parser().parse_args(line)
         assert "usage: orchestrator retry" in capsys.readouterr().err
+
+
+def test_a_run_at_a_dead_end_is_not_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = OutputFolder(tmp_path)
+    output.run_id("guide")
+    write_parked_state(output, ParkedState("no valid answer", is_dead_end=True))
+    before = sorted(tmp_path.iterdir())
+    assert run(make_parser().parse_args([str(tmp_path)])) == exit_status.BROKEN
+    said = capsys.readouterr().err
+    assert "no valid answer" in said and "start another run" in said and "Traceback" not in said
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def status(cost_usd: float | None, total: int) -> RunStatus:
