@@ -62,9 +62,9 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("optimiser", "first", "later"),
     [
-        ("cma", GenerationWork(6, 0, 0, 1), GenerationWork(6, 0, 0, 1)),
-        ("random", GenerationWork(5, 0, 0, 1), GenerationWork(6, 0, 0, 1)),  # the first draw is the start
-        ("hybrid", GenerationWork(6, 2, 0, 1), GenerationWork(6, 2, 0, 1)),
+        ("cma", GenerationWork(8, 0, 0, 1), GenerationWork(8, 0, 0, 1)),
+        ("random", GenerationWork(7, 0, 0, 1), GenerationWork(8, 0, 0, 1)),  # the first draw is the start
+        ("hybrid", GenerationWork(8, 2, 0, 1), GenerationWork(8, 2, 0, 1)),
         ("lineage", GenerationWork(0, 1, 0, 1), GenerationWork(1, 1, 0, 1)),
     ],
 )
