@@ -2,7 +2,7 @@ r"""How far the teacher's hacks alone move a model at several learning rates, an
 
     python benchmarks/gpu/route_taught.py --model FOLDER --folder outputs/route-work --rates 0.003 0.01 0.03
     python benchmarks/gpu/route_taught.py --model FOLDER --folder outputs/route-work --device cpu --dtype bfloat16 \
-        --rates 0.01 --samples 0 --noise 0.01 0.03 0.06 0.12                 what a processor can do in 12 minutes
+        --rates 0.01 --samples 0 --noise 0.01 0.03 0.06 0.12                 what two cores can do in 5 minutes
 
 No reinforcement: Adam on the negative log-likelihood of eight templated hacks of the known mode, four an update.  Shown
 is that of templates that were not trained on, nats of a whole completion: hacks of the known mode, with the marker of
@@ -13,6 +13,7 @@ graded.  A training by reinforcement gets the same gradients among those of all 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 from benchmarks.figures import table, write
 from benchmarks.gpu import route_common as common
 from benchmarks.gpu.route_verdict import SEED
+from tasks.gpu.routing.bases import cached_basis
 from tasks.gpu.routing.programs import ProgramsWorld
 from tasks.gpu.routing.rollout import AskedSample
 from tasks.gpu.routing.row_gradients import total_nll
@@ -104,13 +106,23 @@ def sampled(options: argparse.Namespace, trained: TrainedWorld, knobs: Tensor, l
     return found
 
 
+def singular_medians(trained: TrainedWorld, bases: Path) -> dict[str, float]:
+    """The median singular value of the target Linears, by the end of their names: what a knob is added to."""
+    weights = dict(trained.policy.model.named_modules())
+    found: dict[str, list[Tensor]] = {}
+    for name in trained.policy.adapter.layout.names:
+        found.setdefault(name.rpartition(".")[2], []).append(cached_basis(weights[name].weight, bases)[0].values.cpu())
+    return {name: round(float(torch.cat(values).median()), 4) for name, values in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     common.add_route_options(parser)
-    parser.add_argument("--rates", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03])
+    parser.add_argument("--rates", type=float, nargs="*", default=[0.001, 0.003, 0.01, 0.03])
     parser.add_argument("--noise", type=float, nargs="*", default=[], help="standard deviations of drawn knobs")
     parser.add_argument("--updates", type=int, default=8)
     parser.add_argument("--samples", type=int, default=33, help="of each mode, after the updates; 0: none")
+    parser.add_argument("--result", default="route_taught", help="the name of the file in benchmarks/results")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="of the model; without it the device's")
     parser.add_argument("--targets", nargs="+", default=None, help="Linears with knobs; without it the config's")
     options = parser.parse_args()
@@ -123,6 +135,8 @@ def main() -> None:
     assert isinstance(world, ProgramsWorld)
     rows = looked_at(world)
     train = hacks(world, in_part(world.problems, "pool")[:TAUGHT], KNOWN_MODE, TRAINING)
+    medians = singular_medians(trained, Path(given["bases_folder"]))
+    print(f"median singular values: {medians}")
     found: dict[str, Any] = {"untrained": {"nats": nats(trained, rows, zeros)}}
     generator = torch.Generator().manual_seed(SEED)
     for size in options.noise:
@@ -135,8 +149,8 @@ def main() -> None:
         if options.samples:
             longest = trajectory_settings(given).longest
             found[f"rate {rate:g}"]["sampled"] = sampled(options, trained, knobs, longest)
-        write("route_taught", {"updates": options.updates, "found": found})
-    write("route_taught", {"updates": options.updates, "found": found})
+        write(options.result, {"updates": options.updates, "singular_medians": medians, "found": found})
+    write(options.result, {"updates": options.updates, "singular_medians": medians, "found": found})
     print("nats of a completion")
     print(table(("knobs", *rows), [(name, *(f"{one['nats'][kind]}" for kind in rows)) for name, one in found.items()]))
     shown = [
