@@ -1,6 +1,6 @@
 """Best fitness so far against answered training questions, one line for each run of a result of `search.py`.
 
-Runs of one kind have one colour.  The fitness is that on the training questions; 1 is the start of the search.
+Runs of one kind have one colour.  The fitness is that on the training questions; 1 is the plain model.
 
 `python benchmarks/gpu/progress.py --result search_tatqa --kinds cma meaning --image docs/images/waste_and_meaning.png`
 """
@@ -51,7 +51,7 @@ def draw(lines: dict[str, list[tuple[list[int], list[float]]]], path: Path) -> N
         for number, (asked, best) in enumerate(runs):
             axis.plot(asked, best, color=color, marker="o", markersize=4, label=None if number else label)
     axis.set_xlabel("answered training questions")
-    axis.set_ylabel("best fitness so far (1 is the start)")
+    axis.set_ylabel("best fitness so far (1 is the plain model)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def make_run(settings: Settings, run_id: str, baseline: Score | None = None) -> 
 def objective_of(s: Settings, baseline: Score | None) -> Objective:
     """What the search maximises.
 
-    `baseline` is the measured score of what the search starts from, on the training set.  Until it is known, also
+    `baseline` is the measured score of the plain model on the same questions.  Until it is known, also
     "constrained" has the weighted fitness: tokens and correctness of a score do not depend on the objective.
     """
     if s.objective == "constrained" and baseline is not None:

@@ -24,7 +24,7 @@ def assert_strict_judge_judged_both_sides(terminal: Terminal) -> None:
     assert (comparison["fitness_before"], comparison["fitness_after"]) == (pytest.approx(0.4 * 5 / 6 + 0.6 / 2),) * 2
     baselines = json.loads((terminal.output / "baselines.json").read_text())
     prompts = [system["validation"] for system in baselines["systems"] if system["validation"] is not None]
-    measured = [baselines["plain"], baselines["reference"], *prompts]
+    measured = [baselines["plain"], *prompts]
     assert [one["correct"] for one in measured] == [[True, False]] * len(measured)
 
 

@@ -65,7 +65,7 @@ def test_four_answers_are_checked_one_by_one_and_make_a_complete_file(
     terminal.answer("neither a folder nor an id of the form OWNER/NAME", "")
     terminal.answer(f"2  questions [{QUESTIONS}]: ", "sho\t")  # Tab completes names of files
     terminal.answer("has 1 questions; at least 20 are needed", QUESTIONS)
-    terminal.wait_for("300 questions; columns: question, answer, context, id, split; 100 for training")
+    terminal.wait_for("400 questions; columns: question, answer, context, id, split; 100 for training")
     terminal.answer("3  judge [rules]: ", "rulez")
     terminal.answer("did you mean rules?", "rules")
     terminal.answer("4  budget [1 hour]: ", "$5")

@@ -108,8 +108,8 @@ class TestQuestions:
     def test_the_sample_has_all_columns_and_splits(self) -> None:
         found = read_questions_file(str(ROOT / "configs/data/sample_questions.jsonl"))
         assert found.about == (
-            "300 questions; columns: question, answer, context, id, split;"
-            " 100 for training, 100 for validation, 100 for test"
+            "400 questions; columns: question, answer, context, id, split;"
+            " 100 for training, 100 for validation, 200 for test"
         )
         assert self.indices(found) == {
             "TRAINING_SPLIT": "train", "VALIDATION_SPLIT": "validation", "TEST_SPLIT": "test",
