@@ -71,7 +71,8 @@ def parts_of(
     """
     training, test = sizes["training"] * settings.samples, sizes.get("test", 0) * settings.samples
     has_validation = bool(sizes.get("validation"))
-    held_out = (sizes["validation"] if has_validation else sizes["training"]) * settings.samples
+    choosing = sizes["validation"] if has_validation else sizes["training"]
+    held_out = choosing * settings.samples
     rivals, vectors = min(SHORTLIST, prompts - 1), _vectors(settings, prompts)
     lines = len(vectors)
     by_waste = settings.clusters_by == "waste" and settings.clusters_waste_from is None
@@ -82,7 +83,8 @@ def parts_of(
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
     in_lines, rungs_of_a_line = _raced_vectors(vectors, sizes["training"])
-    raced, rungs = _raced_prompts(settings, held_out, prompts)
+    raced, rungs = _raced_prompts(settings, choosing, prompts)
+    raced *= settings.samples
     return (
         Part("system prompts", prompts, raced, raced, rungs, length="prompts" if prompts > 1 else "plain"),
         Part("reference", starts, starts * training, starts * training, length="prompts" if starts > 1 else "plain"),
@@ -105,9 +107,9 @@ def _searched_length(settings: Settings) -> Length:
     return "searched" if starts_short else "plain"
 
 
-def _raced_prompts(settings: Settings, held_out: int, prompts: int) -> tuple[int, int]:
-    """How many answers the system prompts generate, and in how many plans."""
-    rungs = halving_rungs(held_out) if settings.prompts_raced else (held_out,)
+def _raced_prompts(settings: Settings, questions: int, prompts: int) -> tuple[int, int]:
+    """How many questions the system prompts answer, and in how many plans."""
+    rungs = halving_rungs(questions) if settings.prompts_raced else (questions,)
     answers, before, others = 0, 0, prompts - 1
     for rung in rungs:
         answers += (1 + others) * (rung - before)
@@ -116,7 +118,7 @@ def _raced_prompts(settings: Settings, held_out: int, prompts: int) -> tuple[int
 
 
 def _raced_vectors(vectors: Sequence[int], training: int) -> tuple[int, int]:
-    """How many answers lines of so many vectors generate, and in how many plans each."""
+    """How many questions lines of so many vectors answer, and in how many plans each."""
     rungs, running, answers, before = halving_rungs(training), list(vectors), 0, 0
     for rung in rungs:
         answers += sum(running) * (rung - before)
@@ -129,7 +131,8 @@ def _vectors(settings: Settings, prompts: int) -> tuple[int, ...]:
     if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
         return ()
     raised = sum(delta <= settings.delta_bound for delta in EOT_DELTAS)
-    return (raised, len(FACTORS), len(FACTORS)) if settings.clusters_by == "waste" else (raised,)
+    lines = (raised, len(FACTORS), len(FACTORS) if raised else 0) if settings.clusters_by == "waste" else (raised,)
+    return tuple(count for count in lines if count)
 
 
 def _search_part(

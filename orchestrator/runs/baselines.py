@@ -1,8 +1,8 @@
 """What is measured before a search, and what the search then starts from: `baselines.json` in the output folder.
 
 First the prompts on the validation set; then, on the training set, the plain model, to which the objective is relative,
-and the prompts that the search may start from.  A run that is resumed goes on with the choice in
-the file, whatever a second measurement would give.
+and the prompts that the search may start from.  A run that is resumed goes on with the choice in the file, whatever a
+second measurement would give.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ START_SHARE = 0.5
 class Baselines:
     """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the one that the search starts from.
 
-    `plain` is the plain prompt on the training set.  `held_out` is "training" where
-    there is no validation set.  `judge_changes` is how often the run's judge had been changed: verdicts of two judges
-    are not compared.
+    `plain` is the plain prompt on the training set.  `held_out` is "training" where there is no validation set.
+    `judge_changes` is how often the run's judge had been changed: verdicts of two judges are not compared.
     """
 
     held_out: ExampleSet

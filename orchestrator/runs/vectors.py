@@ -5,9 +5,9 @@
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
 Each is a line search on the training set, before the first generation: the worse half of a line stops after a part of
-the questions, as with the prompts.  With CONFIG_INITIAL_DELTAS_PATH="best" the
-search starts from the best of all lines.  After the search the best of each line is asked the validation set, where it
-stands beside what the search has found: a search that is not better than these was not worth its evaluations.
+the questions, as with the prompts.  With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the best of all
+lines.  After the search the best of each line is asked the validation set, where it stands beside what the search has
+found: a search that is not better than these was not worth its evaluations.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_p
     zero = (0.0,) * clusters
     lines = {EOT: families.eot, LOG_ODDS: families.log_odds}
     found = {name: _best_of(measurer, line, plain_prompt) for name, line in lines.items() if line}
+    if not found:
+        return Vectors({}, zero, measurer.evaluations)
     if len(found) > 1:
         found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt)
     # max takes the first of equals: what is not better than zero is not added.
-    start = (
-        max([_best_of(measurer, [zero], plain_prompt), *found.values()], key=lambda one: one[0])[1] if found else zero
-    )
+    _, start = max([_best_of(measurer, [zero], plain_prompt), *found.values()], key=lambda one: one[0])
     return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
 
 
@@ -128,9 +128,9 @@ def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> t
     to that part.
     """
     objective = measurer.store.run(measurer.run_id).objective
-    count, ranked = len(measurer.examples["training"]), [(0.0, deltas) for deltas in line]
+    count = len(measurer.examples["training"])
+    running, ranked = list(line), list[tuple[float, Deltas]]()
     for number, rung in enumerate(halving_rungs(count)):
-        running = [deltas for _, deltas in (ranked if number == 0 else ranked[: math.ceil(len(ranked) / 2)])]
         asked = rung if rung < count else 0
         plain = Candidate(0, (), system_prompt=plain_prompt, questions=asked)
         candidates = [plain, *(Candidate(0, deltas, questions=asked) for deltas in running)]
@@ -140,6 +140,7 @@ def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> t
         here = _relative_to(objective, baseline_score(reference))
         fitness = [measurement_of(given, here).fitness for given in answers]
         ranked = sorted(zip(fitness, running, strict=True), key=lambda one: one[0], reverse=True)
+        running = [deltas for _, deltas in ranked[: math.ceil(len(ranked) / 2)]]
     return ranked[0]
 
 

@@ -57,6 +57,19 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
     assert found["choice"] == 3 * (4 * 3 + 3) * 64  # finalists are measured twice more
+    # prompts and vectors stop after a part of the questions, however often each is answered
+    before_the_search = ("system prompts", "vectors without search")
+    few = answers(settings, training=24, validation=24)
+    many = answers(sampled, training=24, validation=24)
+    assert [many[part] for part in before_the_search] == [3 * few[part] for part in before_the_search]
+
+
+def test_a_bound_below_the_least_raise_leaves_one_line(settings: Settings) -> None:
+    # the log-odds alone: nothing raises the end of a turn, so nothing is added to it
+    bounded = dataclasses.replace(settings, delta_bound=0.5)
+    found = answers(bounded)
+    assert found["vectors without search"] == 4 * 16 + 2 * 16 + 1 * 32
+    assert found["choice"] == (4 + 1) * 64
 
 
 @pytest.mark.parametrize(

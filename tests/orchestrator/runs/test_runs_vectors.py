@@ -10,6 +10,7 @@ from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
 from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.measuring import is_of_search
 from orchestrator.runs.vectors import (
     BOTH,
     EOT,
@@ -21,8 +22,8 @@ from orchestrator.runs.vectors import (
     measure_lines,
     validate_vectors,
 )
-from tasks.models import Fitness
-from tasks.plan import Candidate
+from tasks.models import Constrained, Fitness
+from tasks.plan import Candidate, Plan, question_order
 from tasks.store.store import Store
 
 OBJECTIVE = Fitness(0.4, 0.6, 50)
@@ -70,6 +71,44 @@ def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: S
     assert found.start == (4.0, 0.5)
     assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training"}
     assert found.evaluations == measurer.evaluations
+
+
+def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> None:
+    # Given four vectors of which the last is the best, and 64 questions
+    measurer = SimulatedMeasurer(respond, store, training=64)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    # When the line is searched
+    found = measure_lines(measurer, Families(eot=((0, 0), (1, 0), (2, 0), (3, 0))), 2, "Plain.")
+    # Then the worse half stops after 16 and after 32 questions, and the plain model answers the same parts
+    assert found.best == {EOT: (3, 0)} and found.start == (3, 0)
+    line = measurer.asked[:3]
+    assert [name for name, _ in line] == ["lines0_", "lines1_", "lines2_"]
+    assert [[(c.deltas, c.system_prompt, c.questions) for c in candidates] for _, candidates in line] == [
+        [((), "Plain.", 16), ((0, 0), None, 16), ((1, 0), None, 16), ((2, 0), None, 16), ((3, 0), None, 16)],
+        [((), "Plain.", 32), ((3, 0), None, 32), ((2, 0), None, 32)],
+        [((), "Plain.", 0), ((3, 0), None, 0)],
+    ]
+    # And none of these plans is one of a search, whose records another judge would leave in the store
+    assert not any(is_of_search(Plan(name, 0, ())) for name, _ in measurer.asked)
+    # And what answers several parts is one evaluation: four vectors and the plain model, zeros and the plain model
+    assert found.evaluations.computed == 5 + 2
+
+
+def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model_there(store: Store) -> None:
+    # Given that 8 of the 16 questions that are asked first are too hard for all, and 1 more for the shorter vector
+    order = question_order(64, RUN.seed)
+    tokens, hard = {10.0: 10, 1.0: 60, 0.0: 100}, set(order[:8])
+
+    def harder(candidate: Candidate, number: int) -> tuple[int, bool]:
+        is_shorter = sum(candidate.deltas) == 10
+        return tokens[sum(candidate.deltas)], number not in hard and not (is_shorter and number == order[8])
+
+    measurer = SimulatedMeasurer(harder, store, training=64)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 56 / 64)))
+    # When only one of the two goes on after these questions
+    found = measure_lines(measurer, Families(eot=((1, 0), (10, 0))), 2, "Plain.")
+    # Then it is the shorter one: against the plain model there it has lost 1 answer of 16, and not 7
+    assert found.best == {EOT: (10, 0)}
 
 
 def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
