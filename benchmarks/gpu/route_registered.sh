@@ -3,9 +3,9 @@
 #
 # A farm of its own (Valkey, cpu worker, and a gpu worker on each of ROUTE_CARDS with ROUTE_SLOTS children at a time), and
 # `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories of
-# the primary test and their evaluations come first, then `erase` and `ablated`.  Cut by ROUTE_SECONDS or anything else, the same command goes on: the run's folder has its journal and its
-# checkpoints, and ROUTE_WORK/farm the store.  ROUTE_RESULTS/registered.tgz has the run's small files, packed every
-# ROUTE_PACK_S seconds.
+# the primary test and their evaluations come first, then `erase` and `ablated`.  Cut by ROUTE_SECONDS or anything else,
+# the same command goes on: the run's folder has its journal and its checkpoints, and ROUTE_WORK/farm the store.
+# ROUTE_RESULTS/registered.tgz has the run's small files, packed every ROUTE_PACK_S seconds.
 set -u
 export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route_registered.yaml}
 export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
@@ -27,9 +27,10 @@ keep() {
   tar czf "$results/.registered" -C "$work" "${found[@]}" 2> /dev/null
   mv "$results/.registered" "$results/registered.tgz"
 }
-workers=()
+workers=() run=
 end_all() {
   trap - EXIT
+  [ -n "$run" ] && kill "$run" 2> /dev/null && wait "$run" # first of all: the farm is there while it ends
   kill "${workers[@]}" 2> /dev/null
   orchestrator farm down "${farm[@]}" > /dev/null 2>&1
   wait
@@ -64,7 +65,7 @@ workers+=($!)
   route --config "$work/registered.yaml" --farm external --redis-url "$url" --gpu-jobs "$ROUTE_JOBS" &
 run=$!
 wait "$run"
-status=$?
+status=$? run=
 note "route ended with $status"
 orchestrator route report "$work/runs/registered"
 exit "$status"
