@@ -22,6 +22,7 @@ runs only where at most half a point is lost.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -72,6 +73,15 @@ def additive_fitness_of(mean_tokens: float, correctness: float, objective: Objec
     if isinstance(objective, Constrained):
         return -cost_of(mean_tokens, correctness, objective)
     return fitness_of(mean_tokens, correctness, objective)
+
+
+def relative_to(objective: Objective, mean_tokens: float, correctness: float) -> Objective:
+    """The objective with another baseline, such as the plain model on other questions; `specification` has none."""
+    if not isinstance(objective, Constrained):
+        return objective
+    return dataclasses.replace(
+        objective, baseline_tokens=max(mean_tokens, LEAST_TOKENS), baseline_correctness=correctness
+    )
 
 
 def cost_of(mean_tokens: float, correctness: float, objective: Constrained) -> float:

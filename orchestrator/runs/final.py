@@ -18,11 +18,12 @@ from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.baselines import Baselines
 from orchestrator.runs.dial import make_dial
 from orchestrator.runs.finalists import PLAN as FINALISTS
-from orchestrator.runs.finalists import choose_winner, finalists, measure_finalists, read_evaluations, with_best
+from orchestrator.runs.finalists import finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import lossless_prompts
 from orchestrator.runs.vectors import Vectors, validate_vectors
+from orchestrator.runs.winner import choose_winner
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
@@ -75,9 +76,12 @@ class Closing:
         rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
         starts = self.starts(initial_deltas, rivals, objective)
         systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *starts])
-        winner = choose_winner([system for system in systems if system.kind == "evolved"])
         # The other starts stand in the report as the prompt and the vectors that they are.
         found = len(systems) - len(starts)
+        plain = self.baselines.system(PLAIN).validation
+        assert plain is not None, "the plain prompt is always measured"
+        searched = [system for system in systems[:found] if system.kind == "evolved"]
+        winner = choose_winner(searched, systems[found:], plain, objective, self.settings.seed)
         systems = [*systems[:found], *(system for system in systems[found:] if system is winner)]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)

@@ -1,4 +1,4 @@
-"""Which evaluated vectors are asked the validation set after the search, and which of them wins there.
+"""Which evaluated vectors are asked the validation set after the search.
 
 The search ranks on the training set and so has used its luck; the validation set has not been seen by it.
 """
@@ -105,18 +105,3 @@ def measure_finalists(
         MeasuredSystem(one.node, "evolved", prompt, one.deltas, validation=first, repeats=tuple(others))
         for one, (first, *others) in zip(chosen, by_finalist, strict=True)
     )
-
-
-def choose_winner(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:
-    """The one with the highest fitness on the validation set, on average of its measurements.
-
-    Of equals the one without deltas, since then no vector is better; else the first.
-    """
-    return max(systems, key=lambda system: (_fitness(system), not any(system.deltas)))
-
-
-def _fitness(system: MeasuredSystem) -> float:
-    if system.validation is None:
-        return -math.inf
-    measurements = (system.validation, *system.repeats)
-    return sum(one.fitness for one in measurements) / len(measurements)

@@ -22,8 +22,8 @@ from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import halving_rungs
-from tasks.models import Constrained, Objective, Score
-from tasks.objective import LEAST_TOKENS
+from tasks.models import Objective
+from tasks.objective import relative_to
 from tasks.plan import Candidate, Evaluations, ExampleSet
 from tasks.validation import Delta
 
@@ -137,19 +137,12 @@ def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> t
         reference, *answers = measurer.answers(
             f"{LINES_PLAN}{number}_", 0, candidates, is_counted=number == 0, every_sample=True
         )
-        here = _relative_to(objective, baseline_score(reference))
+        plain_here = baseline_score(reference)
+        here = relative_to(objective, plain_here.mean_tokens, plain_here.correctness)
         fitness = [measurement_of(given, here).fitness for given in answers]
         ranked = sorted(zip(fitness, running, strict=True), key=lambda one: one[0], reverse=True)
         running = [deltas for _, deltas in ranked[: math.ceil(len(ranked) / 2)]]
     return ranked[0]
-
-
-def _relative_to(objective: Objective, score: Score) -> Objective:
-    if not isinstance(objective, Constrained):
-        return objective
-    return dataclasses.replace(
-        objective, baseline_tokens=max(score.mean_tokens, LEAST_TOKENS), baseline_correctness=score.correctness
-    )
 
 
 def validate_vectors(

@@ -90,7 +90,8 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert report["validation"]["zero"]["n"] == 16 and report["test"]["best"]["n"] == 6
     kept = [json.loads(line) for line in (output / "measurements.jsonl").read_text().splitlines()]
     assert {line["system"] for line in kept if line["set"] == "test"} == tested
-    assert [one["kind"] for one in report["systems"]].count("evolved") == 3
+    # The three finalists, and the start that won over them
+    assert [one["kind"] for one in report["systems"]].count("evolved") == 3 + report["winner"].startswith("start")
     # What is taken away is the winner, with its system prompt
     [winner] = [one for one in report["systems"] if one["name"] == report["winner"]]
     assert list(json.loads((output / "deltas_best.json").read_text()).values()) == winner["deltas"]

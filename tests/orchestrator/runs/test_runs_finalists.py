@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-from measured_systems import system
 from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
 from orchestrator.optimisers.base import Best
 from orchestrator.runs.finalists import (
     Evaluation,
-    choose_winner,
     finalists,
     measure_finalists,
     pareto_front,
@@ -72,17 +69,7 @@ def test_what_left_a_race_has_no_score_of_its_own_and_is_left_out(tmp_path: Path
     assert read_evaluations(path) == [Evaluation("g1_pop1", 1, (2.0, 0.5), 0.8, 40.0, 0.7)]
 
 
-def test_the_winner_has_the_highest_fitness_on_the_validation_set() -> None:
-    lossy, good, equal = system("a", "evolved", 0.4, lost=90), system("b", "evolved", 0.4), system("c", "evolved", 0.4)
-    assert choose_winner([lossy, good, equal]) is good
-    assert choose_winner([lossy]) is lossy
-    # Of equals it is the one without deltas: no vector is better
-    start = replace(equal, name="start", deltas=(0.0, 0.0))
-    assert choose_winner([good, equal, start]) is start
-    assert choose_winner([good, replace(lossy, name="start", deltas=(0.0, 0.0))]) is good
-
-
-def test_finalists_can_be_measured_more_than_once_and_their_mean_counts(store: Store) -> None:
+def test_finalists_can_be_measured_more_than_once(store: Store) -> None:
     # Given a vector that is lucky once, and one that is always good
     def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
         lucky = candidate.deltas == (3.0,) and candidate.repeat == 0
@@ -94,6 +81,5 @@ def test_finalists_can_be_measured_more_than_once_and_their_mean_counts(store: S
     assert lucky.validation is not None and good.validation is not None
     assert lucky.validation.mean_tokens == 10 and [one.mean_tokens for one in lucky.repeats] == [80, 80]
     assert lucky.validation.fitness > good.validation.fitness
-    assert choose_winner([lucky, good]) is good
     [(_, candidates)] = measurer.asked
     assert [(c.deltas, c.repeat) for c in candidates] == [(v, i) for v in ((3.0,), (2.0,)) for i in range(3)]
