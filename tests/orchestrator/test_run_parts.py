@@ -34,8 +34,8 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "clusters": 2 * 64,  # two prompts that shorten
         # three lines, of which 7, 4 and 4 vectors answer 16 questions, 4, 2 and 2 the next, and 2, 1 and 1 the rest
         "vectors without search": 15 * 16 + 8 * 16 + 4 * 32,
-        "search": 3 * 8 * 64,
-        "choice": (4 + 3) * 64,  # four finalists, and the best of three lines
+        "search": 3 * 6 * 64,
+        "choice": (3 + 3) * 64,  # three finalists, and the best of three lines
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
 
@@ -47,7 +47,7 @@ def test_what_a_run_does_not_do_counts_nothing(settings: Settings) -> None:
     )  # fmt: skip
     found = answers(bare, prompts=1, validation=0, test=0)
     assert found == {
-        "system prompts": 64, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 24 * 64,
+        "system prompts": 64, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 64,
         "choice": 0, "test": 0,
     }  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (4 * 3 + 3) * 64  # finalists are measured twice more
+    assert found["choice"] == 3 * (3 * 3 + 3) * 64  # finalists are measured twice more
     # prompts and vectors stop after a part of the questions, however often each is answered
     before_the_search = ("system prompts", "vectors without search")
     few = answers(settings, training=24, validation=24)
@@ -75,9 +75,9 @@ def test_a_bound_below_the_least_raise_leaves_one_line(settings: Settings) -> No
 @pytest.mark.parametrize(
     ("optimiser", "first", "later"),
     [
-        ("cma", GenerationWork(8, 0, 0, 1), GenerationWork(8, 0, 0, 1)),
-        ("random", GenerationWork(7, 0, 0, 1), GenerationWork(8, 0, 0, 1)),  # the first draw is the start
-        ("hybrid", GenerationWork(8, 2, 0, 1), GenerationWork(8, 2, 0, 1)),
+        ("cma", GenerationWork(6, 0, 0, 1), GenerationWork(6, 0, 0, 1)),
+        ("random", GenerationWork(5, 0, 0, 1), GenerationWork(6, 0, 0, 1)),  # the first draw is the start
+        ("hybrid", GenerationWork(6, 2, 0, 1), GenerationWork(6, 2, 0, 1)),
         ("lineage", GenerationWork(0, 1, 0, 1), GenerationWork(1, 1, 0, 1)),
     ],
 )
@@ -100,4 +100,4 @@ def test_a_genetic_search_reflects_and_merges_as_often_as_it_draws(settings: Set
 def test_generations_that_are_not_planned_count_as_the_mean_of_later_ones(settings: Settings) -> None:
     works = planned_work(make_search(settings))
     parts = parts_of(settings, works, 100, SIZES, 13)
-    assert next(part.answers for part in parts if part.name == "search") == 100 * 8 * 64
+    assert next(part.answers for part in parts if part.name == "search") == 100 * 6 * 64
