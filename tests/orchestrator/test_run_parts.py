@@ -69,7 +69,7 @@ def test_a_bound_below_the_least_raise_leaves_one_line(settings: Settings) -> No
     bounded = dataclasses.replace(settings, delta_bound=0.5)
     found = answers(bounded)
     assert found["vectors without search"] == 4 * 16 + 2 * 16 + 1 * 32
-    assert found["choice"] == (4 + 1) * 64
+    assert found["choice"] == (3 + 1) * 64
 
 
 @pytest.mark.parametrize(
