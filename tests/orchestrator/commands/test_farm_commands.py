@@ -129,7 +129,7 @@ def test_the_doctor_reads_the_questions(orchestrator: Run, tmp_path: Path, monke
     config = tmp_path / "config"
     config.write_text(embedded.replace('TRAINING_SPLIT="train"\n', 'TRAINING_SPLIT="train"\n#'))
     assert "questions" in (said := orchestrator("doctor", "--config", str(config))[1])
-    assert "100 training, " in said and ", 100 test" in said
+    assert "100 training, " in said and ", 200 test" in said
     config.write_text(embedded.replace('TEST_SPLIT="test"', 'TEST_SPLIT="exam"'))
     status, said = orchestrator("doctor", "--config", str(config))
     assert status == 1
