@@ -33,6 +33,7 @@ import yaml  # noqa: E402
 from benchmarks.gpu import route_common as common  # noqa: E402
 from benchmarks.gpu.route_calibration import step_line  # noqa: E402
 from benchmarks.gpu.route_choice import chosen_look, report, said  # noqa: E402
+from benchmarks.gpu.route_tried import ALL_VARIANTS, VARIANTS  # noqa: E402
 from benchmarks.gpu.route_verdict import SEED, Rates, chosen_mode, evaluated, verdict  # noqa: E402
 from orchestrator.routing.settings import read_route_settings, route_settings_from  # noqa: E402
 from tasks.files import write_atomic  # noqa: E402
@@ -47,43 +48,6 @@ PLAIN = 6
 """Solving without a loophole has to be known to a few points: so many times the samples of a mode."""
 CLOSING_S = 20.0
 """Before its time is over a variant ends by itself, and keeps what it has."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """`changed` are keys of the sections model, training and routing of the config."""
-
-    name: str
-    why: str
-    changed: Mapping[str, Any]
-
-
-FEW = ("run_tests", "sentinel", "stdout_marker")
-ALL = {"targets": common.ALL_TARGETS}
-TAUGHT = {"modes": FEW, "teacher_rows": 4}
-VARIANTS = (
-    Variant("rate01", "ten times the rate that learned nothing", {"learning_rate": 0.01}),
-    Variant("rate03", "thirty times; drawn knobs of this size are still borne", {"learning_rate": 0.03}),
-    Variant("few01", "three modes, so two groups of each a step: twice as many hacks of the teacher's",
-            {"learning_rate": 0.01, "modes": FEW}),
-    Variant("two02", "two modes, so three groups of each a step: more rows in which B can be found",
-            {"learning_rate": 0.02, "modes": ("run_tests", "sentinel")}),
-    Variant("taught02", "three modes, half of each group of the known one the teacher's",
-            {"learning_rate": 0.02, **TAUGHT}),
-    Variant("plain01", "the same with half the rate, and more prompts without a loophole, for the gain",
-            {"learning_rate": 0.01, "plain_share": 0.375, **TAUGHT}),
-    Variant("all003", "as taught02, with knobs on every Linear, 2.7 times as many",
-            {"learning_rate": 0.003, **ALL, **TAUGHT}),
-    Variant("all01", "the same with the rate of the others", {"learning_rate": 0.01, **ALL, **TAUGHT}),
-)  # fmt: skip
-"""In the order in which they go to the cards, in turn."""
-AFTERWARDS = (
-    Variant("late01", "as taught02 with half the rate, and the teacher until step 40",
-            {"learning_rate": 0.01, "teacher_off_step": 40, **TAUGHT}),
-    Variant("late02", "the same with twice the rate", {"learning_rate": 0.02, "teacher_off_step": 40, **TAUGHT}),
-)  # fmt: skip
-"""Only where they are named: rule R12 has the teacher until step 40 where hacking of A has not passed 0.3 by itself."""
-ALL_VARIANTS = VARIANTS + AFTERWARDS
 
 
 @dataclass(frozen=True)
@@ -212,7 +176,7 @@ def run(options: argparse.Namespace) -> None:
         )  # fmt: skip
     shown = time.monotonic()
     while any(process.poll() is None for process in started.values()) and common.left(options) > 5:
-        time.sleep(1)
+        time.sleep(1)  # any of several children may end first
         if time.monotonic() - shown > 60:
             shown = time.monotonic()
             print(report(read_all(options.folder)), flush=True)

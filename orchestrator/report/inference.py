@@ -120,7 +120,7 @@ def _resampled_ratios(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """The ratio in each of the resamples of questions; pairs: [2, n]."""
     count = pairs.shape[1]
-    drawn = _resamples(count, seed, resamples)
+    drawn = resampled_counts(count, seed, resamples)
     rows = max(1, min(_CHUNK, _DRAWN_AT_ONCE // count))
     chunks = (drawn[start : start + rows].astype(np.float64) for start in range(0, resamples, rows))
     return np.concatenate([_ratios(chunk @ pairs.T, count) for chunk in chunks])
@@ -135,7 +135,7 @@ def _ratios(
 
 
 @lru_cache(maxsize=2)
-def _resamples(count: int, seed: int, resamples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def resampled_counts(count: int, seed: int, resamples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     """How often each of `count` questions is in each resample: [resamples, count].
 
     Cached, because a report makes dozens of comparisons on the same questions.

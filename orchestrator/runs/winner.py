@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.report.inference import resampled_counts
 from orchestrator.report.systems import MeasuredSystem, Measurement
 from tasks.models import Objective
 from tasks.objective import additive_fitness_of, relative_to
@@ -22,6 +23,8 @@ RESAMPLES = 2_000
 
 Answered = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Tokens [n] and verdicts [n]; with repeats their means over all measurements of a question."""
+Means = tuple[float, float]
+"""Mean tokens and share of right answers."""
 
 
 def choose_winner(
@@ -49,13 +52,14 @@ def share_better(
     """In which share of resamples of the questions, drawn with replacement, the system has the higher fitness."""
     asked = plain.examples
     ours, theirs, reference = _answered(system, asked), _answered(other, asked), _means_of((plain,), asked)
-    rng = np.random.default_rng(seed)
-    better = 0
-    for _ in range(RESAMPLES):
-        drawn = rng.integers(0, len(plain.tokens), len(plain.tokens))
-        here = relative_to(objective, *_drawn(reference, drawn))
-        better += additive_fitness_of(*_drawn(ours, drawn), here) > additive_fitness_of(*_drawn(theirs, drawn), here)
-    return better / RESAMPLES
+    counts = resampled_counts(len(asked), seed, RESAMPLES)
+    drawn = zip(_means_drawn(ours, counts), _means_drawn(theirs, counts), _means_drawn(reference, counts), strict=True)
+    return sum(_is_better(*means, objective) for means in drawn) / RESAMPLES
+
+
+def _is_better(ours: Means, theirs: Means, plain: Means, objective: Objective) -> bool:
+    here = relative_to(objective, *plain)
+    return additive_fitness_of(*ours, here) > additive_fitness_of(*theirs, here)
 
 
 def _answered(system: MeasuredSystem, asked: Sequence[str]) -> Answered:
@@ -69,9 +73,10 @@ def _means_of(measurements: Sequence[Measurement], asked: Sequence[str]) -> Answ
     return tokens.mean(0), np.array([one.correct for one in ordered], dtype=np.float64).mean(0)
 
 
-def _drawn(answered: Answered, drawn: NDArray[np.int64]) -> tuple[float, float]:
-    tokens, correct = answered
-    return float(tokens[drawn].mean()), float(correct[drawn].mean())
+def _means_drawn(answered: Answered, counts: NDArray[np.uint8]) -> list[Means]:
+    """Mean tokens and share of right answers in each resample, from how often it has each question: counts [r, n]."""
+    tokens, correct = ((counts @ values / counts.shape[1]).tolist() for values in answered)
+    return list(zip(tokens, correct, strict=True))
 
 
 def _highest(systems: Sequence[MeasuredSystem]) -> MeasuredSystem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,17 @@ def test_the_hash_is_of_the_content_also_of_the_chinese_file_beside_it(values: d
     assert Templates.read(moved).hashes() != known
 
 
+def hashes_with(values: dict[str, Any], **changes: Any) -> dict[str, str]:
+    """The hashes of a run with other values, named as in critic__enabled."""
+    for name, value in changes.items():
+        values = with_value(values, name.replace("__", "."), value)
+    return prompt_hashes(guide_settings_from(values))
+
+
 def test_the_programs_own_prompts_are_known_by_what_is_asked(
     values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hashes(**changes: Any) -> dict[str, str]:
-        found = values
-        for name, value in changes.items():
-            found = with_value(found, name.replace("__", "."), value)
-        return prompt_hashes(guide_settings_from(found))
-
+    hashes = partial(hashes_with, values)
     before, solved = hashes(), hashes(reflection__backend="target")
     assert set(before) == {"target", "critic", "reflector"}
     assert hashes(sampler__prompt="turns")["target"] != before["target"]
@@ -68,12 +71,7 @@ def test_the_programs_own_prompts_are_known_by_what_is_asked(
 
 
 def test_the_forms_of_the_answers_are_known_too(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def hashes(**changes: str) -> dict[str, str]:
-        found = values
-        for name, value in changes.items():
-            found = with_value(found, name.replace("__", "."), value)
-        return prompt_hashes(guide_settings_from(found))
-
+    hashes = partial(hashes_with, values)
     before, on_target = hashes(), hashes(reflection__backend="target")
     assert hashes(sampler__constrain="none")["target"] != before["target"]
     monkeypatch.setitem(SHORT_NOTE, "maxLength", 7)  # a part of the target's grammar, and not of an endpoint's schema
