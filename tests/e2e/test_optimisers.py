@@ -1,4 +1,4 @@
-"""Each optimiser on the farm: a run that is killed at six moments and continues ends as one that nothing happened to.
+"""Each optimiser on the farm: a run that is killed at seven moments and continues ends as one that nothing happened to.
 
 The target is simulated (benchmarks/simulated_target.py), so a run takes seconds; everything else is real.
 """
@@ -17,6 +17,8 @@ import pytest
 from killing import kill_moments
 from run_folder import ROOT, RunFolder, finish, process_of, start, wait_until
 
+from orchestrator.runs.vectors import BOTH
+
 SERVER = ROOT / "benchmarks" / "simulated_target.py"
 KILLED_BEFORE_WRITE = Path(__file__).with_name("killed_before_write.py")
 LOG = "target_requests.jsonl"
@@ -28,7 +30,7 @@ SETTINGS = {
     "CLUSTERS_BY": "waste",
     "INITIAL_DELTAS_PATH": "zero",
     "OBJECTIVE": "constrained",
-    "TRAINING_INDICES": "0-11",
+    "TRAINING_INDICES": "0-31",
     "VALIDATION_INDICES": "",
     "POPULATION_SIZE": "4",
     "NGEN": str(GENERATIONS),
@@ -87,11 +89,20 @@ class KilledRun(RunFolder):
     def while_the_vocabulary_is_clustered(self, calm: RunFolder) -> None:
         self.kill_when(self._clusters, "the clustering")
 
+    def in_a_line_of_vectors(self, calm: RunFolder) -> None:
+        """In the third line, whose plans have the names of the other lines' and other vectors."""
+        vectors = json.loads((calm.output / "vectors.json").read_text())
+        self.hold.write_text(json.dumps(vectors["best"][BOTH]))
+        held = self._held()
+        self.kill_when(lambda: self._held() > held, "a vector of the third line")
+        self.hold.unlink()
+
     def in_a_generation(self, calm: RunFolder) -> None:
         """Some of its candidates are complete, and one waits for the target.  The gpu worker is killed first."""
         self.hold.write_text(json.dumps(last_deltas(calm, generation=1)))
+        held = self._held()
         process = self.start()
-        wait_until(lambda: self._held() or process.poll() is not None, "the last candidate of a generation")
+        wait_until(lambda: self._held() > held or process.poll() is not None, "the last candidate of a generation")
         worker = process_of(self, "gpu")
         assert worker is not None
         held = self._held()
@@ -135,6 +146,7 @@ class KilledRun(RunFolder):
 KILLS = (
     KilledRun.in_the_prompts,
     KilledRun.while_the_vocabulary_is_clustered,
+    KilledRun.in_a_line_of_vectors,
     KilledRun.in_a_generation,
     KilledRun.between_a_generation_and_its_state,
     KilledRun.before_the_files_of_the_last_generation,
@@ -178,7 +190,7 @@ def make_run(folder: Path, optimiser: str) -> KilledRun:
     folder.mkdir()
     data, prompts = folder / "questions.jsonl", folder / "prompts.yaml"
     prompts.write_text(PROMPTS)
-    sets = {"train": 12, "validation": 6, "test": 6}
+    sets = {"train": 32, "validation": 6, "test": 6}
     rows = [
         {"id": f"{split}{i}", "question": f"{split} {i}: how many?", "answer": str(1 + i % 2), "split": split}
         for split, count in sets.items()
@@ -226,7 +238,8 @@ def check_same(run: RunFolder, other: RunFolder) -> None:
         assert (run.output / file).read_bytes() == (other.output / file).read_bytes(), file
     assert comparable_report(run) == comparable_report(other)
     assert comparable_history(run) == comparable_history(other)
-    assert comparable_baselines(run) == comparable_baselines(other)
+    for file in ("baselines.json", "vectors.json"):
+        assert comparable_measurements(run, file) == comparable_measurements(other, file)
 
 
 def comparable_report(run: RunFolder) -> dict[str, Any]:
@@ -243,9 +256,10 @@ def comparable_history(run: RunFolder) -> list[dict[str, Any]]:
     ]
 
 
-def comparable_baselines(run: RunFolder) -> dict[str, Any]:
-    baselines = json.loads((run.output / "baselines.json").read_text())
-    return {**baselines, "evaluations": sum(baselines["evaluations"].values())}
+def comparable_measurements(run: RunFolder, file: str) -> dict[str, Any]:
+    """What the file says; its checksum is of what differs as well: which evaluations were found in the store."""
+    found = json.loads((run.output / file).read_text())
+    return {**without(found, "checksum"), "evaluations": sum(found["evaluations"].values())}
 
 
 def without(values: dict[str, Any], *names: str) -> dict[str, Any]:
