@@ -19,7 +19,7 @@ from orchestrator.runs.clustering import SHORT_PROMPTS
 from orchestrator.runs.final import REPEATS
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import EOT_DELTAS, FACTORS
+from orchestrator.runs.vectors import EOT_DELTAS, FACTORS, SEARCHED_ON, rungs_of_sets
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -79,10 +79,11 @@ def parts_of(
     starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
     sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
     repeats = REPEATS if settings.target_temperature else 0
-    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + (lines if has_validation else 0)
+    chosen = settings.finalists * (1 + repeats if has_validation else repeats)
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
-    in_lines, rungs_of_a_line = _raced_vectors(vectors, sizes["training"])
+    line_sizes = [sizes[which] for which in SEARCHED_ON if sizes.get(which)]
+    in_lines, rungs_of_a_line = _raced_vectors(vectors, line_sizes)
     raced, rungs = _raced_prompts(settings, choosing, prompts)
     raced *= settings.samples
     return (
@@ -91,13 +92,13 @@ def parts_of(
         Part("clusters", sides, sides * training, sides * training),
         Part(
             "vectors without search",
-            sum(vectors),
+            sum(vectors) * len(line_sizes),
             in_lines * settings.samples,
             plans=lines * rungs_of_a_line,
             length=searched,
         ),
         _search_part(settings, works, generations, training, held_out if has_validation else 0),
-        Part("choice", chosen, chosen * held_out, plans=2, length=searched),
+        Part("choice", chosen, chosen * held_out, length=searched),
         Part("test", tested if test else 0, tested * test, tested * test),
     )
 
@@ -117,9 +118,13 @@ def _raced_prompts(settings: Settings, questions: int, prompts: int) -> tuple[in
     return answers, len(rungs)
 
 
-def _raced_vectors(vectors: Sequence[int], training: int) -> tuple[int, int]:
-    """How many questions lines of so many vectors answer, and in how many plans each."""
-    rungs, running, answers, before = halving_rungs(training), list(vectors), 0, 0
+def _raced_vectors(vectors: Sequence[int], sizes: Sequence[int]) -> tuple[int, int]:
+    """How many questions lines of so many vectors answer, and in how many plans each.
+
+    sizes: questions in each set that a line is searched on.  The plain model's answers beside each line, those of a
+    vector of zeros, and those by which the best of each line is compared after the search have been given before.
+    """
+    rungs, running, answers, before = [sum(rung) for rung in rungs_of_sets(sizes)], list(vectors), 0, 0
     for rung in rungs:
         answers += sum(running) * (rung - before)
         before, running = rung, [math.ceil(count / 2) for count in running]

@@ -5,6 +5,9 @@ the same questions.  It wins where it is shown to be shorter than the plain mode
 where each rival is shown to be worse: longer, or right less often.  If a system prompt does as well, the first sentence
 says so.  If the vector is worse than the plain model, it says that.
 
+The winner may be no evolved vector but what the search could start from: a rival or the plain model itself.  Then the
+sentences name it as the winner, and say that no evolved vector was shown to be better.
+
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
 by Holm's procedure.
 """
@@ -19,6 +22,8 @@ from orchestrator.report.formatting import format_percent, format_points
 from orchestrator.report.inference import NoiseFloor, questions_needed, smallest_visible_loss
 from orchestrator.report.pairwise import Pairwise, compare, comparison_sentence, correct_for_number
 from orchestrator.report.systems import MeasuredSystem, SetName
+
+NOT_BETTER = "no evolved vector was shown to be better on the validation set"
 
 Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "worse"]
 
@@ -51,7 +56,7 @@ def conclude(
     seed: int,
     noise: NoiseFloor | None = None,
 ) -> Conclusion:
-    """Compare the evolved vector `best` with the plain model and the rivals.
+    """Compare the winner, `best`, with the plain model and the rivals.
 
     The test set is used if `plain` and `best` were asked it, else the validation set.  Rivals that were not measured on
     that set are left out; one that was stopped early is compared on the questions that it was asked.
@@ -71,10 +76,11 @@ def conclude(
     informative = [(pair, change) for pair, change in zip(pairs, over_plain, strict=True) if not change.is_vacuous]
     harmless = [pair for pair, change in informative if change.non_inferiority.is_shown]
     useful = [pair for pair, change in informative if change.is_better]
-    outcome, first, decisive = _decide(against_plain, pairs, harmless, useful, used)
+    start = next((one for one in (plain, *rivals) if _is_same(one, best)), None)
+    outcome, first, decisive = _decide(against_plain, pairs, harmless, useful, used, start)
     sentences = [first]
-    if not any(best.deltas):
-        sentences.append("The winner has no deltas: no other finalist had a higher fitness on the validation set.")
+    if start is not None and NOT_BETTER not in first:
+        sentences.append(f"The winner is {_title(start)}: {NOT_BETTER}.")
     if outcome == "worse" and useful:
         sentences.append(_recommend(min(useful, key=lambda pair: pair.ratio.before)))
     sentences += [comparison_sentence(against_plain), *_about_rivals(pairs, harmless)]
@@ -88,25 +94,43 @@ def conclude(
     return Conclusion(outcome, used, tuple(sentences), (against_plain, *pairs), visible, rival)
 
 
+def _is_same(one: MeasuredSystem, other: MeasuredSystem) -> bool:
+    """Whether the two have the same prompt and deltas; none are the same as zeros."""
+    if not any(one.deltas) and not any(other.deltas):
+        return one.system_prompt == other.system_prompt
+    return (one.system_prompt, one.deltas) == (other.system_prompt, other.deltas)
+
+
+def _title(start: MeasuredSystem) -> str:
+    """What a search could start from, as text: `"end of turn alone" (raised by 11)`."""
+    if start.kind == "plain":
+        return "the plain model"
+    raised = [delta for delta in start.deltas if delta]
+    by = f" (raised by {raised[0]:g})" if len(raised) == 1 and raised[0] > 0 else ""
+    return f'the system prompt "{start.name}"' if start.kind == "prompt" else f'"{start.name}"{by}'
+
+
 def _decide(
     against_plain: Pairwise,
     pairs: Sequence[Pairwise],
     harmless: Sequence[Pairwise],
     useful: Sequence[Pairwise],
     used: SetName,
+    start: MeasuredSystem | None,
 ) -> tuple[Outcome, str, Pairwise | None]:
     """The outcome, its sentence, and the comparison with the rival that the sentence is about.
 
-    pairs: the vector against each rival; harmless: those of rivals that are shown to lose less than the margin against
-    the plain model; useful: those of rivals that are shown to be shorter as well.  A rival whose race was stopped can
-    only be useful: it has too few answers for more.
+    pairs: the winner against each rival; harmless: those of rivals that are shown to lose less than the margin against
+    the plain model; useful: those of rivals that are shown to be shorter as well; start: the winner, where it is what
+    the search could start from.  A rival whose race was stopped can only be useful: it has too few answers for more.
     """
+    winner = "the evolved vector" if start is None else "the winner"
     count = against_plain.change.count
     complete = [pair for pair in pairs if pair.change.count == count]
     dominating = [pair for pair in complete if pair.is_dominated]
     equal = [pair for pair in useful if not pair.is_shorter and not pair.is_more_right] or dominating
     if against_plain.is_worse:
-        return "worse", f"The evolved vector is worse than the plain model: {_figures(against_plain, used)}.", None
+        return "worse", f"{winner.capitalize()} is worse than the plain model: {_figures(against_plain, used)}.", None
     margin = against_plain.non_inferiority.margin
     if against_plain.is_vacuous:
         before = f"The plain model has {against_plain.change.before} of {count} right on the {used} set"
@@ -114,8 +138,12 @@ def _decide(
     if equal:
         is_proved = against_plain.is_better or any(pair in useful for pair in equal)
         pair = min(equal, key=lambda pair: pair.ratio.before)
-        return *_not_better_than(pair, used, is_proved=is_proved), pair
-    not_better = "It is not shown that the evolved vector is better than"
+        if start is not None and pair.against == start.name:
+            said = _won_without_search(start, _figures(against_plain, used), is_proved=is_proved)
+        else:
+            said = _not_better_than(pair, used, winner, is_proved=is_proved)
+        return *said, pair
+    not_better = f"It is not shown that {winner} is better than"
     if not against_plain.is_better:
         return "not_shown", f"{not_better} the plain model: {_figures(against_plain, used)}.", None
     rest = [pair for pair in complete if not _is_worse_rival(pair, is_harmless=pair in harmless)]
@@ -123,7 +151,7 @@ def _decide(
         pair = min(rest, key=lambda pair: pair.ratio.before)
         return "not_shown", f"{not_better} {pair.name}: {_figures(pair, used)}.", pair
     loss = f"less than {format_points(margin)} of" if margin else "no"
-    win = f"The evolved vector shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)}"
+    win = f"{winner.capitalize()} shortens the answers by {format_percent(1 - against_plain.ratio.ratio.value)}"
     return "win", f"{win} on {count} {used} questions and loses {loss} right answers.", None
 
 
@@ -135,18 +163,28 @@ def _is_worse_rival(pair: Pairwise, *, is_harmless: bool) -> bool:
     return pair.is_shorter or (pair.is_more_right and (not is_harmless or pair.ratio.after <= pair.ratio.before))
 
 
-def _not_better_than(pair: Pairwise, used: SetName, *, is_proved: bool) -> tuple[Outcome, str]:
+def _not_better_than(pair: Pairwise, used: SetName, winner: str, *, is_proved: bool) -> tuple[Outcome, str]:
     """The sentence where a rival is as good; `is_proved`: one of the two is shown to be better than the plain model."""
     figures = _figures(pair, used)
     if not is_proved:
         subject = "A sentence" if pair.kind == "prompt" else "A vector without search"
         return "not_shown", (
-            f"{subject}, {pair.name}, does as well as the evolved vector ({figures}). "
-            "It is not shown that the vector is better than the plain model."
+            f"{subject}, {pair.name}, does as well as {winner} ({figures}). "
+            f"It is not shown that {winner} is better than the plain model."
         )
     if pair.kind == "prompt":
-        return "prompt_suffices", f"A sentence is enough: {pair.name} does as well as the evolved vector ({figures})."
-    return "vector_suffices", f"A search is not needed: {pair.name} does as well as the evolved vector ({figures})."
+        return "prompt_suffices", f"A sentence is enough: {pair.name} does as well as {winner} ({figures})."
+    return "vector_suffices", f"A search is not needed: {pair.name} does as well as {winner} ({figures})."
+
+
+def _won_without_search(start: MeasuredSystem, figures: str, *, is_proved: bool) -> tuple[Outcome, str]:
+    """The sentence where a rival itself has won; `figures`: its own, from those of the plain model."""
+    won = f"{_title(start)} won: {NOT_BETTER}"
+    if not is_proved:
+        return "not_shown", f"{won[0].upper()}{won[1:]}. Nor is it shown to be better than the plain model: {figures}."
+    if start.kind == "prompt":
+        return "prompt_suffices", f"A sentence is enough: {won} (against the plain model {figures})."
+    return "vector_suffices", f"A search is not needed: {won} (against the plain model {figures})."
 
 
 def _recommend(pair: Pairwise) -> str:

@@ -1,7 +1,7 @@
 """After the last generation: the winner is chosen on the validation set, and everything is compared once more.
 
-The order keeps the figures honest: finalists are those that did best on the training set; the winner is the one that
-does best on the validation set; the test set is asked last, when nothing is left to choose.
+The order keeps the figures honest: finalists are those that did best on the training set; the validation set decides
+whether one of them wins over the start of the search; the test set is asked last, when nothing is left to choose.
 """
 
 from __future__ import annotations
@@ -99,9 +99,10 @@ class Closing:
         if self.baselines.held_out != "validation":
             return None
         run, start, settings = self.measurer.run_id, self.baselines.start, self.settings
-        choices = {"finalists": "training", "vectors without search": "training"}
+        both = "training and validation"
+        choices = {"finalists": "training", "vectors without search": both}
         if settings.target_system_prompt == BEST_PROMPT:
-            choices["start"] = "validation"
+            choices["start"] = both
         return assess(run, systems, winner.name, start, settings.margin, settings.seed, uses, choices)
 
     def _finalists(self, best: Best, since: int, objective: Objective) -> tuple[MeasuredSystem, ...]:

@@ -1,6 +1,6 @@
 """Which evaluated vectors are asked the validation set after the search.
 
-The search ranks on the training set and so has used its luck; the validation set has not been seen by it.
+The search ranks on the training set and so has used its luck; the validation set has chosen only what it started from.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
-Each is a line search on the training set, before the first generation: the worse half of a line stops after a part of
-the questions, as with the prompts.  With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the best of all
-lines.  After the search the best of each line is asked the validation set, where it stands beside what the search has
-found: a search that is not better than these was not worth its evaluations.
+Each is a line search on the training and the validation set together, before the first generation: one of them alone is
+so small that two answers decide.  The worse half of a line stops after a part of the questions, as with the prompts.
+With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the best of all lines.  After the search the best of each
+line stands beside what the search has found, on the validation set, where it has been chosen in part: a search that is
+not better than these was not worth its evaluations.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
-from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
+from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import halving_rungs
 from tasks.models import Objective
 from tasks.objective import relative_to
@@ -33,6 +35,8 @@ EOT_DELTAS = (1.0, 2.0, 4.0, 8.0, 10.0, 11.0, 12.0)
 """Logits added to the tokens that end a turn.  From 10 on, one more can end answers before they have begun."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
+SEARCHED_ON: tuple[ExampleSet, ...] = ("training", "validation")
+"""The sets on which a line is searched, as far as a run has them."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
 
 Deltas = tuple[Delta, ...]
@@ -64,7 +68,7 @@ class Families:
 
 @dataclass(frozen=True)
 class Vectors:
-    """`best`: the best vector of each line on the training set, by the line's name; `start`: the best of all, zeros
+    """`best`: the best vector of each line on the sets SEARCHED_ON, by the line's name; `start`: the best of all, zeros
     where none is better than the unsteered model.  `judge_changes` is how often the run's judge had been changed.
     """
 
@@ -105,7 +109,7 @@ def ensure_vectors(
 
 
 def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_prompt: str) -> Vectors:
-    """The best vector of each line on the training set, by the search's objective.
+    """The best vector of each line on the sets SEARCHED_ON together, by the search's objective.
 
     `plain_prompt` is that of the plain model, which the objective is relative to.  Raises: Parked.
     """
@@ -122,21 +126,18 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_p
 
 
 def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> tuple[float, Deltas]:
-    """The fitness of a line's best vector on the training set, and the vector, by successive halving.
+    """The fitness of a line's best vector on the sets SEARCHED_ON together, and the vector, by successive halving.
 
     A part of the questions may be harder than all of them: there the objective is relative to the plain model's answers
     to that part.
     """
     objective = measurer.store.run(measurer.run_id).objective
-    count = len(measurer.examples["training"])
+    sizes = {which: len(measurer.examples[which]) for which in SEARCHED_ON if measurer.examples.get(which)}
     running, ranked = list(line), list[tuple[float, Deltas]]()
-    for number, rung in enumerate(halving_rungs(count)):
-        asked = rung if rung < count else 0
-        plain = Candidate(0, (), system_prompt=plain_prompt, questions=asked)
-        candidates = [plain, *(Candidate(0, deltas, questions=asked) for deltas in running)]
-        reference, *answers = measurer.answers(
-            f"{LINES_PLAN}{number}_", 0, candidates, is_counted=number == 0, every_sample=True
-        )
+    for number, rung in enumerate(rungs_of_sets(tuple(sizes.values()))):
+        parts = {which: asked if asked < sizes[which] else 0 for which, asked in zip(sizes, rung, strict=True)}
+        candidates = [Candidate(0, (), system_prompt=plain_prompt), *(Candidate(0, deltas) for deltas in running)]
+        reference, *answers = _answers_to_parts(measurer, number, candidates, parts)
         plain_here = baseline_score(reference)
         here = relative_to(objective, plain_here.mean_tokens, plain_here.correctness)
         fitness = [measurement_of(given, here).fitness for given in answers]
@@ -145,11 +146,34 @@ def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> t
     return ranked[0]
 
 
+def rungs_of_sets(sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """How many questions of each set have been asked when the worse half stops: of all sets the share of the first."""
+    first = sizes[0]
+    return tuple(tuple(math.ceil(rung * size / first) for size in sizes) for rung in halving_rungs(first))
+
+
+def _answers_to_parts(
+    measurer: Measurer, rung: int, candidates: Sequence[Candidate], parts: Mapping[ExampleSet, int]
+) -> list[Answers]:
+    """The answers of each candidate to the first questions of each set, joined; 0 is all questions of a set.
+
+    Each candidate counts as one evaluation of each set, in the first rung.  Raises: Parked.
+    """
+    asked = [
+        dataclasses.replace(candidate, examples=which, questions=count)
+        for candidate in candidates
+        for which, count in parts.items()
+    ]
+    found = measurer.answers(f"{LINES_PLAN}{rung}_", 0, asked, is_counted=rung == 0, every_sample=True)
+    return [tuple(chain(*found[i : i + len(parts)])) for i in range(0, len(found), len(parts))]
+
+
 def validate_vectors(
     measurer: Measurer, vectors: Vectors, held_out: ExampleSet, objective: Objective, generation: int
 ) -> tuple[MeasuredSystem, ...]:
     """The best vector of each line with its answers to the set `held_out`, and their fitness by that set's `objective`.
 
+    The store has these answers since the lines were searched.
     Raises: Parked.
     """
     if not vectors.best:

@@ -2,6 +2,8 @@
 
 The best of several finalists seems better than it is, since their luck differs.  So it wins over the best start only
 where its fitness is higher in `LEVEL` of the paired bootstrap's resamples, corrected for the number of finalists.
+The start has been chosen in part on the validation set, which makes it seem better there: that is to the finalists'
+disadvantage.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
         "reference": 4 * 64,  # the plain prompt, and three that may be the start
         "clusters": 2 * 64,  # two prompts that shorten
-        # three lines, of which 7, 4 and 4 vectors answer 16 questions, 4, 2 and 2 the next, and 2, 1 and 1 the rest
-        "vectors without search": 15 * 16 + 8 * 16 + 4 * 32,
+        # three lines: of both sets 7, 4 and 4 vectors answer 16 questions, 4, 2 and 2 the next, 2, 1 and 1 the rest
+        "vectors without search": 2 * (15 * 16 + 8 * 16 + 4 * 32),
         "search": 3 * 6 * 64,
-        "choice": (3 + 3) * 64,  # three finalists, and the best of three lines
+        "choice": 3 * 64,  # three finalists; the best of each line has answered before
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
 
@@ -56,7 +56,7 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (3 * 3 + 3) * 64  # finalists are measured twice more
+    assert found["choice"] == 3 * (3 * 3) * 64  # finalists are measured twice more
     # prompts and vectors stop after a part of the questions, however often each is answered
     before_the_search = ("system prompts", "vectors without search")
     few = answers(settings, training=24, validation=24)
@@ -68,8 +68,22 @@ def test_a_bound_below_the_least_raise_leaves_one_line(settings: Settings) -> No
     # the log-odds alone: nothing raises the end of a turn, so nothing is added to it
     bounded = dataclasses.replace(settings, delta_bound=0.5)
     found = answers(bounded)
-    assert found["vectors without search"] == 4 * 16 + 2 * 16 + 1 * 32
-    assert found["choice"] == (3 + 1) * 64
+    assert found["vectors without search"] == 2 * (4 * 16 + 2 * 16 + 1 * 32)
+
+
+def test_a_line_asks_the_same_share_of_a_smaller_validation_set_and_without_one_training_alone(
+    settings: Settings,
+) -> None:
+    bounded = dataclasses.replace(settings, delta_bound=0.5)  # the log-odds alone: four vectors
+    shared = answers(bounded, validation=10)["vectors without search"]
+    assert shared == 4 * (16 + 3) + 2 * (16 + 2) + 1 * (32 + 5)
+    assert answers(bounded, validation=0)["vectors without search"] == 4 * 16 + 2 * 16 + 1 * 32
+
+
+def test_a_vector_counts_as_one_evaluation_of_each_set(settings: Settings) -> None:
+    works = planned_work(make_search(settings))
+    [part] = [part for part in parts_of(settings, works, 3, SIZES, 14) if part.name == "vectors without search"]
+    assert part.evaluations == 2 * 15
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,55 @@ def test_a_sentence_with_as_few_tokens_and_as_many_right_is_named_first_even_whe
     conclusion = concluded(best, [prompt], plain)
     assert conclusion.outcome == "not_shown"
     assert conclusion.headline.startswith('A sentence, the system prompt "concise", does as well as the evolved vector')
-    assert "It is not shown that the vector is better than the plain model." in conclusion.headline
+    assert "It is not shown that the evolved vector is better than the plain model." in conclusion.headline
+
+
+def test_a_vector_without_search_that_has_won_itself_is_said_to_have_won() -> None:
+    # given a winner that is what the search could start from
+    raised = replace(system("end of turn alone", "vector", 0.4), deltas=(11.0, 0.0))
+    winner = replace(raised, name="start: end of turn alone", kind="evolved")
+    # when
+    conclusion = concluded(winner, [ONE_SENTENCE, raised])
+    # then
+    assert (conclusion.outcome, conclusion.rival) == ("vector_suffices", "end of turn alone")
+    assert conclusion.headline.startswith(
+        'A search is not needed: "end of turn alone" (raised by 11) won: no evolved vector was shown to be better '
+        "on the validation set (against the plain model 192.3 -> 76.5 tokens, 200 -> 200 of 300 right on the test set)."
+    )
+    assert "the evolved vector" not in " ".join(conclusion.sentences)
+
+
+def test_a_start_that_has_won_and_is_not_shown_to_be_better_than_the_plain_model_is_said_to_have_won() -> None:
+    raised = replace(system("log-odds alone", "vector", 0.4, lost=9, gained=4), deltas=(0.5, -1.0))
+    conclusion = concluded(replace(raised, name="start: log-odds alone", kind="evolved"), [raised])
+    assert conclusion.outcome == "not_shown"
+    won, shown = conclusion.headline.split(". ", 1)
+    assert won == '"log-odds alone" won: no evolved vector was shown to be better on the validation set'
+    assert shown.startswith("Nor is it shown to be better than the plain model: ")
+    assert conclusion.headline.endswith("200 -> 195 of 300 right on the test set.")
+
+
+def test_a_prompt_from_which_the_search_started_and_which_has_won_is_a_sentence_that_is_enough() -> None:
+    winner = replace(ONE_SENTENCE, name="start", kind="evolved", deltas=(0.0, 0.0))
+    conclusion = concluded(winner, [ONE_SENTENCE])
+    assert (conclusion.outcome, conclusion.rival) == ("prompt_suffices", "one sentence")
+    assert conclusion.headline.startswith('A sentence is enough: the system prompt "one sentence" won: no evolved')
+
+
+def test_a_start_that_has_won_and_is_worse_is_named_in_the_second_sentence() -> None:
+    raised = replace(system("end of turn alone", "vector", 0.6, lost=40), deltas=(0.0, 4.0))
+    conclusion = concluded(replace(raised, name="start: end of turn alone", kind="evolved"), [raised])
+    assert conclusion.headline.startswith("The winner is worse than the plain model: ")
+    assert conclusion.sentences[1].startswith(
+        'The winner is "end of turn alone" (raised by 4): no evolved vector was shown to be better on the validation'
+    )
+
+
+def test_the_plain_model_that_has_won_is_named() -> None:
+    winner = replace(PLAIN, name="start", kind="evolved", deltas=(0.0, 0.0))
+    conclusion = concluded(winner)
+    assert conclusion.headline.startswith("It is not shown that the winner is better than the plain model: ")
+    assert conclusion.sentences[1].startswith("The winner is the plain model: no evolved vector was shown to be better")
 
 
 def test_a_prompt_that_saves_nothing_is_not_said_to_be_enough() -> None:

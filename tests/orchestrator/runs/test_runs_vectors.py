@@ -20,6 +20,7 @@ from orchestrator.runs.vectors import (
     Families,
     ensure_vectors,
     measure_lines,
+    rungs_of_sets,
     validate_vectors,
 )
 from tasks.models import Constrained, Fitness
@@ -60,7 +61,7 @@ def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
     assert measurer.asked == []
 
 
-def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: Store) -> None:
+def test_the_best_of_each_line_and_of_all_is_chosen(store: Store) -> None:
     # Given answers that become shorter, and from 5 on wrong
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
     store.put_run(RUN)
@@ -69,29 +70,52 @@ def test_the_best_of_each_line_and_of_all_is_chosen_on_the_training_set(store: S
     # Then the shortest that is still right wins in each, and both together are better than either
     assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 2.0), BOTH: (4.0, 0.5)}
     assert found.start == (4.0, 0.5)
-    assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training"}
+    assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training", "validation"}
     assert found.evaluations == measurer.evaluations
 
 
+@pytest.mark.parametrize(("wrong", "best"), [("training", 1), ("validation", 1), ("neither", 2)])
+def test_right_answers_of_both_sets_choose(store: Store, wrong: str, best: float) -> None:
+    # Given a vector that halves all answers, and of one set only makes half of them wrong
+    def half_wrong(candidate: Candidate, number: int) -> tuple[int, bool]:
+        is_wrong = sum(candidate.deltas) == 2 and candidate.examples == wrong and number % 2 == 0
+        return round(100 / (1 + sum(candidate.deltas))), not is_wrong
+
+    measurer = SimulatedMeasurer(half_wrong, store, training=8, validation=8)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    # When and then: it is chosen where neither set speaks against it
+    assert measure_lines(measurer, Families(eot=((1, 0), (2, 0))), 2, "Plain.").start == (best, 0)
+
+
+def test_rungs_ask_the_same_share_of_each_set() -> None:
+    assert rungs_of_sets((64, 64)) == ((16, 16), (32, 32), (64, 64))
+    assert rungs_of_sets((64, 10)) == ((16, 3), (32, 5), (64, 10))
+    assert rungs_of_sets((64, 200)) == ((16, 50), (32, 100), (64, 200))
+    assert rungs_of_sets((64,)) == ((16,), (32,), (64,))
+    assert rungs_of_sets((12, 40)) == ((12, 40),)
+
+
 def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> None:
-    # Given four vectors of which the last is the best, and 64 questions
-    measurer = SimulatedMeasurer(respond, store, training=64)
+    # Given four vectors of which the last is the best, 64 questions to train on and 40 to choose by
+    measurer = SimulatedMeasurer(respond, store, training=64, validation=40)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
     # When the line is searched
     found = measure_lines(measurer, Families(eot=((0, 0), (1, 0), (2, 0), (3, 0))), 2, "Plain.")
-    # Then the worse half stops after 16 and after 32 questions, and the plain model answers the same parts
+    # Then the worse half stops after a quarter and after a half of each set, and the plain model answers the same parts
     assert found.best == {EOT: (3, 0)} and found.start == (3, 0)
     line = measurer.asked[:3]
     assert [name for name, _ in line] == ["lines0_", "lines1_", "lines2_"]
-    assert [[(c.deltas, c.system_prompt, c.questions) for c in candidates] for _, candidates in line] == [
-        [((), "Plain.", 16), ((0, 0), None, 16), ((1, 0), None, 16), ((2, 0), None, 16), ((3, 0), None, 16)],
-        [((), "Plain.", 32), ((3, 0), None, 32), ((2, 0), None, 32)],
-        [((), "Plain.", 0), ((3, 0), None, 0)],
-    ]
+    for which, (first, second) in {"training": (16, 32), "validation": (10, 20)}.items():
+        asked = [[c for c in candidates if c.examples == which] for _, candidates in line]
+        assert [[(c.deltas, c.system_prompt, c.questions) for c in candidates] for candidates in asked] == [
+            [((), "Plain.", first), *(((delta, 0), None, first) for delta in range(4))],
+            [((), "Plain.", second), ((3, 0), None, second), ((2, 0), None, second)],
+            [((), "Plain.", 0), ((3, 0), None, 0)],
+        ]
     # And none of these plans is one of a search, whose records another judge would leave in the store
     assert not any(is_of_search(Plan(name, 0, ())) for name, _ in measurer.asked)
-    # And what answers several parts is one evaluation: four vectors and the plain model, zeros and the plain model
-    assert found.evaluations.computed == 5 + 2
+    # And what answers several parts of a set is one evaluation: of four vectors, of zeros, and twice of the plain model
+    assert found.evaluations.computed == 2 * (5 + 2)
 
 
 def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model_there(store: Store) -> None:
