@@ -111,30 +111,35 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert json.loads((output / "baselines.json").read_text()) == baselines
 
 
+@pytest.mark.parametrize(("node", "training"), [("g0_pop0", "0-11"), ("lines1_1", "0-31")])
 def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
-    driver: Driver, farm: Any, tmp_path: Path
+    driver: Driver, farm: Any, tmp_path: Path, node: str, training: str
 ) -> None:
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text(PROMPTS)
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    finish(evolve(farm, calm, PROMPTS_PATH=str(prompts)))
-    # Given a run that is killed when its baselines are known, in the first answers of its search
-    driver.set_signal("hold", "answer", "g0_pop0")
-    began = driver.began("answer", "g0_pop0")
-    process = evolve(farm, killed, PROMPTS_PATH=str(prompts))
-    until(lambda: driver.began("answer", "g0_pop0") > began, 60)
+    options = {"PROMPTS_PATH": str(prompts), "TRAINING_INDICES": training}
+    finish(evolve(farm, calm, **options))
+    # Given a run that is killed when its baselines are known: in the first answers of its search, or in the second
+    # rung of the vectors without search
+    driver.set_signal("hold", "answer", node)
+    began = driver.began("answer", node)
+    process = evolve(farm, killed, **options)
+    until(lambda: driver.began("answer", node) > began, 60)
     process.kill()
     process.communicate()
     assert (killed / "baselines.json").exists() and not (killed / "evolution_state.json").exists()
     # When the file of prompts changes, and the run goes on
     prompts.write_text(PROMPTS.replace("Be concise.", "Explain everything."))
-    driver.clear_signal("hold", "answer", "g0_pop0")
-    finish(evolve(farm, killed, PROMPTS_PATH=str(prompts)))
+    driver.clear_signal("hold", "answer", node)
+    finish(evolve(farm, killed, **options))
     # Then it has the start that it had, and ends as the other one
     assert driver.store.run(run_id_of(killed)).target.system_prompt == "Answer. Be concise."
     for file in ("baselines.json", "evolution_state.json", "individuals.jsonl", "deltas_best.json", "pareto.json"):
         assert (killed / file).read_bytes() == (calm / file).read_bytes(), file
     assert report_of(killed)["rivals"] == report_of(calm)["rivals"]
+    after, undisturbed = (json.loads((folder / "vectors.json").read_text()) for folder in (killed, calm))
+    assert (after["best"], after["start"]) == (undisturbed["best"], undisturbed["start"]) and after["best"]
 
 
 def test_without_validation_and_test_set_the_training_set_is_compared(farm: Any, tmp_path: Path) -> None:
