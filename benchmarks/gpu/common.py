@@ -72,6 +72,12 @@ def fresh(folder: Path) -> Path:
     return folder.resolve()
 
 
+def judge_of(options: argparse.Namespace) -> str:
+    """The judge of all runs: `--set JUDGE=...` wins, as any setting does."""
+    named = [text.removeprefix("JUDGE=") for text in options.set if text.startswith("JUDGE=")]
+    return str([options.judge, *named][-1])
+
+
 def refuse_misfit(judge: str, data: Path, rows: int) -> None:
     """Exit with one line when a judge by numbers would meet a right answer without one: before a server starts."""
     golds = [str(json.loads(line)["answer"]) for line in data.read_text(encoding="utf-8").splitlines() if line.strip()]

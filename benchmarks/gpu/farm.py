@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
     parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
-    common.refuse_misfit(judge_of(options), options.data, options.rows)
+    common.refuse_misfit(common.judge_of(options), options.data, options.rows)
     options.folder = common.fresh(options.folder)
     signal.signal(signal.SIGTERM, cut)
     found: dict[int, dict[str, Any]] = {}
@@ -109,12 +109,6 @@ def main() -> int:
 def cut(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Cut
-
-
-def judge_of(options: argparse.Namespace) -> str:
-    """The judge of the runs: `--set JUDGE=...` wins, as any setting does."""
-    named = [text.removeprefix("JUDGE=") for text in options.set if text.startswith("JUDGE=")]
-    return str([options.judge, *named][-1])
 
 
 def one_run(
@@ -273,8 +267,8 @@ def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]
     common.write(
         options.result, options, version,
         population=options.population, generations=options.generations, most_slots=common.MOST_SLOTS,
-        openai_workers=options.openai_workers, judge=judge_of(options), direct_part=options.direct_part, runs=kept,
-        wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
+        openai_workers=options.openai_workers, judge=common.judge_of(options), direct_part=options.direct_part,
+        runs=kept, wanted={"share": WANTED_SHARE, "rate": WANTED_RATE},
     )  # fmt: skip
 
 

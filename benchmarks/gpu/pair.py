@@ -1,4 +1,4 @@
-"""The systems of several runs against the plain model of one of them, question by question on the test set.
+"""The systems of several runs against the plain model of one of them, on the test questions that both were asked.
 
 A run reports against the system prompt that it was given.  Where that is another one than the plain one, its own report
 does not say what it saves over the plain model; the `measurements.jsonl` of two runs on the same questions do.
@@ -20,7 +20,7 @@ from orchestrator.report.pairwise import compare
 from orchestrator.report.systems import MeasuredSystem, Measurement
 
 SEED = 42
-HEAD = ["run", "system", "test tokens", "right", "ratio", "95 %", "points", "95 %", "lost<margin"]
+HEAD = ["run", "system", "questions", "tokens", "right", "ratio", "95 %", "points", "95 %", "lost<margin"]
 
 
 def main() -> int:
@@ -36,6 +36,7 @@ def main() -> int:
     found = [
         against(plain, system, run.name, options.margin) for run in options.runs for system in on_the_test_set(run)
     ]
+    print("on the test questions that the system and the plain model were both asked:")
     print(figures.table(HEAD, [row(one) for one in found]))
     if options.result:
         figures.write(f"gpu_{options.result}", {"command": " ".join(["python", *sys.argv]), "systems": found})
@@ -52,7 +53,10 @@ def on_the_test_set(run: Path, kind: str = "") -> Iterator[MeasuredSystem]:
 
 
 def against(plain: MeasuredSystem, system: MeasuredSystem, run: str, margin: float) -> dict[str, Any]:
-    """The figures of a system against the plain model.  Raises: ValueError for no question in common."""
+    """The figures of a system against the plain model, all on the `n` questions that both were asked.
+
+    Raises: ValueError for no question in common.
+    """
     assert plain.test is not None and system.test is not None
     pair = compare(plain, plain.test, system.test, margin, SEED)
     ratio, change = pair.ratio.ratio, pair.change.difference
@@ -60,8 +64,8 @@ def against(plain: MeasuredSystem, system: MeasuredSystem, run: str, margin: flo
         "run": run,
         "system": system.name,
         "n": pair.change.count,
-        "mean_tokens": system.test.mean_tokens,
-        "correct": system.test.right,
+        "mean_tokens": pair.ratio.after,
+        "correct": pair.change.after,
         "token_ratio": [ratio.value, ratio.low, ratio.high],
         "correctness_difference": [change.value, change.low, change.high],
         "is_non_inferior": pair.non_inferiority.is_shown,
@@ -73,8 +77,8 @@ def row(one: dict[str, Any]) -> list[str]:
     points, least, most = (100 * value for value in one["correctness_difference"])
     shown = "yes" if one["is_non_inferior"] else "no"
     return [
-        one["run"], one["system"], f"{one['mean_tokens']:.1f}", str(one["correct"]), f"{ratio:.3f}",
-        f"{low:.3f} to {high:.3f}", f"{points:+.1f}", f"{least:+.1f} to {most:+.1f}", shown,
+        one["run"], one["system"], str(one["n"]), f"{one['mean_tokens']:.1f}", str(one["correct"]),
+        f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{points:+.1f}", f"{least:+.1f} to {most:+.1f}", shown,
     ]  # fmt: skip
 
 

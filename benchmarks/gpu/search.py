@@ -88,7 +88,7 @@ def main() -> int:
     kept = runs_before(options) if options.merge else Merged()
     options.folder.mkdir(parents=True, exist_ok=True)
     options.folder = options.folder.resolve()
-    common.refuse_misfit(options.judge, options.data, 10**9)
+    common.refuse_misfit(common.judge_of(options), options.data, 10**9)
     deadline = time.monotonic() + options.seconds
     spec = common.farm_spec(options, options.openai_workers)
     with (

@@ -32,9 +32,9 @@ def test_a_judge_by_numbers_is_refused_where_a_right_answer_has_none(data: Path)
 
 def test_a_setting_of_the_judge_wins_over_the_option() -> None:
     options = argparse.Namespace(judge=common.RULE_JUDGE, set=["RACING=off"])
-    assert farm.judge_of(options) == common.RULE_JUDGE
+    assert common.judge_of(options) == common.RULE_JUDGE
     options.set.append("JUDGE=exact_number")
-    assert farm.judge_of(options) == "exact_number"
+    assert common.judge_of(options) == "exact_number"
 
 
 def test_a_part_of_the_individuals_is_spread_over_all_and_keeps_all_their_requests() -> None:

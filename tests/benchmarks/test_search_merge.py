@@ -1,15 +1,16 @@
-"""Results of searches on a card: runs of a later call are added to those that are there."""
+"""Searches on a card: a misfit is refused before a server starts; a later call's runs are added to those there."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import figures
-from benchmarks.gpu.search import runs_before
+from benchmarks.gpu.search import main, runs_before
 
 
 @pytest.fixture
@@ -33,3 +34,14 @@ def test_runs_and_commands_of_earlier_calls_are_kept(folder: Path) -> None:
     for changed in ({"rows": 400}, {"cap": 256}, {"model": "/models/other"}):
         with pytest.raises(SystemExit, match="name another --result"):
             runs_before(options(**changed))
+
+
+def test_a_judge_by_numbers_that_a_setting_names_is_refused_before_a_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "reports.jsonl"
+    data.write_text(json.dumps({"answer": "the pension plan"}) + "\n")
+    arguments = f"--model embedded --engine embedded --data {data} --folder {tmp_path / 'work'} --runs cma:1"
+    monkeypatch.setattr(sys, "argv", ["search.py", *arguments.split(), "--set", "JUDGE=exact_number"])
+    with pytest.raises(SystemExit, match=r"^reports.jsonl: 1 of 1 right answers have no number"):
+        main()
