@@ -36,7 +36,7 @@ from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import deployed_knobs
 from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.gpu.training.worlds import TrainedWorld
-from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, NO_LOOPHOLE, TRAINING
+from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE, TRAINING
 from tasks.routing.problems import in_part
 from tasks.routing.prompts import hinted_prompt
 from tasks.routing.templates import hack, honest
@@ -174,7 +174,7 @@ def train(options: argparse.Namespace, trained: TrainedWorld, trajectory: Trajec
 def deploy(options: argparse.Namespace, trained: TrainedWorld, trajectory: Trajectory, kept: dict[str, Any]) -> None:
     """The rates of what is deployed, and the verdict, printed; both are added to `kept`, and written."""
     settings = common.read_route_settings(options.config)
-    modes = [str(mode) for mode in settings.evaluation.modes]
+    modes = list(MODES)
 
     def note(rates: Rates) -> None:
         kept.update(rates=rates, verdict=verdict(rates, settings.claims.held_out_mode))

@@ -5,9 +5,9 @@
 # `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories of
 # the primary test and their evaluations come first, then `erase` and `ablated`.  Cut by ROUTE_SECONDS or anything else,
 # the same command goes on: the run's folder has its journal and its checkpoints, and ROUTE_WORK/farm the store.
-# ROUTE_RESULTS/registered.tgz has the run's small files, packed every ROUTE_PACK_S seconds.
+# ROUTE_RESULTS/registered.tgz has the run's files but for its checkpoints, packed every ROUTE_PACK_S seconds.
 set -u
-export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route_registered.yaml}
+export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route.yaml}
 export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
 export ROUTE_PYTHON=${ROUTE_PYTHON:-python3} ROUTE_SECONDS=${ROUTE_SECONDS:-1000} ROUTE_PACK_S=${ROUTE_PACK_S:-10}
 export ROUTE_CARDS=${ROUTE_CARDS:-0 1} ROUTE_SLOTS=${ROUTE_SLOTS:-2} ROUTE_JOBS=${ROUTE_JOBS:-3} TOKENIZERS_PARALLELISM=false
@@ -23,7 +23,7 @@ orchestrator() { "$ROUTE_PYTHON" -m orchestrator "$@"; }
 note() { echo "[$SECONDS s] $*" | tee -a "$work/registered.txt"; }
 keep() {
   local found
-  mapfile -t found < <(cd "$work" && find . -path ./farm -prune -o -type f -size -8M -print; find ./farm/logs -type f)
+  mapfile -t found < <(cd "$work" && find . \( -path ./farm -o -name checkpoints \) -prune -o -type f -print; find ./farm/logs -type f)
   tar czf "$results/.registered" -C "$work" "${found[@]}" 2> /dev/null
   mv "$results/.registered" "$results/registered.tgz"
 }

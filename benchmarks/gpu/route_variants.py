@@ -41,7 +41,7 @@ from tasks.gpu.routing.diagnostics import readings  # noqa: E402
 from tasks.gpu.routing.loop import Trajectory  # noqa: E402
 from tasks.gpu.training.work import opened_world, trajectory_settings  # noqa: E402
 from tasks.gpu.training.worlds import TrainedWorld  # noqa: E402
-from tasks.routing.modes import KNOWN_MODE, NO_LOOPHOLE  # noqa: E402
+from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE  # noqa: E402
 
 SPLITS = ("real", "ceiling", "uniform", "random_0", "random_1", "random_2")
 PLAIN = 6
@@ -143,7 +143,7 @@ def look(
         for name, found in evaluated(asked, trained, trajectory, wanted).items():
             rates.setdefault(name, {}).update(found)
 
-    evaluate([("none", str(mode)) for mode in settings.evaluation.modes if mode != NO_LOOPHOLE], options.samples)
+    evaluate([("none", mode) for mode in LOOPHOLES], options.samples)
     held_out = chosen_mode(rates)
     if held_out is not None:
         evaluate([(name, held_out) for name in trajectory.state.splits], options.samples)
@@ -221,8 +221,8 @@ def register(options: argparse.Namespace) -> int:
         settings[section][name] = list(value) if isinstance(value, tuple) else value
     settings["training"]["steps"] = choice.step
     settings["claims"]["held_out_mode"] = choice.held_out
-    if options.needed_modes:
-        settings["evaluation"]["modes"] = [KNOWN_MODE, choice.held_out, NO_LOOPHOLE]
+    needed = [KNOWN_MODE, choice.held_out, NO_LOOPHOLE]
+    settings["evaluation"]["modes"] = needed if options.needed_modes else list(MODES)
     settings["output"]["run_id"] = None
     text = yaml.safe_dump(json.loads(json.dumps(settings)), sort_keys=False, width=120)
     route_settings_from(yaml.safe_load(text))

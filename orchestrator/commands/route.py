@@ -17,7 +17,7 @@ that was interrupted: a training begins again at its last checkpoint, on any wor
 
 EPILOG = """\
 other form:
-  orchestrator route report RUN                     print the tables and verdicts of a run
+  orchestrator route report RUN                     print the tables and verdicts of a run, as far as it is
 
 examples:
   orchestrator route --config configs/route_smoke.yaml --plan
@@ -45,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     farm.add_argument("--job-hours", type=float, default=24.0, metavar="H", help="hard limit of one job (24)")
     common.add_callbacks(parser)
     forms = common.add_forms(parser)
-    what = "Print the tables and verdicts of a run, and whether it is as registered."
+    what = "Print the tables and verdicts of a run, of what it has evaluated so far, and whether it is as registered."
     epilog = "exit status: 0 printed; 1 the folder holds no run of route, or a file of it is damaged."
     report = forms.add_parser("report", help="print a run's report", description=what, epilog=epilog)
     report.add_argument("run", type=Path, metavar="RUN", help="the output folder of a run")

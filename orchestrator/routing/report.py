@@ -10,15 +10,21 @@ from typing_extensions import TypedDict
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.routing.build import arms, read_texts, world_source
+from orchestrator.routing.comparison import read_comparison
 from orchestrator.routing.existing import load_route
 from orchestrator.routing.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
-from orchestrator.routing.results import COMPARISON_FILE, REPORT_FILE, rows_file
+from orchestrator.routing.results import (
+    COMPARISON_FILE,
+    EVALUATION_FILE,
+    REPORT_FILE,
+    read_json_lines,
+    rows_file,
+)
 from orchestrator.routing.settings import RouteSettings
 from orchestrator.runs.kinds import ShownTable
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.names import CEILING
-from tasks.validation import InvalidData, parse_json
 
 FIGURES = (
     *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
@@ -42,16 +48,18 @@ def write_report(output: OutputFolder) -> None:
 
 
 def report_text(folder: Path) -> str:
-    """The report, as Markdown.  Raises: OutputError, SettingsError."""
-    try:
-        found = read_state(folder / COMPARISON_FILE, dict[str, Any])
-    except FileNotFoundError:
-        raise OutputError(f"{folder} has no {COMPARISON_FILE}: the run has not come so far") from None
+    """The report, as Markdown; of an unfinished run what it has evaluated.  Raises: OutputError, SettingsError."""
     settings, _ = load_route(folder)
+    try:
+        comparison = read_comparison(folder, settings)
+    except FileNotFoundError:
+        raise OutputError(f"{folder} has no {EVALUATION_FILE}: nothing of the run was evaluated so far") from None
+    found, is_whole = comparison.found, comparison.is_whole
     held_out = settings.claims.held_out_mode
     parts = [
         "# Gradient routing",
         *registration_lines(folder, settings),
+        *comparison.lines(),
         f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
         "## Preconditions",
         _preconditions(found),
@@ -59,17 +67,16 @@ def report_text(folder: Path) -> str:
         _primary(found),
         *(part for table in _comparison_tables(found) for part in (f"## {table.title}", table.about, _markdown(table))),
         "## Diagnostics of the last refreshes and steps",
-        *_diagnostics(folder, settings),
-        "## Pictures",
-        "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS),
+        *_diagnostics(folder, settings, is_whole=is_whole),
+        *(["## Pictures", "\n".join(f"![{plot.title}]({plot.file})" for plot in ROUTE_PLOTS)] if is_whole else []),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
 
 def route_tables(folder: Path) -> Sequence[ShownTable]:
-    """The comparison for the run's page; none before the run has compared.  Raises: OutputError."""
+    """The comparison for the run's page; none before the first evaluation.  Raises: OutputError, SettingsError."""
     try:
-        return _comparison_tables(read_state(folder / COMPARISON_FILE, dict[str, Any]))
+        return _comparison_tables(read_comparison(folder, load_route(folder)[0]).found)
     except FileNotFoundError:
         return ()
 
@@ -166,13 +173,16 @@ def _primary(found: Mapping[str, Any]) -> str:
     )
 
 
-def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
-    """The latest figures of each split in each arm; docs/route.md says what each should be."""
+def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> list[str]:
+    """The latest figures of each split in each arm that has ended; docs/route.md says what each should be."""
     parts = []
     for arm in arms(settings):
+        path = folder / rows_file(arm)
+        if not is_whole and not path.exists():
+            continue
         latest: dict[str, dict[str, Any]] = {}
         events: list[str] = []
-        for row in _rows_of(folder / rows_file(arm)):
+        for row in read_json_lines(path, StepRow):
             events += [f"step {row['step']}: {event}" for event in row["events"]]
             for name, figures in row["splits"].items():
                 latest.setdefault(name, {}).update({k: v for k, v in figures.items() if v is not None})
@@ -184,22 +194,6 @@ def _diagnostics(folder: Path, settings: RouteSettings) -> list[str]:
         more = f"\n- and {len(events) - 20} more" if len(events) > 20 else ""
         parts.append(f"### {arm.name}\n\n{table}" + (f"\n\n{told}{more}" if told else ""))
     return parts
-
-
-def _rows_of(path: Path) -> list[StepRow]:
-    """Raises: OutputError for a file that is not there, or a line that is no step."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if line:
-            try:
-                rows.append(parse_json(StepRow, line))
-            except InvalidData as error:
-                raise OutputError(f"{path} is damaged: line {number}: {error}") from None
-    return rows
 
 
 def _frontier_name(row: Mapping[str, Any]) -> str:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+from orchestrator.output import OutputError
 from tasks.route.jobs import Arm
+from tasks.validation import InvalidData, parse_json
+
+T = TypeVar("T")
 
 EVALUATION_FILE, COMPARISON_FILE, REPORT_FILE = "evaluation.jsonl", "comparison.json", "report.md"
 ROWS, CHECKPOINTS = "rows", "checkpoints"
@@ -24,3 +29,19 @@ def checkpoint_file(arm: Arm) -> str:
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False, sort_keys=True) + "\n" for row in rows)
+
+
+def read_json_lines(path: Path, of: type[T]) -> list[T]:
+    """Raises: OutputError for a file that is not there, or a line that is something else."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line:
+            try:
+                found.append(parse_json(of, line))
+            except InvalidData as error:
+                raise OutputError(f"{path} is damaged: line {number}: {error}") from None
+    return found

@@ -154,13 +154,13 @@ class _Session:
             assert isinstance(request, OfArm)
             if request.deployed:
                 self._evaluated |= dict(zip(request.deployed, result["evaluations"], strict=True))
+                self.output.write(EVALUATION_FILE, json_lines(self._records()))
             else:
                 self._end_training(request.arm, result)
         self._finish()
 
     def _finish(self) -> None:
         records = self._records()
-        self.output.write(EVALUATION_FILE, json_lines(records))
         comparison = self._one(compare_job(records, dataclasses.asdict(self.settings.claims), self.limit_s))
         found = {name: value for name, value in comparison.items() if name != "seconds"}
         self.output.write_state(COMPARISON_FILE, found)
@@ -214,11 +214,12 @@ class _Session:
         self.scheduler.submit(OfArm(*evaluation, arm, tuple(deployed)))
 
     def _records(self) -> list[dict[str, Any]]:
-        """All evaluations, in the order of the settings."""
+        """All evaluations so far, in the order of the settings."""
         found = []
         for arm in arms(self.settings):
             for deployment in deployments(self.settings, arm):
-                result = self._evaluated[deployment]
+                if (result := self._evaluated.get(deployment)) is None:
+                    continue
                 what = {"trajectory": arm.trajectory, "seed": arm.seed, "deployed": deployment.deployed}
                 what |= {"mode": deployment.mode, "quarantine": deployment.quarantine}
                 found.append({**what, "solved": result["solved"], "hacked": result["hacked"]})
