@@ -20,10 +20,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from deap import cma
 
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.base import SearchParams, better, clip
+from orchestrator.optimisers.drawn import DrawnSearch, DrawnState
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.individual import Individual, make_individual, set_score
-from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
+from orchestrator.optimisers.planning import generator, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -45,7 +46,7 @@ class CmaParams(SearchParams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmaState(SearchState):
+class CmaState(DrawnState):
     """The distribution over the n free deltas.
 
     centroid [n]; covariance [n][n]; covariance_path and sigma_path [n], the two evolution paths; updates counts them.
@@ -62,7 +63,7 @@ class CmaState(SearchState):
 C = TypeVar("C", bound=CmaState)
 
 
-class Cma(Optimiser[CmaParams, CmaState]):
+class Cma(DrawnSearch[CmaParams, CmaState]):
     """The first generation evaluates the start as well, so that the best is never worse than it.
 
     A population that it starts from gives the first mean, and takes the places of samples.
@@ -75,8 +76,13 @@ class Cma(Optimiser[CmaParams, CmaState]):
     def init(self, params: CmaParams) -> CmaState:
         return CmaState(**first_distribution(params))
 
-    def ask(self, state: CmaState, params: CmaParams) -> Plan:
-        return distinct_candidates(_drawn(state, params))
+    def drawn(self, state: CmaState, params: CmaParams) -> Plan:
+        """In the first generation with the start before the samples, or with a population among them."""
+        given = params.start if state.generation == 0 else ()
+        vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
+        drawn = (*given, *(Genome(deltas, "") for deltas in vectors))
+        candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
+        return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
     def tell(self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]) -> CmaState:
         best = state.best
@@ -87,14 +93,8 @@ class Cma(Optimiser[CmaParams, CmaState]):
             is_given = state.generation == 0 and params.further and candidate.index < len(params.start)
             results.append((injected(state, params, candidate.deltas) if is_given else candidate.deltas, outcome.pre))
         moved = update(state, params, results[-params.population_size :])
-        return dataclasses.replace(moved, generation=state.generation + 1, best=best)
-
-    def whole(
-        self, state: CmaState, params: CmaParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[Plan, list[Outcome]]:
-        """All samples, also those that equal another one because the bound has cut both."""
-        drawn = _drawn(state, params)
-        return drawn, expand(drawn, outcomes)
+        corners = self.corners(state, params, plan, outcomes)
+        return dataclasses.replace(moved, generation=state.generation + 1, best=best, corners=corners)
 
     def problem(self, state: CmaState, params: CmaParams) -> str:
         return shape_problem(state, params)
@@ -111,15 +111,6 @@ def first_distribution(params: CmaParams) -> dict[str, Any]:
         "covariance_path": zeros,
         "sigma_path": zeros,
     }
-
-
-def _drawn(state: CmaState, params: CmaParams) -> Plan:
-    """All candidates of a generation, in the first one with the start before them, or with a population among them."""
-    given = params.start if state.generation == 0 else ()
-    vectors = sample(state, params, params.population_size - (len(given) if len(given) > 1 else 0))
-    drawn = (*given, *(Genome(deltas, "") for deltas in vectors))
-    candidates = tuple(Candidate(index, one.deltas, one.scratchpad) for index, one in enumerate(drawn))
-    return Plan(plan_names(state.generation)[0], state.generation, candidates)
 
 
 def sample(state: CmaState, params: CmaParams, count: int) -> list[tuple[float, ...]]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orchestrator.optimisers.base import MUTATION, Best, Optimiser, better
+from orchestrator.optimisers.base import MUTATION, Best, better
 from orchestrator.optimisers.cma import (
     CmaParams,
     CmaState,
@@ -24,8 +24,9 @@ from orchestrator.optimisers.cma import (
     shape_problem,
     update,
 )
+from orchestrator.optimisers.drawn import DrawnSearch
 from orchestrator.optimisers.generation import Genome
-from orchestrator.optimisers.planning import distinct_candidates, expand, plan_names
+from orchestrator.optimisers.planning import plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -50,7 +51,7 @@ class HybridState(CmaState):
     rr_idx: int = 0
 
 
-class Hybrid(Optimiser[HybridParams, HybridState]):
+class Hybrid(DrawnSearch[HybridParams, HybridState]):
     """The proposals come first in a plan: their order is that of their targets."""
 
     name: ClassVar[str] = "hybrid"
@@ -60,11 +61,7 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
     def init(self, params: HybridParams) -> HybridState:
         return HybridState(**first_distribution(params))
 
-    def ask(self, state: HybridState, params: HybridParams) -> Plan:
-        return distinct_candidates(self._drawn(state, params))
-
-    def _drawn(self, state: HybridState, params: HybridParams) -> Plan:
-        """All candidates of a generation, also samples that equal another one because the bound has cut both."""
+    def drawn(self, state: HybridState, params: HybridParams) -> Plan:
         parent = state.best or Best(params.initial_deltas, params.initial_scratchpad, -math.inf)
         proposals = [
             Candidate(
@@ -104,13 +101,8 @@ class Hybrid(Optimiser[HybridParams, HybridState]):
                 results.append((injected(state, params, deltas), outcome.mut))
         moved = update(state, params, results)
         turn = (state.rr_idx + params.proposals) % len(params.free)
-        return dataclasses.replace(moved, generation=state.generation + 1, best=best, rr_idx=turn)
-
-    def whole(
-        self, state: HybridState, params: HybridParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[Plan, list[Outcome]]:
-        drawn = self._drawn(state, params)
-        return drawn, expand(drawn, outcomes)
+        corners = self.corners(state, params, plan, outcomes)
+        return dataclasses.replace(moved, generation=state.generation + 1, best=best, corners=corners, rr_idx=turn)
 
     def stages_of_a_generation(self, params: HybridParams) -> float:
         return super().stages_of_a_generation(params) + params.proposals * MUTATION

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 from deap import base, creator, tools
 
-from orchestrator.optimisers.base import Member, Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.base import Member, SearchParams, better, clip
+from orchestrator.optimisers.drawn import DrawnSearch, DrawnState
 from orchestrator.optimisers.generation import Genome
 from orchestrator.optimisers.operators import use_rng
-from orchestrator.optimisers.planning import distinct_candidates, expand, generator, known_outcome, plan_names
+from orchestrator.optimisers.planning import generator, plan_names
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
 
@@ -41,13 +42,13 @@ class Nsga2Params(SearchParams):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nsga2State(SearchState):
+class Nsga2State(DrawnState):
     """The survivors in the order of the last selection; empty before the first generation."""
 
     population: tuple[Member, ...] = ()
 
 
-class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
+class Nsga2(DrawnSearch[Nsga2Params, Nsga2State]):
     """Parents and children compete for the `population_size` places.  `best` is the one of the highest fitness."""
 
     name: ClassVar[str] = "nsga2"
@@ -57,10 +58,16 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
     def init(self, params: Nsga2Params) -> Nsga2State:
         return Nsga2State()
 
-    def ask(self, state: Nsga2State, params: Nsga2Params) -> Plan:
-        known = _known(state)
-        plan = distinct_candidates(_children(state, params))
-        return replace(plan, candidates=tuple(c for c in plan.candidates if c.deltas not in known))
+    def drawn(self, state: Nsga2State, params: Nsga2Params) -> Plan:
+        with use_rng(generator(params.seed, state.generation)):
+            vectors = _bred(state, params) if state.population else _spread(params)
+        candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
+        return Plan(plan_names(state.generation)[0], state.generation, candidates)
+
+    def known(self, state: Nsga2State) -> dict[tuple[float, ...], Score]:
+        """Those of the survivors as well, of which a child may be a copy."""
+        survivors = {member.deltas: member.score for member in state.population if member.score is not None}
+        return super().known(state) | survivors
 
     def tell(self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]) -> Nsga2State:
         whole, results = self.whole(state, params, plan, outcomes)
@@ -75,15 +82,9 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         # Equal children count once, so fewer than population_size may be left: the first fill the gap.
         kept = [by_deltas[tuple(survivor)] for survivor in survivors]
         filled = (kept * params.population_size)[: params.population_size]
-        return replace(state, generation=state.generation + 1, best=best, population=tuple(filled))
-
-    def whole(
-        self, state: Nsga2State, params: Nsga2Params, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[Plan, list[Outcome]]:
-        """All children, also those that equal a survivor."""
-        children, known = _children(state, params), _known(state)
-        again = {c.index: known_outcome(c, known[c.deltas]) for c in children.candidates if c.deltas in known}
-        return children, expand(children, outcomes, again)
+        corners = self.corners(state, params, plan, outcomes)
+        after = replace(state, generation=state.generation + 1, best=best, corners=corners)
+        return replace(after, population=tuple(filled))
 
     def members(self, state: Nsga2State) -> tuple[Genome, ...]:
         return tuple(Genome(deltas, "") for deltas in dict.fromkeys(member.deltas for member in state.population))
@@ -111,14 +112,6 @@ class Nsga2(Optimiser[Nsga2Params, Nsga2State]):
         return ""
 
 
-def _children(state: Nsga2State, params: Nsga2Params) -> Plan:
-    """All children of a generation, also those that have been evaluated before; every draw is made here."""
-    with use_rng(generator(params.seed, state.generation)):
-        vectors = _bred(state, params) if state.population else _spread(params)
-    candidates = tuple(Candidate(index, deltas) for index, deltas in enumerate(vectors))
-    return Plan(plan_names(state.generation)[0], state.generation, candidates)
-
-
 def _spread(params: Nsga2Params) -> list[tuple[float, ...]]:
     """The vectors of the start and draws around them, from the module's generator."""
     vectors = [one.deltas for one in params.start]
@@ -143,10 +136,6 @@ def _bred(state: Nsga2State, params: Nsga2Params) -> list[tuple[float, ...]]:
             tools.mutPolynomialBounded(child, params.eta, -params.bound, params.bound, 1 / len(child))
             vectors.append(_whole(child, params))
     return vectors
-
-
-def _known(state: Nsga2State) -> dict[tuple[float, ...], Score]:
-    return {member.deltas: member.score for member in state.population if member.score is not None}
 
 
 def _individual(member: Member) -> Any:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orchestrator.optimisers.base import Optimiser, SearchParams, SearchState, better, clip
+from orchestrator.optimisers.base import SearchParams, better, clip
+from orchestrator.optimisers.drawn import DrawnSearch, DrawnState
 from orchestrator.optimisers.generation import Genome
-from orchestrator.optimisers.planning import distinct_candidates, expand, generator, plan_names
+from orchestrator.optimisers.planning import generator, plan_names
 from tasks.plan import Candidate, Outcome, Plan
 
 
@@ -23,47 +24,37 @@ class RandomParams(SearchParams):
     sigma: float = 1.5
 
 
-class RandomSearch(Optimiser[RandomParams, SearchState]):
+class RandomSearch(DrawnSearch[RandomParams, DrawnState]):
     """`population_size` draws a generation.  The first candidates of the first generation are the start itself."""
 
     name: ClassVar[str] = "random"
     params_type = RandomParams
-    state_type = SearchState
+    state_type = DrawnState
 
-    def init(self, params: RandomParams) -> SearchState:
-        return SearchState()
+    def init(self, params: RandomParams) -> DrawnState:
+        return DrawnState()
 
-    def ask(self, state: SearchState, params: RandomParams) -> Plan:
-        return distinct_candidates(_drawn(state, params))
-
-    def whole(
-        self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]
-    ) -> tuple[Plan, list[Outcome]]:
-        """All draws, also those that equal another one because the bound has cut both."""
-        drawn = _drawn(state, params)
-        return drawn, expand(drawn, outcomes)
+    def drawn(self, state: DrawnState, params: RandomParams) -> Plan:
+        """The first of all are the start."""
+        rng = generator(params.seed, state.generation)
+        candidates = []
+        for index in range(params.population_size):
+            deltas = list(params.initial_deltas)
+            for position in params.free:
+                deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
+            is_start = state.generation == 0 and index < len(params.start)
+            drawn = params.start[index] if is_start else Genome(tuple(deltas), "")
+            candidates.append(Candidate(index, drawn.deltas, drawn.scratchpad))
+        return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
 
     def places(self, params: RandomParams) -> int:
         """The best alone: the others change nothing."""
         return 1
 
-    def tell(self, state: SearchState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> SearchState:
+    def tell(self, state: DrawnState, params: RandomParams, plan: Plan, outcomes: Sequence[Outcome]) -> DrawnState:
         best = state.best
         whole, known = self.whole(state, params, plan, outcomes)
         for candidate, outcome in zip(whole.candidates, known, strict=True):
             best = better(best, candidate.deltas, outcome.scratchpad, outcome.pre)
-        return replace(state, generation=state.generation + 1, best=best)
-
-
-def _drawn(state: SearchState, params: RandomParams) -> Plan:
-    """All draws of a generation; the first of all are the start."""
-    rng = generator(params.seed, state.generation)
-    candidates = []
-    for index in range(params.population_size):
-        deltas = list(params.initial_deltas)
-        for position in params.free:
-            deltas[position] = clip(rng.gauss(deltas[position], params.sigma), params.bound)
-        is_start = state.generation == 0 and index < len(params.start)
-        drawn = params.start[index] if is_start else Genome(tuple(deltas), "")
-        candidates.append(Candidate(index, drawn.deltas, drawn.scratchpad))
-    return Plan(plan_names(state.generation)[0], state.generation, tuple(candidates))
+        corners = self.corners(state, params, plan, outcomes)
+        return replace(state, generation=state.generation + 1, best=best, corners=corners)

@@ -99,20 +99,6 @@ def test_each_distinct_candidate_is_evaluated_once(name: str) -> None:
     assert len(plain) == len(set(plain))
 
 
-@pytest.mark.parametrize("name", ["cma", "hybrid", "random", "nsga2"])
-def test_samples_that_the_bound_makes_equal_are_sent_once_and_count_as_many(name: str) -> None:
-    # given one free cluster and draws far beyond the bound, so that most samples are one of its two ends
-    optimiser, params = made(name, pinned=tuple(range(1, CLUSTERS)), bound=0.5, sigma=5.0)
-    formula = Formula()
-    # when
-    turns = list(search(optimiser, optimiser.init(params), params, formula))
-    # then
-    for plan in formula.plans:
-        plain = [candidate.deltas for candidate in plan.candidates if candidate.target is None]
-        assert len(plain) == len(set(plain))
-    assert all(len(turn.outcomes) >= params.population_size for turn in turns)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pinned_cluster_never_moves_and_the_others_stay_within_the_bound(name: str) -> None:
     start = (0.0, 0.0, 0.0, 0.25, 0.0, 0.0)

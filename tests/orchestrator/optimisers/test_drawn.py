@@ -1,0 +1,77 @@
+"""Draws that the bound makes equal: sent once in a whole search, counted as often as they are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from formula import CLUSTERS, IDS, START, Formula, score
+
+from orchestrator.optimisers import make_optimiser
+from orchestrator.optimisers.base import search
+from tasks.plan import Outcome, Plan
+
+ENDS = ((-0.5, *START[1:]), (0.5, *START[1:]))
+PLAIN = ["cma", "nsga2", "random"]
+
+
+def made(name: str) -> tuple[Any, Any]:
+    """A search of one free cluster whose draws reach far beyond the bound, so that most are one of its two ends."""
+    optimiser = make_optimiser(name)
+    return optimiser, optimiser.params_type(
+        seed=7, cluster_ids=IDS, initial_deltas=START, generations=6, population_size=8,
+        pinned=tuple(range(1, CLUSTERS)), bound=0.5, sigma=5.0,
+    )  # fmt: skip
+
+
+def sent_to(formula: Formula) -> list[tuple[float, ...]]:
+    return [candidate.deltas for candidate in formula.candidates if candidate.target is None]
+
+
+@pytest.mark.parametrize("name", ["hybrid", *PLAIN])
+def test_equal_draws_of_all_generations_are_sent_once_and_count_as_many(name: str) -> None:
+    (optimiser, params), formula = made(name), Formula()
+    turns = list(search(optimiser, optimiser.init(params), params, formula))
+    # Then each end was sent once, and each generation has as many outcomes as it has drawn
+    sent = sent_to(formula)
+    assert len(sent) == len(set(sent))
+    assert all(len(turn.outcomes) >= params.population_size for turn in turns)
+    assert any(outcome.evaluations.cached for turn in turns[1:] for outcome in turn.outcomes)
+    assert {corner.deltas: corner.score for corner in turns[-1].state.corners} == {end: score(end) for end in ENDS}
+
+
+@pytest.mark.parametrize("name", ["hybrid", *PLAIN])
+def test_a_search_that_goes_on_from_its_file_sends_none_again(name: str) -> None:
+    (optimiser, params), calm = made(name), Formula()
+    turns = list(search(optimiser, optimiser.init(params), params, calm))
+    for number, turn in enumerate(turns[:-1], start=1):
+        state, formula = optimiser.from_json(optimiser.to_json(turn.state, params), params), Formula()
+        assert [one.state for one in search(optimiser, state, params, formula)] == [one.state for one in turns[number:]]
+        assert sent_to(formula) == sent_to(calm)[len(sent_to(calm)) - len(sent_to(formula)) :]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_projected_score_is_not_kept(name: str) -> None:
+    (optimiser, params), formula = made(name), Formula()
+
+    def raced(plan: Plan) -> Sequence[Outcome]:
+        """Whatever is not the start leaves a race."""
+        return [
+            dataclasses.replace(outcome, stopped=None if plan.candidate(outcome.index).deltas == START else (5, 10))
+            for outcome in formula(plan)
+        ]
+
+    *_, last = search(optimiser, optimiser.init(params), params, raced)
+    assert last.state.corners == ()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_another_judge_sees_what_is_drawn_again(name: str) -> None:
+    (optimiser, params), formula = made(name), Formula()
+    first = next(iter(search(optimiser, optimiser.init(params), params, formula)))
+    assert first.state.corners
+    scores = {deltas: dataclasses.replace(score(deltas), fitness=0.01) for deltas in optimiser.scored(first.state)}
+    state = optimiser.rescored(first.state, scores)
+    assert state.corners == () and state.best.fitness == 0.01
