@@ -138,4 +138,4 @@ def test_a_worker_for_another_model_takes_no_task_of_the_run_and_gives_the_reaso
         joined.clear()
     assert done.returncode == 0, done.stdout
     assert joined.answered() == []
-    assert "left for others" in joined.log.read_text()
+    assert "requeued for other workers" in joined.log.read_text()

@@ -46,7 +46,7 @@ def test_evolution_steers_clusters_by_waste_that_a_collection_s_answers_make(run
         POPULATION_SIZE="3",
         NGEN="1",
         VALIDATION_INDICES="",
-        FINANCEBENCH_POOL_INDICES="0-1",
+        TRAINING_INDICES="0-1",
     )
     assert done.returncode == 0, done.stdout
     best = json.loads((run_folder.output / "deltas_best.json").read_text())
