@@ -24,8 +24,8 @@ from tasks.task import raise_if_cancelled
 
 SCALE = float(os.environ.get("WHETSTONE_SCALE", "1"))
 BASES_S = 20.0
-STEP_S = 8.4  # of 64 rows with ten splits, as measured (docs/route.md)
-BATCH_S, BATCH_ROWS = 3.4, 512  # of an evaluation, as measured (docs/route.md)
+STEP_S = 8.4  # of 64 rows with ten splits, as measured (docs/route_results.md)
+BATCH_S, BATCH_ROWS = 3.4, 512  # of an evaluation, as measured (docs/route_results.md)
 START_S = 10.0  # of each child: Python, torch, and the model
 
 
