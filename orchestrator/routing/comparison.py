@@ -10,48 +10,58 @@ from typing import Any
 
 from orchestrator.output import OutputError, read_state
 from orchestrator.routing.build import arms, deployments
+from orchestrator.routing.existing import load_route
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, read_json_lines
 from orchestrator.routing.settings import RouteSettings
 from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 
+Place = tuple[str, int, str, str, str]  # trajectory, seed, deployed, mode, quarantine
+
 
 @dataclass(frozen=True)
 class RunComparison:
-    """`found` is what `compare_claims` gives of so many evaluations.
-
-    `is_whole`: whether the run has made them all and compared.
-    """
+    """`found` is what `compare_claims` gives; `unfinished` says of how many evaluations, "" where it is of all."""
 
     found: Mapping[str, Any]
-    evaluated: int
-    total: int
-    is_whole: bool
-
-    def lines(self) -> list[str]:
-        """What a reader has to know before any figure."""
-        if self.is_whole:
-            return []
-        return [
-            f"**Unfinished**: {self.evaluated} of {self.total} evaluations have been made. All figures and verdicts "
-            "below are of these alone."
-        ]
+    unfinished: str = ""
 
 
-def read_comparison(folder: Path, settings: RouteSettings) -> RunComparison:
-    """Raises: FileNotFoundError before the first evaluation; OutputError."""
-    total = sum(len(deployments(settings, arm)) for arm in arms(settings))
+def read_comparison(folder: Path) -> RunComparison:
+    """Raises: FileNotFoundError before the first evaluation; OutputError; SettingsError of an unfinished run."""
     try:
-        return RunComparison(read_state(folder / COMPARISON_FILE, dict[str, Any]), total, total, is_whole=True)
+        return RunComparison(read_state(folder / COMPARISON_FILE, dict[str, Any]))
     except FileNotFoundError:
-        records = _evaluated(folder / EVALUATION_FILE)
+        path = folder / EVALUATION_FILE
+        if not path.exists():
+            raise FileNotFoundError(path) from None
+    settings, _ = load_route(folder)
+    wanted = _wanted(settings)
+    records = _evaluated(path, wanted, settings.evaluation.samples)
     found = compare_claims(records, Thresholds(**dataclasses.asdict(settings.claims)))
-    return RunComparison(found, len(records), total, is_whole=False)
+    return RunComparison(found, f"{len(records)} of {len(wanted)} evaluations have been made")
 
 
-def _evaluated(path: Path) -> list[EvaluatedDeployment]:
-    if not path.exists():
-        raise FileNotFoundError(path)
+def _wanted(settings: RouteSettings) -> set[Place]:
+    """Every evaluation of the settings."""
+    return {
+        (arm.trajectory, arm.seed, each.deployed, each.mode, each.quarantine)
+        for arm in arms(settings)
+        for each in deployments(settings, arm)
+    }
+
+
+def _evaluated(path: Path, wanted: set[Place], samples: int) -> list[EvaluatedDeployment]:
     records = read_json_lines(path, EvaluatedDeployment)
-    if not all(len(each.solved) == len(each.hacked) > 0 for each in records):
-        raise OutputError(f"{path} is damaged: an evaluation has no samples, or not as many of both kinds")
+    left = set(wanted)
+    for number, each in enumerate(records, 1):
+        place = (each.trajectory, each.seed, each.deployed, each.mode, each.quarantine)
+        if place not in left:
+            said = "occurs twice" if place in wanted else "is not in settings.yaml"
+            raise OutputError(f"{path} is damaged: line {number}: this evaluation {said}")
+        left.remove(place)
+        for name, digits in (("solved", each.solved), ("hacked", each.hacked)):
+            if len(digits) != samples or digits.strip("01"):
+                raise OutputError(
+                    f"{path} is damaged: line {number}: {name}: not a 0 or 1 for each of {samples} samples"
+                )
     return records

@@ -51,15 +51,15 @@ def report_text(folder: Path) -> str:
     """The report, as Markdown; of an unfinished run what it has evaluated.  Raises: OutputError, SettingsError."""
     settings, _ = load_route(folder)
     try:
-        comparison = read_comparison(folder, settings)
+        comparison = read_comparison(folder)
     except FileNotFoundError:
         raise OutputError(f"{folder} has no {EVALUATION_FILE}: nothing of the run was evaluated so far") from None
-    found, is_whole = comparison.found, comparison.is_whole
+    found, is_whole = comparison.found, not comparison.unfinished
     held_out = settings.claims.held_out_mode
     parts = [
         "# Gradient routing",
         *registration_lines(folder, settings),
-        *comparison.lines(),
+        *([] if is_whole else [f"**Unfinished**: {comparison.unfinished}. Figures and verdicts are of these alone."]),
         f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
         "## Preconditions",
         _preconditions(found),
@@ -74,11 +74,13 @@ def report_text(folder: Path) -> str:
 
 
 def route_tables(folder: Path) -> Sequence[ShownTable]:
-    """The comparison for the run's page; none before the first evaluation.  Raises: OutputError, SettingsError."""
+    """The comparison for the run's page; none before the first evaluation.  Raises: OutputError."""
     try:
-        return _comparison_tables(read_comparison(folder, load_route(folder)[0]).found)
+        return _comparison_tables(read_comparison(folder).found)
     except FileNotFoundError:
         return ()
+    except SettingsError as error:
+        raise OutputError("; ".join(error.problems)) from None
 
 
 def _comparison_tables(found: Mapping[str, Any]) -> list[ShownTable]:

@@ -60,7 +60,7 @@ def evaluated_arms(settings: RouteSettings) -> list[EvaluatedDeployment]:
     """All that is evaluated, with rates that depend on what is deployed."""
     return [
         EvaluatedDeployment(
-            arm.trajectory, arm.seed, each.deployed, each.mode, each.quarantine, "1100", hacks_of(each.deployed)
+            arm.trajectory, arm.seed, each.deployed, each.mode, each.quarantine, 5 * "1100", 5 * hacks_of(each.deployed)
         )
         for arm in arms(settings)
         for each in deployments(settings, arm)

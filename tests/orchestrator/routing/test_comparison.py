@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,11 @@ from test_route_plan import written
 
 from orchestrator.output import OutputError
 from orchestrator.routing.comparison import read_comparison
+from orchestrator.routing.existing import SETTINGS_FILE
 from orchestrator.routing.report import report_text, route_tables
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, json_lines
 
+Damage = Callable[[list[str]], list[str]]
 TRAJECTORIES = {"training__trajectories": ["shared", "erase"]}
 
 
@@ -29,26 +33,33 @@ def unfinished(tmp_path: Path) -> Path:
 
 def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path) -> None:
     folder = unfinished(tmp_path)
-    settings = small_route(tmp_path, **TRAJECTORIES)
-    whole = evaluated_arms(settings)
-    found = read_comparison(folder, settings)
+    whole = evaluated_arms(small_route(tmp_path, **TRAJECTORIES))
     shared = [each for each in whole if each.trajectory == "shared"]
-    assert (found.evaluated, found.total, found.is_whole) == (len(shared), len(whole), False)
-    assert 0 < found.evaluated < found.total
+    said = f"{len(shared)} of {len(whole)} evaluations have been made"
+    assert read_comparison(folder).unfinished == said and len(shared) < len(whole)
     for path in (folder / "rows").iterdir():
         if not path.name.startswith("shared"):
             path.unlink()  # its training has not ended
     text = report_text(folder)
-    assert f"**Unfinished**: {found.evaluated} of {found.total} evaluations have been made" in text
+    assert f"**Unfinished**: {said}" in text
     assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text
     assert "erase" not in text and "## Pictures" not in text
     assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
 
 
+@pytest.mark.parametrize("kept", [0, 1])
+def test_hardly_any_evaluation_measures_nothing(tmp_path: Path, kept: int) -> None:
+    folder = unfinished(tmp_path)
+    path = folder / EVALUATION_FILE
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    text = report_text(folder)
+    assert f"**Unfinished**: {kept} of " in text
+    assert "Not measurable at this size" in text and "Not measured: real or the random directions" in text
+
+
 def test_a_run_that_has_compared_is_whole(tmp_path: Path) -> None:
-    settings = small_route(tmp_path)
-    folder = written(settings).path
-    assert read_comparison(folder, settings).is_whole
+    folder = written(small_route(tmp_path)).path
+    assert read_comparison(folder).unfinished == ""
     assert "Unfinished" not in report_text(folder)
 
 
@@ -57,19 +68,69 @@ def test_before_the_first_evaluation_there_is_one_line_and_no_table(tmp_path: Pa
     (folder / EVALUATION_FILE).unlink()
     with pytest.raises(OutputError, match=r"no evaluation\.jsonl: nothing of the run was evaluated so far"):
         report_text(folder)
+    (folder / SETTINGS_FILE).unlink()  # as in a folder whose run has only got its name
     assert route_tables(folder) == ()
 
 
+def test_the_page_needs_the_settings_of_an_unfinished_run_alone(tmp_path: Path) -> None:
+    folder = written(small_route(tmp_path / "whole")).path
+    (folder / SETTINGS_FILE).write_text("world: programs\n")
+    assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
+    folder = unfinished(tmp_path / "cut")
+    (folder / SETTINGS_FILE).write_text("world: programs\n")
+    with pytest.raises(OutputError, match=r"training\.steps: is missing"):
+        route_tables(folder)
+
+
+def seed_of_another_run(lines: list[str]) -> list[str]:
+    return [line.replace('"seed": 1', '"seed": 7') for line in lines]
+
+
+def mode_of_another_run(lines: list[str]) -> list[str]:
+    return [line.replace('"mode": "B"', '"mode": "A"') for line in lines]
+
+
+def first_again(lines: list[str]) -> list[str]:
+    return [*lines, lines[0]]
+
+
+def last_cut_short(lines: list[str]) -> list[str]:
+    return [*lines[:-1], lines[-1][:-30]]
+
+
+def one_sample_less(lines: list[str]) -> list[str]:
+    return [lines[0].replace('"solved": "1', '"solved": "'), *lines[1:]]
+
+
+def a_sample_of_each_kind_less(lines: list[str]) -> list[str]:
+    return [lines[0], lines[1].replace('"solved": "1', '"solved": "').replace('"hacked": "0', '"hacked": "')]
+
+
+def other_digits(lines: list[str]) -> list[str]:
+    return [lines[0].replace("1100", "1200"), *lines[1:]]
+
+
+def keys_missing(lines: list[str]) -> list[str]:
+    return ['{"trajectory": "shared"}\n', *lines]
+
+
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("damage", "said"),
     [
-        ('{"trajectory": "shared"}\n', "line 1: seed: is missing"),
-        (None, "an evaluation has no samples, or not as many of both kinds"),
+        (keys_missing, "line 1: seed: is missing"),
+        (last_cut_short, "line 24: it is not JSON"),
+        (first_again, "line 25: this evaluation occurs twice"),
+        (seed_of_another_run, "line 13: this evaluation is not in settings.yaml"),
+        (mode_of_another_run, "line 1: this evaluation is not in settings.yaml"),
+        (one_sample_less, "line 1: solved: not a 0 or 1 for each of 20 samples"),
+        (a_sample_of_each_kind_less, "line 2: solved: not a 0 or 1 for each of 20 samples"),
+        (other_digits, "line 1: solved: not a 0 or 1 for each of 20 samples"),
     ],
 )
-def test_damaged_evaluations_are_one_line(tmp_path: Path, line: str | None, said: str) -> None:
+def test_damaged_evaluations_are_one_line(tmp_path: Path, damage: Damage, said: str) -> None:
     folder = unfinished(tmp_path)
     path = folder / EVALUATION_FILE
-    path.write_text(line or path.read_text().replace('"solved": "1100"', '"solved": "110"', 1))
-    with pytest.raises(OutputError, match=said):
-        report_text(folder)
+    path.write_text("".join(damage(path.read_text().splitlines(keepends=True))))
+    for reading in (report_text, route_tables):
+        with pytest.raises(OutputError, match=f"is damaged: {re.escape(said)}"):
+            reading(folder)
