@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
 
 from orchestrator.output import OutputError, read_state
 from orchestrator.routing.build import arms, deployments
@@ -16,6 +18,77 @@ from orchestrator.routing.settings import RouteSettings
 from tasks.route.claims import EvaluatedDeployment, Thresholds, compare_claims
 
 Place = tuple[str, int, str, str, str]  # trajectory, seed, deployed, mode, quarantine
+
+
+class DeployedRates(TypedDict):
+    """Of what is deployed, in one mode, over the seeds."""
+
+    trajectory: str
+    deployed: str
+    mode: str
+    quarantine: str
+    seeds: int
+    samples: int
+    solve: float
+    hack: float
+
+
+class AtLeast(TypedDict):
+    """A precondition with a lower bound; null is what was not measured."""
+
+    value: float | None
+    at_least: float
+    holds: bool | None
+
+
+class AtMost(TypedDict):
+    """A precondition with an upper bound."""
+
+    value: float | None
+    at_most: float
+    holds: bool | None
+
+
+class PrimaryFigures(TypedDict):
+    """Real against the random directions."""
+
+    real: float
+    random: float
+    random_deviation: float | None
+    rule: bool | None
+    rule_by_chance: float | None
+    directions: int
+    ranks: list[int]
+    p: float
+
+
+class AgainstSplit(TypedDict):
+    """Real against another split."""
+
+    against: str
+    hack: float
+    p: float
+    p_corrected: float
+
+
+class AgainstFrontier(TypedDict):
+    """Real against the scaled adapter."""
+
+    against: Literal["frontier"]
+    at_solve: float
+    hack: float
+    point: str
+
+
+class ComparisonFile(TypedDict):
+    """comparison.json: what `compare_claims` gives."""
+
+    rates: list[DeployedRates]
+    preconditions: dict[str, AtLeast | AtMost]
+    is_measurable: bool
+    primary: PrimaryFigures | None
+    secondary: list[AgainstSplit | AgainstFrontier]
+    own_trajectories: list[DeployedRates]
 
 
 @dataclass(frozen=True)
@@ -29,7 +102,7 @@ class RunComparison:
 def read_comparison(folder: Path) -> RunComparison:
     """Raises: FileNotFoundError before the first evaluation; OutputError; SettingsError of an unfinished run."""
     try:
-        return RunComparison(read_state(folder / COMPARISON_FILE, dict[str, Any]))
+        return RunComparison(read_state(folder / COMPARISON_FILE, ComparisonFile))
     except FileNotFoundError:
         path = folder / EVALUATION_FILE
         if not path.exists():

@@ -8,13 +8,12 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.output import OutputError, OutputFolder, read_state
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.routing.build import arms, read_texts, world_source
 from orchestrator.routing.comparison import read_comparison
 from orchestrator.routing.existing import load_route
 from orchestrator.routing.plan import RoutePlan, departures, input_hashes, make_plan, read_plan
 from orchestrator.routing.results import (
-    COMPARISON_FILE,
     EVALUATION_FILE,
     REPORT_FILE,
     read_json_lines,
@@ -130,7 +129,7 @@ def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
 
 def verdict_lines(folder: Path) -> list[str]:
     """The verdict in a few lines, for the terminal."""
-    found = read_state(folder / COMPARISON_FILE, dict[str, Any])
+    found = read_comparison(folder).found
     settings, _ = load_route(folder)
     primary = [_primary(found)]
     return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
@@ -148,8 +147,11 @@ def _plan_now(settings: RouteSettings) -> RoutePlan:
 def _verdict(found: Mapping[str, Any]) -> str:
     if found["is_measurable"]:
         return "the preconditions hold"
-    failed = [name for name, each in found["preconditions"].items() if each["holds"] is not True]
-    return f"not measurable at this size: {', '.join(failed)}"
+    failed, missing = (
+        [name for name, each in found["preconditions"].items() if each["holds"] is holds] for holds in (False, None)
+    )
+    said = [f"not measurable at this size: {', '.join(failed)}"] if failed else []
+    return "; ".join([*said, *([f"not measured: {', '.join(missing)}"] if missing else [])])
 
 
 def _preconditions(found: Mapping[str, Any]) -> str:

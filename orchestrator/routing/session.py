@@ -23,6 +23,7 @@ from orchestrator.output import OutputFolder
 from orchestrator.routing.build import arms, deployments, open_route_farm, route_inputs
 from orchestrator.routing.progress import PROGRESS_FILE, UNIT, RouteProgress
 from orchestrator.routing.report import verdict_lines, write_report
+from orchestrator.routing.restore import restore_results, restore_training
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, checkpoint_file, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings
 from orchestrator.runs.artifacts import ArtifactRequests
@@ -126,7 +127,7 @@ class _Session:
         store.put_metadata(self.run_id, LIMIT, str(self.limit_s))
         for text in self.router.texts.values():
             store.put_shared(self.run_id, data_key(text), {"text": text})
-        self.journal.seed(store, self.run_id)
+        restore_results(store, self.run_id, self.journal)
         self.publisher.restore([])
         keep_versions(self.output)
         clear_parked_state(self.output)  # not earlier: a start that is refused leaves the run parked
@@ -148,7 +149,8 @@ class _Session:
         for arm in arms(self.settings):
             job = train_job(self.inputs, arm, bases["weights"], pool[0] if pool else None, self.limit_s)
             self._trainings[arm] = job
-            self._restore_checkpoint(arm, job)
+            path = self.output.path / checkpoint_file(arm)
+            restore_training(self.farm.store, self.run_id, self.journal, job, path)
             self.scheduler.submit(OfArm(*job, arm))
         for request, result in self._results():
             assert isinstance(request, OfArm)
@@ -192,12 +194,6 @@ class _Session:
                 yield request, result
         finally:
             self.report()
-
-    def _restore_checkpoint(self, arm: Arm, job: RouteJob) -> None:
-        """The last checkpoint of a finished training, where the store has lost it."""
-        path = self.output.path / checkpoint_file(arm)
-        if job[0] in self.journal.results and path.exists():
-            self.farm.store.put_checkpoint(self.run_id, train_checkpoint(job), path.read_bytes())
 
     def _end_training(self, arm: Arm, result: Result) -> None:
         """Keep rows and checkpoint, and have all that is deployed evaluated."""

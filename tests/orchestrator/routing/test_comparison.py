@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -47,20 +48,46 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
     assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_hardly_any_evaluation_measures_nothing(tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ([], "\nNot measured: none_hacks, training_gains, ceiling_keeps."),
+        ([0], "\nNot measured: training_gains, ceiling_keeps."),
+        ([0, 6, 7], "\nNot measurable at this size: training_gains; not measured: ceiling_keeps."),
+    ],
+)
+def test_what_is_not_measured_is_not_called_unmeasurable(tmp_path: Path, kept: list[int], said: str) -> None:
     folder = unfinished(tmp_path)
     path = folder / EVALUATION_FILE
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[number] for number in kept))
     text = report_text(folder)
-    assert f"**Unfinished**: {kept} of " in text
-    assert "Not measurable at this size" in text and "Not measured: real or the random directions" in text
+    assert f"**Unfinished**: {len(kept)} of " in text
+    assert said in text
 
 
 def test_a_run_that_has_compared_is_whole(tmp_path: Path) -> None:
     folder = written(small_route(tmp_path)).path
     assert read_comparison(folder).unfinished == ""
     assert "Unfinished" not in report_text(folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"primary": {"real": 0.1}}, "primary.random: is missing"),
+        ({"rates": [1]}, "rates[0]: 1 is not an object"),
+        ({"preconditions": {"none_hacks": {}}}, "preconditions.none_hacks"),
+        ({"secondary": None}, "secondary: None is not a list"),
+    ],
+)
+def test_a_damaged_comparison_is_one_line(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+    output = written(small_route(tmp_path))
+    found = json.loads((output.path / COMPARISON_FILE).read_text())
+    output.write(COMPARISON_FILE, json.dumps({name: found[name] for name in found if name != "checksum"} | changed))
+    for reading in (report_text, route_tables):
+        with pytest.raises(OutputError, match=re.escape(said)):
+            reading(output.path)
 
 
 def test_before_the_first_evaluation_there_is_one_line_and_no_table(tmp_path: Path) -> None:

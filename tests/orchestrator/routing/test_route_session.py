@@ -112,20 +112,25 @@ def test_whatever_is_killed_the_files_come_out_the_same(undisturbed: Path, tmp_p
     until(lambda: not processes_of(tmp_path, "run"))
 
 
-def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Path, tmp_path: Path) -> None:
-    # Given a run that is killed after its first training, and whose farm is lost with the store and the bases
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_lost_store_is_put_back_from_the_output_folder(undisturbed: Path, tmp_path: Path, is_kept: bool) -> None:
+    # Given a run that is killed after its first training, and whose farm is lost with the store and the bases, and
+    # perhaps that training's checkpoint
     output, checkpoint = tmp_path / "outputs" / "run", "shared_seed0.safetensors"
     running = start(tmp_path, "run")
-    until((output / "checkpoints" / checkpoint).exists, 120)
+    until((output / "rows" / "shared_seed0.jsonl").exists, 120)  # what is kept last of a training
     running.kill()
     running.wait()
     until(lambda: not processes_of(tmp_path, "run"))
     shutil.rmtree(tmp_path / "farm-run")
-    # When the command is started again, then all files are the same, and that training was not done again
+    if not is_kept:
+        (output / "checkpoints" / checkpoint).unlink()
+    # When the command is started again, then all files are the same, and that training was done again without it alone
     assert start(tmp_path, "run").wait() == exit_status.DONE, (tmp_path / "run.log").read_text()
     assert results(output) == results(undisturbed)
     received = "".join(path.read_text() for path in (tmp_path / "farm-run" / "logs").glob("gpu*"))
-    assert "stage=evaluate" in received and "child=shared_seed0 stage=train" not in received
+    assert "stage=evaluate" in received
+    assert ("child=shared_seed0 stage=train" in received) is not is_kept
 
 
 def killed(running: subprocess.Popen[bytes], folder: Path, what: str) -> bool:
