@@ -19,7 +19,7 @@ from orchestrator.runs.clustering import SHORT_PROMPTS
 from orchestrator.runs.final import REPEATS
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import EOT_DELTAS, FACTORS, SEARCHED_ON, rungs_of_sets
+from orchestrator.runs.vectors import BOTH, EOT, EOT_DELTAS, FACTORS, LOG_ODDS, SEARCHED_ON, is_raced, rungs_of_sets
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -83,7 +83,7 @@ def parts_of(
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
     line_sizes = [sizes[which] for which in SEARCHED_ON if sizes.get(which)]
-    in_lines, rungs_of_a_line = _raced_vectors(vectors, line_sizes)
+    in_lines, plans_of_lines = _raced_vectors(vectors, line_sizes)
     raced, rungs = _raced_prompts(settings, choosing, prompts)
     raced *= settings.samples
     return (
@@ -92,9 +92,9 @@ def parts_of(
         Part("clusters", sides, sides * training, sides * training),
         Part(
             "vectors without search",
-            sum(vectors) * len(line_sizes),
+            sum(vectors.values()) * len(line_sizes),
             in_lines * settings.samples,
-            plans=lines * rungs_of_a_line,
+            plans=plans_of_lines,
             length=searched,
         ),
         _search_part(settings, works, generations, training, held_out if has_validation else 0),
@@ -118,26 +118,30 @@ def _raced_prompts(settings: Settings, questions: int, prompts: int) -> tuple[in
     return answers, len(rungs)
 
 
-def _raced_vectors(vectors: Sequence[int], sizes: Sequence[int]) -> tuple[int, int]:
-    """How many questions lines of so many vectors answer, and in how many plans each.
+def _raced_vectors(vectors: Mapping[str, int], sizes: Sequence[int]) -> tuple[int, int]:
+    """How many questions lines of so many vectors answer, and in how many plans.
 
     sizes: questions in each set that a line is searched on.  The plain model's answers beside each line, those of a
     vector of zeros, and those by which the best of each line is compared after the search have been given before.
     """
-    rungs, running, answers, before = [sum(rung) for rung in rungs_of_sets(sizes)], list(vectors), 0, 0
-    for rung in rungs:
-        answers += sum(running) * (rung - before)
-        before, running = rung, [math.ceil(count / 2) for count in running]
-    return answers, len(rungs)
+    rungs, answers, plans = [sum(rung) for rung in rungs_of_sets(sizes)], 0, 0
+    for line, count in vectors.items():
+        running, before = count, 0
+        for rung in rungs if is_raced(line) else rungs[-1:]:
+            answers += running * (rung - before)
+            before, running, plans = rung, math.ceil(running / 2), plans + 1
+    return answers, plans
 
 
-def _vectors(settings: Settings, prompts: int) -> tuple[int, ...]:
-    """How many vectors each line without search has."""
+def _vectors(settings: Settings, prompts: int) -> dict[str, int]:
+    """How many vectors each line without search has, by its name."""
     if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
-        return ()
+        return {}
     raised = sum(delta <= settings.delta_bound for delta in EOT_DELTAS)
-    lines = (raised, len(FACTORS), len(FACTORS) if raised else 0) if settings.clusters_by == "waste" else (raised,)
-    return tuple(count for count in lines if count)
+    lines = {EOT: raised}
+    if settings.clusters_by == "waste":
+        lines |= {LOG_ODDS: len(FACTORS), BOTH: len(FACTORS) if raised else 0}
+    return {line: count for line, count in lines.items() if count}
 
 
 def _search_part(

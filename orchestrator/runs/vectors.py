@@ -5,7 +5,8 @@
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
 Each is a line search on the training and the validation set together, before the first generation: one of them alone is
-so small that two answers decide.  The worse half of a line stops after a part of the questions, as with the prompts.
+so small that two answers decide.  The raised ends of a turn answer all questions, since their fitness differs by a few
+answers of a hundred; of the lines with log-odds the worse half stops after a part, as with the prompts.
 With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the best of all lines.  After the search the best of each
 line stands beside what the search has found, on the validation set, where it has been chosen in part: a search that is
 not better than these was not worth its evaluations.
@@ -31,7 +32,7 @@ from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
-EOT_DELTAS = (1.0, 2.0, 4.0, 8.0, 10.0, 11.0, 12.0)
+EOT_DELTAS = (2.0, 4.0, 8.0, 10.0, 11.0)
 """Logits added to the tokens that end a turn.  From 10 on, one more can end answers before they have begun."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
@@ -115,26 +116,33 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_p
     """
     zero = (0.0,) * clusters
     lines = {EOT: families.eot, LOG_ODDS: families.log_odds}
-    found = {name: _best_of(measurer, line, plain_prompt) for name, line in lines.items() if line}
+    found = {name: _best_of(measurer, line, plain_prompt, is_raced(name)) for name, line in lines.items() if line}
     if not found:
         return Vectors({}, zero, measurer.evaluations)
     if len(found) > 1:
-        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt)
+        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt, is_raced(BOTH))
     # max takes the first of equals: what is not better than zero is not added.
-    _, start = max([_best_of(measurer, [zero], plain_prompt), *found.values()], key=lambda one: one[0])
+    none = _best_of(measurer, [zero], plain_prompt, raced=False)
+    _, start = max([none, *found.values()], key=lambda one: one[0])
     return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
 
 
-def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str) -> tuple[float, Deltas]:
-    """The fitness of a line's best vector on the sets SEARCHED_ON together, and the vector, by successive halving.
+def is_raced(line: str) -> bool:
+    """Whether the worse vectors of a line stop early, by its name."""
+    return line != EOT
 
-    A part of the questions may be harder than all of them: there the objective is relative to the plain model's answers
-    to that part.
+
+def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str, raced: bool) -> tuple[float, Deltas]:
+    """The fitness of a line's best vector on the sets SEARCHED_ON together, and the vector.
+
+    raced: by successive halving, else all are asked all questions.  A part of the questions may be harder than all of
+    them: there the objective is relative to the plain model's answers to that part.
     """
     objective = measurer.store.run(measurer.run_id).objective
     sizes = {which: len(measurer.examples[which]) for which in SEARCHED_ON if measurer.examples.get(which)}
     running, ranked = list(line), list[tuple[float, Deltas]]()
-    for number, rung in enumerate(rungs_of_sets(tuple(sizes.values()))):
+    rungs = rungs_of_sets(tuple(sizes.values()))
+    for number, rung in enumerate(rungs if raced else rungs[-1:]):
         parts = {which: asked if asked < sizes[which] else 0 for which, asked in zip(sizes, rung, strict=True)}
         candidates = [Candidate(0, (), system_prompt=plain_prompt), *(Candidate(0, deltas) for deltas in running)]
         reference, *answers = _answers_to_parts(measurer, number, candidates, parts)

@@ -42,7 +42,7 @@ def output(tmp_path: Path) -> OutputFolder:
 
 def test_the_end_of_a_turn_is_raised_as_far_as_the_bound() -> None:
     families = Families.of(3, 1, (), 4.0)
-    assert families == Families(eot=((0, 1, 0), (0, 2, 0), (0, 4, 0)))
+    assert families == Families(eot=((0, 2, 0), (0, 4, 0)))
     assert len(Families.of(3, 1, (), 12.0).eot) == len(EOT_DELTAS)
 
 
@@ -100,9 +100,9 @@ def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> No
     measurer = SimulatedMeasurer(respond, store, training=64, validation=40)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
     # When the line is searched
-    found = measure_lines(measurer, Families(eot=((0, 0), (1, 0), (2, 0), (3, 0))), 2, "Plain.")
+    found = measure_lines(measurer, Families(log_odds=((0, 0), (1, 0), (2, 0), (3, 0))), 2, "Plain.")
     # Then the worse half stops after a quarter and after a half of each set, and the plain model answers the same parts
-    assert found.best == {EOT: (3, 0)} and found.start == (3, 0)
+    assert found.best == {LOG_ODDS: (3, 0)} and found.start == (3, 0)
     line = measurer.asked[:3]
     assert [name for name, _ in line] == ["lines0_", "lines1_", "lines2_"]
     for which, (first, second) in {"training": (16, 32), "validation": (10, 20)}.items():
@@ -118,6 +118,16 @@ def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> No
     assert found.evaluations.computed == 2 * (5 + 2)
 
 
+def test_raised_ends_of_a_turn_answer_all_questions(store: Store) -> None:
+    # Given three raises, and more questions than vectors that stop early are asked first
+    measurer = SimulatedMeasurer(respond, store, training=64, validation=64)
+    store.put_run(RUN)
+    # When and then: no raise stops early, whichever questions come first
+    measure_lines(measurer, Families(eot=((2, 0), (4, 0), (8, 0))), 2, "Plain.")
+    assert [name for name, _ in measurer.asked] == ["lines0_", "lines0_"]
+    assert {c.questions for _, candidates in measurer.asked for c in candidates} == {0}
+
+
 def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model_there(store: Store) -> None:
     # Given that 8 of the 16 questions that are asked first are too hard for all, and 1 more for the shorter vector
     order = question_order(64, RUN.seed)
@@ -130,9 +140,9 @@ def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model
     measurer = SimulatedMeasurer(harder, store, training=64)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 56 / 64)))
     # When only one of the two goes on after these questions
-    found = measure_lines(measurer, Families(eot=((1, 0), (10, 0))), 2, "Plain.")
+    found = measure_lines(measurer, Families(log_odds=((1, 0), (10, 0))), 2, "Plain.")
     # Then it is the shorter one: against the plain model there it has lost 1 answer of 16, and not 7
-    assert found.best == {EOT: (10, 0)}
+    assert found.best == {LOG_ODDS: (10, 0)}
 
 
 def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
