@@ -111,7 +111,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert json.loads((output / "baselines.json").read_text()) == baselines
 
 
-@pytest.mark.parametrize(("node", "training"), [("g0_pop0", "0-11"), ("lines1_1", "0-31")])
+@pytest.mark.parametrize(("node", "training"), [("g0_pop0", "0-11"), ("lines0_1", "0-31")])
 def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
     driver: Driver, farm: Any, tmp_path: Path, node: str, training: str
 ) -> None:
@@ -120,8 +120,8 @@ def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
     calm, killed = tmp_path / "calm", tmp_path / "killed"
     options = {"PROMPTS_PATH": str(prompts), "TRAINING_INDICES": training}
     finish(evolve(farm, calm, **options))
-    # Given a run that is killed when its baselines are known: in the first answers of its search, or in the second
-    # rung of the vectors without search
+    # Given a run that is killed when its baselines are known: in the first answers of its search, or among the vectors
+    # without search
     driver.set_signal("hold", "answer", node)
     began = driver.began("answer", node)
     process = evolve(farm, killed, **options)
