@@ -19,7 +19,7 @@ from orchestrator.runs.clustering import SHORT_PROMPTS
 from orchestrator.runs.final import REPEATS
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import BOTH, EOT, EOT_DELTAS, FACTORS, LOG_ODDS, SEARCHED_ON, is_raced, rungs_of_sets
+from orchestrator.runs.vectors import BOTH, EOT, EOT_DELTAS, FACTORS, LOG_ODDS, SEARCHED_ON, rungs_of_sets, stops_early
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -127,7 +127,7 @@ def _raced_vectors(vectors: Mapping[str, int], sizes: Sequence[int]) -> tuple[in
     rungs, answers, plans = [sum(rung) for rung in rungs_of_sets(sizes)], 0, 0
     for line, count in vectors.items():
         running, before = count, 0
-        for rung in rungs if is_raced(line) else rungs[-1:]:
+        for rung in rungs if stops_early(line) else rungs[-1:]:
             answers += running * (rung - before)
             before, running, plans = rung, math.ceil(running / 2), plans + 1
     return answers, plans

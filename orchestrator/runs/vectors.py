@@ -116,18 +116,18 @@ def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_p
     """
     zero = (0.0,) * clusters
     lines = {EOT: families.eot, LOG_ODDS: families.log_odds}
-    found = {name: _best_of(measurer, line, plain_prompt, is_raced(name)) for name, line in lines.items() if line}
+    found = {name: _best_of(measurer, line, plain_prompt, stops_early(name)) for name, line in lines.items() if line}
     if not found:
         return Vectors({}, zero, measurer.evaluations)
     if len(found) > 1:
-        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt, is_raced(BOTH))
+        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt, stops_early(BOTH))
     # max takes the first of equals: what is not better than zero is not added.
     none = _best_of(measurer, [zero], plain_prompt, raced=False)
     _, start = max([none, *found.values()], key=lambda one: one[0])
     return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
 
 
-def is_raced(line: str) -> bool:
+def stops_early(line: str) -> bool:
     """Whether the worse vectors of a line stop early, by its name."""
     return line != EOT
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VERSION = 1
+VERSION = 2
 """Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
 LABELS_KMEANS, LABELS_WASTE = "labels_kmeans.npy", "labels_waste.npy"

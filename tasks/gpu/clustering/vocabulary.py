@@ -8,7 +8,9 @@ and the anchor's own text is cut off.
 1. it is the tokenizer's `eos_token_id`, or
 2. the `generation_config.json` beside the tokenizer lists it as `eos_token_id`, or
 3. the chat template writes it directly after an assistant's message, or
-4. it is an added or special token with one of the `EOS_NAMES` that model families use for this.
+4. where no such file lists any, it is an added or special token with one of the `EOS_NAMES` that model families use.
+So a raised token is one at which the server stops: one that only its name calls an end would be written, and the answer
+would go on behind it.
 A role that ends nothing (padding, beginning, unknown, reserved) does not put a token here.  A token that has such a
 role and is also one of the above belongs here: many families pad with their end of text.
 
@@ -106,8 +108,10 @@ _MESSAGE = "whetstone-marks-the-answer"
 
 def eos_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     """The ids of cluster 0. Empty when the tokenizer has no token that ends a turn or a text."""
-    ids = {tokenizer.eos_token_id} | _from_generation_config(tokenizer) | _from_template(tokenizer)
-    ids |= {i for text, i in _markers(tokenizer).items() if text in EOS_NAMES}
+    listed = _from_generation_config(tokenizer)
+    ids = {tokenizer.eos_token_id} | listed | _from_template(tokenizer)
+    if not listed:
+        ids |= {i for text, i in _markers(tokenizer).items() if text in EOS_NAMES}
     size = vocabulary_size(tokenizer)
     return frozenset(i for i in ids if isinstance(i, int) and 0 <= i < size)
 

@@ -34,7 +34,7 @@ from tasks.models import ClusterFigures, Clusters, Sides
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-VERSION = 1
+VERSION = 2
 """Of the algorithm: raised whenever equal inputs would give other labels, so that old clusterings are not reused."""
 
 TokenIds = list[list[int]]
