@@ -6,7 +6,7 @@ where each rival is shown to be worse: longer, or right less often.  If a system
 says so.  If the vector is worse than the plain model, it says that.
 
 The winner may be no evolved vector but what the search could start from: a rival or the plain model itself.  Then the
-sentences name it as the winner, and say that no evolved vector was better.
+sentences name it as the winner, and say that no evolved vector was shown to be better.
 
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
 by Holm's procedure.
@@ -23,7 +23,7 @@ from orchestrator.report.inference import NoiseFloor, questions_needed, smallest
 from orchestrator.report.pairwise import Pairwise, compare, comparison_sentence, correct_for_number
 from orchestrator.report.systems import MeasuredSystem, SetName
 
-NOT_BETTER = "no evolved vector was better on the validation set"
+NOT_BETTER = "no evolved vector was shown to be better on the validation set"
 
 Outcome = Literal["win", "prompt_suffices", "vector_suffices", "not_shown", "worse"]
 

@@ -78,8 +78,10 @@ class Closing:
         systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *starts])
         # The other starts stand in the report as the prompt and the vectors that they are.
         found = len(systems) - len(starts)
+        plain = self.baselines.system(PLAIN).validation
+        assert plain is not None, "the plain prompt is always measured"
         searched = [system for system in systems[:found] if system.kind == "evolved"]
-        winner = choose_winner(searched, systems[found:])
+        winner = choose_winner(searched, systems[found:], plain, objective, self.settings.seed)
         systems = [*systems[:found], *(system for system in systems[found:] if system is winner)]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)

@@ -98,7 +98,7 @@ def test_a_vector_without_search_that_has_won_itself_is_said_to_have_won() -> No
     # then
     assert (conclusion.outcome, conclusion.rival) == ("vector_suffices", "end of turn alone")
     assert conclusion.headline.startswith(
-        'A search is not needed: "end of turn alone" (raised by 11) won: no evolved vector was better '
+        'A search is not needed: "end of turn alone" (raised by 11) won: no evolved vector was shown to be better '
         "on the validation set (against the plain model 192.3 -> 76.5 tokens, 200 -> 200 of 300 right on the test set)."
     )
     assert "the evolved vector" not in " ".join(conclusion.sentences)
@@ -109,7 +109,7 @@ def test_a_start_that_has_won_and_is_not_shown_to_be_better_than_the_plain_model
     conclusion = concluded(replace(raised, name="start: log-odds alone", kind="evolved"), [raised])
     assert conclusion.outcome == "not_shown"
     won, shown = conclusion.headline.split(". ", 1)
-    assert won == '"log-odds alone" won: no evolved vector was better on the validation set'
+    assert won == '"log-odds alone" won: no evolved vector was shown to be better on the validation set'
     assert shown.startswith("Nor is it shown to be better than the plain model: ")
     assert conclusion.headline.endswith("200 -> 195 of 300 right on the test set.")
 
@@ -126,7 +126,7 @@ def test_a_start_that_has_won_and_is_worse_is_named_in_the_second_sentence() -> 
     conclusion = concluded(replace(raised, name="start: end of turn alone", kind="evolved"), [raised])
     assert conclusion.headline.startswith("The winner is worse than the plain model: ")
     assert conclusion.sentences[1].startswith(
-        'The winner is "end of turn alone" (raised by 4): no evolved vector was better on the validation'
+        'The winner is "end of turn alone" (raised by 4): no evolved vector was shown to be better on the validation'
     )
 
 
@@ -134,7 +134,7 @@ def test_the_plain_model_that_has_won_is_named() -> None:
     winner = replace(PLAIN, name="start", kind="evolved", deltas=(0.0, 0.0))
     conclusion = concluded(winner)
     assert conclusion.headline.startswith("It is not shown that the winner is better than the plain model: ")
-    assert conclusion.sentences[1].startswith("The winner is the plain model: no evolved vector was better")
+    assert conclusion.sentences[1].startswith("The winner is the plain model: no evolved vector was shown to be better")
 
 
 def test_a_prompt_that_saves_nothing_is_not_said_to_be_enough() -> None:
