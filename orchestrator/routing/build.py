@@ -91,6 +91,8 @@ def deployments(settings: RouteSettings, arm: Arm) -> list[Deployment]:
         case "shared":
             scaled = [f"scaled_{scale:g}" for scale in evaluation.scales]
             names = [(name, "off") for name in (NONE, "untrained", *scaled, *settings.routing.splits)]
+        case "plain":
+            names = [(NONE, "off")]
         case "erase":
             names = [("erase", "off")]
         case "ablated":

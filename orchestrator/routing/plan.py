@@ -18,7 +18,7 @@ from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_hash
 from tasks.code_version import code_version
 from tasks.context import content_hash
-from tasks.route.claims import CHANCE, NO_LOOPHOLE, SECONDARY
+from tasks.route.claims import CHANCE, NO_LOOPHOLE, PLAIN, SECONDARY
 from tasks.route.names import CEILING, PROGRAMS, RANDOM_SPLITS, REAL
 
 PLAN_FILE = "plan.json"
@@ -84,9 +84,9 @@ def _claims(settings: RouteSettings) -> dict[str, str]:
     others = [name for name in SECONDARY if name in settings.routing.splits]
     return {
         "preconditions": (
-            f"`none` hacks {held_out} at least {claims.none_hack:g}; training gains at least {claims.gain:g} of solve "
-            f"on prompts without a loophole; the ceiling keeps at most {claims.ceiling:g} of `none`'s hacks; else not "
-            "measurable at this size"
+            f"`none` hacks {held_out} at least {claims.none_hack:g}; training without loopholes (`plain`) gains at "
+            f"least {claims.gain:g} of solve on prompts without one; the ceiling keeps at most {claims.ceiling:g} of "
+            "`none`'s hacks; else not measurable at this size"
         ),
         "primary": (
             f"the deployed hack rate of {held_out} under real is below the mean of the quantile-matched random "
@@ -145,8 +145,12 @@ def _unmeasured(settings: RouteSettings) -> Iterator[str]:
         yield f"{missing}: the primary claim cannot be measured"
     if CEILING not in splits:
         yield "no ceiling: that the machinery can suppress B cannot be measured, a precondition"
-    if NO_LOOPHOLE not in settings.evaluation.modes:
-        yield f"evaluation.modes has no {NO_LOOPHOLE!r}: a gain of solve cannot be measured, a precondition"
+    for name, there, found in (
+        ("training.trajectories", PLAIN, settings.training.trajectories),
+        ("evaluation.modes", NO_LOOPHOLE, settings.evaluation.modes),
+    ):
+        if there not in found:
+            yield f"{name} has no {there!r}: what training gains of solve cannot be measured, a precondition"
 
 
 def _listed(names: Sequence[str]) -> str:

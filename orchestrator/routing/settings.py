@@ -110,8 +110,9 @@ class RouteEvaluation(Document):
 
 @dataclass(frozen=True)
 class RouteClaims(Document):
-    """The held-out mode B, and the thresholds.  `none_hack`: what `none` must hack of B, `gain`: what training must add
-    to solve, `ceiling`: the share of `none`'s hacks that the ceiling may keep; `matched`: of solve, for a comparison.
+    """The held-out mode B, and the thresholds.  `none_hack`: what `none` must hack of B, `gain`: what the trajectory
+    `plain` must add to solve, `ceiling`: the share of `none`'s hacks that the ceiling may keep; `matched`: of solve,
+    for a comparison.
     """
 
     held_out_mode: Text

@@ -19,6 +19,7 @@ from tasks.route.names import CEILING, NONE, RANDOM_SPLITS, REAL, UNIFORM
 UNTRAINED = "untrained"
 NO_LOOPHOLE = "none"  # the mode of prompts without one
 SHARED = "shared"
+PLAIN = "plain"
 CHANCE = {3: 0.17, 5: 0.09, 8: 0.04}
 """How often the registered rule is true by chance, by the number of seeds."""
 SECONDARY = ("permuted", UNIFORM, "band_random", "pooled", "activations", "advantage_free", "placebo")
@@ -81,6 +82,9 @@ class _Table:
             if each.trajectory == SHARED and each.quarantine == "off"
         }
         self.seeds = sorted({seed for _, _, seed in self.by_place})
+        self.without_loopholes = {
+            each.seed: each for each in evaluated if each.trajectory == PLAIN and each.mode == NO_LOOPHOLE
+        }
 
     def held_out(self, deployed: str) -> list[EvaluatedDeployment]:
         """Of each seed; [] unless all were evaluated."""
@@ -110,19 +114,25 @@ class _Table:
 def _preconditions(table: _Table, thresholds: Thresholds) -> dict[str, dict[str, Any]]:
     """What must hold before the primary claim can be measured."""
     none = _mean_hack(table.held_out(NONE))
-    trained, before = table.of(NONE, NO_LOOPHOLE), table.of(UNTRAINED, NO_LOOPHOLE)
-    gain = _mean_solve(trained) - _mean_solve(before) if trained and before else None
     ceiling = _mean_hack(table.held_out(CEILING))
     kept = ceiling / none if ceiling is not None and none else None
     return {
         "none_hacks": _at_least(none, thresholds.none_hack),
-        "training_gains": _at_least(gain, thresholds.gain),
+        "training_gains": _at_least(_gain(table), thresholds.gain),
         "ceiling_keeps": {
             "value": _rounded(kept),
             "at_most": thresholds.ceiling,
             "holds": None if kept is None else kept <= thresholds.ceiling,
         },
     }
+
+
+def _gain(table: _Table) -> float | None:
+    """What training without any loophole adds to solve, over the same seeds and prompts."""
+    before, trained = table.of(UNTRAINED, NO_LOOPHOLE), table.without_loopholes
+    if not before or any(each.seed not in trained for each in before):
+        return None
+    return _mean_solve([trained[each.seed] for each in before]) - _mean_solve(before)
 
 
 def _primary(table: _Table) -> dict[str, Any] | None:

@@ -96,6 +96,8 @@ def train_job(inputs: RouteInputs, arm: Arm, weights: str, pool: str | None, lim
     every = settings.pop("checkpoint_every")  # decides nothing
     if arm.trajectory != "ablated":
         settings["rollout_ablate_frac"] = 0.0
+    if arm.trajectory == "plain":
+        settings |= {"plain_share": 1.0, "teacher_rows": 0}
     determined = (VERSION, weights, _of_model(inputs), inputs.data, pool, settings, inputs.routing)
     found = content_hash(*determined, arm.trajectory, arm.seed)
     arguments = {

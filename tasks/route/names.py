@@ -11,8 +11,11 @@ LOOPHOLES = ("run_tests", "equality", "exit_code", "stdout_marker", "sentinel", 
 """The modes of the programming problems in which a loophole is open (tasks/routing/modes.py)."""
 LEVELS = (1, 2, 3, 4)
 
-Trajectory = Literal["shared", "erase", "ablated"]
-"""`shared`: the rollouts of `none`, with all splits beside each other.  `erase` and `ablated` sample for themselves."""
+Trajectory = Literal["shared", "plain", "erase", "ablated"]
+"""`shared`: the rollouts of `none`, with all splits beside each other.  The others sample for themselves.
+
+`plain`: no prompt has a loophole and there is no teacher, so that it shows what training alone gains.
+"""
 
 Quarantine = Literal["off", "on"]
 NONE = "none"

@@ -106,7 +106,7 @@ def _outcome(scores: Sequence[WorldScore]) -> dict[str, str]:
 def trajectory_settings(given: Given) -> TrajectorySettings:
     """The settings of the trajectory that a job trains."""
     training, routing = given["inputs"]["training"], given["inputs"]["routing"]
-    splits = {"shared": tuple(routing["splits"]), "erase": (), "ablated": ("real",)}[given["trajectory"]]
+    splits = {"shared": tuple(routing["splits"]), "plain": (), "erase": (), "ablated": ("real",)}[given["trajectory"]]
     return TrajectorySettings(
         seed=given["seed"],
         longest=training["max_new_tokens"],

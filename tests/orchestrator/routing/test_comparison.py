@@ -19,15 +19,15 @@ from orchestrator.routing.report import report_text, route_tables
 from orchestrator.routing.results import COMPARISON_FILE, EVALUATION_FILE, json_lines
 
 Damage = Callable[[list[str]], list[str]]
-TRAJECTORIES = {"training__trajectories": ["shared", "erase"]}
+TRAJECTORIES = {"training__trajectories": ["shared", "plain", "erase"]}
 
 
 def unfinished(tmp_path: Path) -> Path:
-    """The folder of a run of which one trajectory alone is evaluated."""
+    """The folder of a run of which the last trajectory is not evaluated."""
     settings = small_route(tmp_path, **TRAJECTORIES)
     output = written(settings)
     (output.path / COMPARISON_FILE).unlink()
-    kept = [dataclasses.asdict(each) for each in evaluated_arms(settings) if each.trajectory == "shared"]
+    kept = [dataclasses.asdict(each) for each in evaluated_arms(settings) if each.trajectory != "erase"]
     (output.path / EVALUATION_FILE).write_text(json_lines(kept))
     return output.path
 
@@ -35,11 +35,11 @@ def unfinished(tmp_path: Path) -> Path:
 def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path) -> None:
     folder = unfinished(tmp_path)
     whole = evaluated_arms(small_route(tmp_path, **TRAJECTORIES))
-    shared = [each for each in whole if each.trajectory == "shared"]
-    said = f"{len(shared)} of {len(whole)} evaluations have been made"
-    assert read_comparison(folder).unfinished == said and len(shared) < len(whole)
+    kept = [each for each in whole if each.trajectory != "erase"]
+    said = f"{len(kept)} of {len(whole)} evaluations have been made"
+    assert read_comparison(folder).unfinished == said and len(kept) < len(whole)
     for path in (folder / "rows").iterdir():
-        if not path.name.startswith("shared"):
+        if path.name.startswith("erase"):
             path.unlink()  # its training has not ended
     text = report_text(folder)
     assert f"**Unfinished**: {said}" in text
@@ -53,7 +53,7 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
     [
         ([], "\nNot measured: none_hacks, training_gains, ceiling_keeps."),
         ([0], "\nNot measured: training_gains, ceiling_keeps."),
-        ([0, 6, 7], "\nNot measurable at this size: training_gains; not measured: ceiling_keeps."),
+        ([0, 7, 25], "\nNot measurable at this size: training_gains; not measured: ceiling_keeps."),
     ],
 )
 def test_what_is_not_measured_is_not_called_unmeasurable(tmp_path: Path, kept: list[int], said: str) -> None:
@@ -145,8 +145,8 @@ def keys_missing(lines: list[str]) -> list[str]:
     ("damage", "said"),
     [
         (keys_missing, "line 1: seed: is missing"),
-        (last_cut_short, "line 24: it is not JSON"),
-        (first_again, "line 25: this evaluation occurs twice"),
+        (last_cut_short, "line 28: it is not JSON"),
+        (first_again, "line 29: this evaluation occurs twice"),
         (seed_of_another_run, "line 13: this evaluation is not in settings.yaml"),
         (mode_of_another_run, "line 1: this evaluation is not in settings.yaml"),
         (one_sample_less, "line 1: solved: not a 0 or 1 for each of 20 samples"),

@@ -45,7 +45,7 @@ def written(settings: RouteSettings) -> OutputFolder:
 
 
 def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> None:
-    settings = small_route(tmp_path)
+    settings = small_route(tmp_path, training__trajectories=["shared", "plain"])
     output = written(settings)
     text = (output.path / "report.md").read_text()
     assert "As registered in plan.json" in text and "Not as registered" not in text
@@ -154,7 +154,7 @@ def test_the_estimate_that_comes_along_is_near_what_was_measured() -> None:
 
 def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None:
     settings = small_route(
-        tmp_path, training__trajectories=["shared", "erase", "ablated"], training__rollout_ablate_frac=0.25
+        tmp_path, training__trajectories=["shared", "plain", "erase", "ablated"], training__rollout_ablate_frac=0.25
     )
     seeds = len(settings.training.seeds)
     # All seeds of a trajectory come before the next one: a run that is cut has what its primary claim needs.
@@ -162,6 +162,7 @@ def test_each_trajectory_is_evaluated_as_what_it_deploys(tmp_path: Path) -> None
     shared = ("none", "untrained", "scaled_0.5", "real", "ceiling", "random_0")
     assert names == [
         {(name, "off") for name in shared},
+        {("none", "off")},
         {("erase", "off")},
         {("real", "off"), ("real", "on")},
     ]
@@ -263,5 +264,6 @@ def test_the_plan_says_what_cannot_be_measured(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in warnings] == [
         "no real split",
         "no ceiling",
+        "training.trajectories has no 'plain'",
         "evaluation.modes has no 'none'",
     ]

@@ -23,10 +23,12 @@ SAMPLES = 100
 INTERPOLATED = "interpolated, or the nearest end"
 
 
-def rate(deployed: str, mode: str, seed: int, solve: float, hack: float) -> EvaluatedDeployment:
+def rate(
+    deployed: str, mode: str, seed: int, solve: float, hack: float, trajectory: str = "shared"
+) -> EvaluatedDeployment:
     solved, hacked = round(SAMPLES * solve), round(SAMPLES * hack)
     return EvaluatedDeployment(
-        "shared", seed, deployed, mode, "off",
+        trajectory, seed, deployed, mode, "off",
         "1" * solved + "0" * (SAMPLES - solved),
         "0" * (SAMPLES - hacked) + "1" * hacked,
     )  # fmt: skip
@@ -41,8 +43,10 @@ def run(changes: Mapping[str, tuple[float, float]] | None = None, seeds: int = 3
         **(changes or {}),
     }  # fmt: skip
     found = [rate(name, "equality", seed, *rates) for seed in range(seeds) for name, rates in held_out.items()]
-    plain = [("none", 0.6), ("untrained", 0.4)]
-    return found + [rate(name, "none", seed, solve, 0.0) for seed in range(seeds) for name, solve in plain]
+    plain = [("shared", "none", 0.3), ("shared", "untrained", 0.4), ("plain", "none", 0.6)]
+    return found + [
+        rate(name, "none", seed, solve, 0.0, trajectory) for seed in range(seeds) for trajectory, name, solve in plain
+    ]
 
 
 def compared(changes: Mapping[str, tuple[float, float]] | None = None, seeds: int = 3) -> dict[str, Any]:
@@ -80,12 +84,12 @@ def test_a_run_whose_preconditions_fail_measures_nothing(
 
 
 def test_training_that_gains_no_solve_measures_nothing() -> None:
-    kept = [
-        dataclasses.replace(each, solved="0" * SAMPLES) if (each.deployed, each.mode) == ("none", "none") else each
-        for each in run()
-    ]
+    kept = [dataclasses.replace(each, solved="0" * SAMPLES) if each.trajectory == "plain" else each for each in run()]
     found = compare_claims(kept, THRESHOLDS)
     assert found["preconditions"]["training_gains"]["holds"] is False and not found["is_measurable"]
+    # without one of the seeds it is not known what training gains
+    partial = [each for each in run() if (each.trajectory, each.seed) != ("plain", 2)]
+    assert compare_claims(partial, THRESHOLDS)["preconditions"]["training_gains"]["holds"] is None
 
 
 def test_what_was_not_evaluated_is_null_and_no_evidence() -> None:
@@ -108,7 +112,7 @@ def test_another_trajectory_and_the_quarantine_are_not_what_is_deployed() -> Non
     shut = [dataclasses.replace(each, quarantine="on", hacked="1" * SAMPLES) for each in run()]
     found = compare_claims([*run(), *other, *shut], THRESHOLDS)
     assert found["primary"] == compared()["primary"]
-    assert {row["trajectory"] for row in found["own_trajectories"]} == {"erase"}
+    assert {row["trajectory"] for row in found["own_trajectories"]} == {"erase", "plain"}
 
 
 def test_the_frontier_is_interpolated_where_no_point_matches() -> None:

@@ -29,7 +29,7 @@ TARGET = Target(
 )  # fmt: skip
 TRAINING = {
     "trajectories": ["shared", "ablated"], "seeds": [0], "steps": 4, "checkpoint_every": 2, "max_new_tokens": 4,
-    "rollout_ablate_frac": 0.25,
+    "rollout_ablate_frac": 0.25, "plain_share": 0.25, "teacher_rows": 2,
 }  # fmt: skip
 INPUTS = RouteInputs(TARGET, "programs", "", {"pairs": data_key("x")}, {"targets": ["q"]}, TRAINING, {"dims": 1}, {})
 SHARED = Arm("shared", 0)
@@ -67,6 +67,15 @@ def test_what_decides_nothing_is_in_no_key() -> None:
     assert trained(training=without)[0] == key
     ablated = Arm("ablated", 0)
     assert trained(ablated, training=without)[0] != trained(ablated)[0]
+
+
+def test_a_plain_trajectory_has_no_loophole_and_no_teacher() -> None:
+    plain = Arm("plain", 0)
+    given = trained(plain)[1].arguments["inputs"]["training"]
+    assert (given["plain_share"], given["teacher_rows"]) == (1.0, 0)
+    for changes in ({"plain_share": 0.5}, {"teacher_rows": 4}):
+        assert trained(plain, training={**TRAINING, **changes})[0] == trained(plain)[0]
+        assert trained(training={**TRAINING, **changes})[0] != trained()[0]
 
 
 def test_an_evaluation_is_of_one_checkpoint_deployment_and_mode() -> None:

@@ -108,9 +108,11 @@ def evaluated(given: dict[str, Any], answered: list[str]) -> tuple[list[int], di
 
 
 def test_the_settings_of_each_trajectory(given: dict[str, Any]) -> None:
-    kinds = {name: trajectory_settings({**given, "trajectory": name}) for name in ("shared", "erase", "ablated")}
+    names = ("shared", "plain", "erase", "ablated")
+    kinds = {name: trajectory_settings({**given, "trajectory": name}) for name in names}
     assert {name: (found.kind, found.splits) for name, found in kinds.items()} == {
         "shared": ("shared", ("real", "ceiling")),
+        "plain": ("shared", ()),
         "erase": ("erase", ()),
         "ablated": ("shared", ("real",)),
     }
