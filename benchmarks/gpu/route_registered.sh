@@ -2,8 +2,8 @@
 # The registered test of `route` on one or two GPUs: ROUTE_MODEL=FOLDER bash benchmarks/gpu/route_registered.sh
 #
 # A farm of its own (Valkey, cpu worker, and a gpu worker on each of ROUTE_CARDS with ROUTE_SLOTS children at a time), and
-# `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories of
-# the primary test and their evaluations come first, then `erase` and `ablated`.  Cut by ROUTE_SECONDS or anything else,
+# `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories come
+# in the order of the config: first those of the primary test.  Cut by ROUTE_SECONDS or anything else,
 # the same command goes on: the run's folder has its journal and its checkpoints, and ROUTE_WORK/farm the store.
 # ROUTE_RESULTS/registered.tgz has the run's files but for its checkpoints, packed every ROUTE_PACK_S seconds.
 set -u
