@@ -23,7 +23,7 @@ from benchmarks.gpu import route_common as common
 from benchmarks.gpu.route_verdict import SEED, Rates, evaluated_by_weight, verdict
 from tasks.files import write_atomic
 from tasks.gpu.routing.advantages import LossSettings, group_advantages, policy_losses
-from tasks.gpu.routing.diagnostics import band_figures, readings
+from tasks.gpu.routing.diagnostics import band_figures
 from tasks.gpu.routing.direction import alignment
 from tasks.gpu.routing.gate import module_gate
 from tasks.gpu.routing.loop import Trajectory
@@ -36,6 +36,7 @@ from tasks.gpu.routing.token_rows import TokenRow
 from tasks.gpu.routing.trajectory_state import deployed_knobs
 from tasks.gpu.training.work import opened_world, trajectory_settings
 from tasks.gpu.training.worlds import TrainedWorld
+from tasks.route.readings import readings
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE, TRAINING
 from tasks.routing.problems import in_part
 from tasks.routing.prompts import hinted_prompt

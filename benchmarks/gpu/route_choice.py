@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.figures import table
 from orchestrator.routing.settings import RouteClaims
-from tasks.gpu.routing.diagnostics import DIAGNOSTICS
+from tasks.route.readings import DIAGNOSTICS
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, NO_LOOPHOLE
 
 SETTLED = 10

@@ -37,10 +37,10 @@ from benchmarks.gpu.route_tried import ALL_VARIANTS, VARIANTS  # noqa: E402
 from benchmarks.gpu.route_verdict import SEED, Rates, chosen_mode, evaluated, verdict  # noqa: E402
 from orchestrator.routing.settings import read_route_settings, route_settings_from  # noqa: E402
 from tasks.files import write_atomic  # noqa: E402
-from tasks.gpu.routing.diagnostics import readings  # noqa: E402
 from tasks.gpu.routing.loop import Trajectory  # noqa: E402
 from tasks.gpu.training.work import opened_world, trajectory_settings  # noqa: E402
 from tasks.gpu.training.worlds import TrainedWorld  # noqa: E402
+from tasks.route.readings import readings  # noqa: E402
 from tasks.routing.modes import KNOWN_MODE, LOOPHOLES, MODES, NO_LOOPHOLE  # noqa: E402
 
 SPLITS = ("real", "ceiling", "uniform", "random_0", "random_1", "random_2")

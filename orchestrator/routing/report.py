@@ -23,7 +23,8 @@ from orchestrator.routing.settings import RouteSettings
 from orchestrator.runs.kinds import ShownTable
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
-from tasks.route.names import CEILING
+from tasks.route.names import CEILING, REAL
+from tasks.route.readings import readings
 
 FIGURES = (
     *("hkgap", "separation", "overlap_previous", "lower", "upper", "x_p10", "x_p50", "x_p90", "f_mean", "f_at_0"),
@@ -186,18 +187,30 @@ def _diagnostics(folder: Path, settings: RouteSettings, *, is_whole: bool) -> li
             continue
         latest: dict[str, dict[str, Any]] = {}
         events: list[str] = []
-        for row in read_json_lines(path, StepRow):
+        rows = read_json_lines(path, StepRow)
+        for row in rows:
             events += [f"step {row['step']}: {event}" for event in row["events"]]
             for name, figures in row["splits"].items():
                 latest.setdefault(name, {}).update({k: v for k, v in figures.items() if v is not None})
-        table = _table(
-            ("split", *FIGURES),
-            [(name, *(_number(figures.get(column)) for column in FIGURES)) for name, figures in latest.items()],
-        )
+        figures_of = [(name, *(_number(found.get(column)) for column in FIGURES)) for name, found in latest.items()]
+        table = _table(("split", *FIGURES), figures_of) if latest else "Nothing is routed in this trajectory."
         told = "\n".join(f"- {event}" for event in events[:20])
         more = f"\n- and {len(events) - 20} more" if len(events) > 20 else ""
-        parts.append(f"### {arm.name}\n\n{table}" + (f"\n\n{told}{more}" if told else ""))
+        parts.append("\n\n".join(filter(None, [f"### {arm.name}", table, _readings(rows), told + more])))
     return parts
+
+
+def _readings(rows: Sequence[StepRow]) -> str:
+    """What the figures of `real` should be, with those of the last refresh, and at how many refreshes they were so."""
+    seen: dict[str, list[tuple[str, bool]]] = {}
+    for row in rows:
+        figures = row["splits"].get(REAL, {})
+        for name, said, fine in readings(figures) if "hkgap" in figures else ():
+            seen.setdefault(name, []).append((said, fine))
+    if not seen:
+        return ""
+    lines = [(name, f"{sum(fine for _, fine in found)} of {len(found)}", found[-1][0]) for name, found in seen.items()]
+    return f"`{REAL}`:\n\n" + _table(("diagnostic", "as it should be", "at the last refresh"), lines)
 
 
 def _frontier_name(row: Mapping[str, Any]) -> str:

@@ -67,6 +67,23 @@ def test_the_report_says_whether_the_run_is_as_registered(tmp_path: Path) -> Non
     assert "the run has no plan.json" in report_text(output.path)
 
 
+def test_the_report_says_what_the_figures_of_real_should_be(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    found = [
+        {"hkgap": 0.4, "first_hkgap": 0.4, "x_surprise": 0.7},
+        {"x_surprise": 0.9},  # no refresh: it is not counted
+        {"hkgap": 0.05, "first_hkgap": 0.4, "x_surprise": -0.2},
+    ]
+    rows = [{"step": n, "events": [], "splits": {"real": figures}, "log": []} for n, figures in enumerate(found)]
+    output.write("rows/shared_seed0.jsonl", json_lines(rows))
+    output.write("rows/shared_seed1.jsonl", json_lines([{"step": 0, "events": [], "splits": {}, "log": []}]))
+    first, second = report_text(output.path).split("### shared_seed")[1:]
+    assert "| surprise | 1 of 2 | x_surprise -0.200: should be x hardly correlates with surprise" in first
+    assert "| hkgap | 1 of 2 | hkgap 0.050, first_hkgap 0.400: should be at least a quarter" in first
+    assert "; else the direction has collapsed" in first
+    assert "Nothing is routed in this trajectory." in second
+
+
 def test_the_first_plan_stands(tmp_path: Path) -> None:
     settings = small_route(tmp_path)
     output = written(settings)

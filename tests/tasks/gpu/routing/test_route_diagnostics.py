@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from tasks.gpu.routing.diagnostics import DIAGNOSTICS, correlation, live_figures, readings
+from tasks.gpu.routing.diagnostics import correlation, live_figures
 from tasks.gpu.routing.trajectory_state import TrajectoryState
+from tasks.route.readings import DIAGNOSTICS, readings
 
 
 def test_the_record_is_json_and_is_read_with_what_each_figure_should_be(finished: TrajectoryState) -> None:

@@ -11,9 +11,9 @@ import torch
 from toy_training import SETTINGS, TOY, trained
 from toy_world import ToyWorld
 
-from tasks.gpu.routing.diagnostics import readings
 from tasks.gpu.routing.loop import Trajectory
 from tasks.gpu.routing.row_gradients import NotFiniteError, PolicyRows
+from tasks.route.readings import readings
 
 
 def spoiled(policy: PolicyRows, patched: pytest.MonkeyPatch, count: int, value: float) -> None:
