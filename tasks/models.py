@@ -61,12 +61,16 @@ EngineName = Literal["embedded", "sglang"]  # each is a module of workers/sglang
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j."""
+    """How the target samples. `max_new_tokens` in tokens; temperature 0 is greedy; sample j uses seed + j.
+
+    A steered answer, one with a delta that is not 0, has at least `steered_min_new_tokens` tokens.
+    """
 
     max_new_tokens: int
     temperature: float
     top_p: float
     seed: int
+    steered_min_new_tokens: int = 0
 
 
 @dataclass(frozen=True)

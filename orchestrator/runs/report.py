@@ -21,8 +21,8 @@ from tasks.plan import Evaluations
 from tasks.store.store import Store
 
 
-def _files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
-    """Label and path of each file; for a dial that was not made, the reason."""
+def _files(settings: Settings, output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
+    """Label and path of each file; for a dial that was not made, the reason; what a request must have besides."""
     is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
     no_dial = "" if final.dial else ONE_KNOT if is_compared else NO_VALIDATION
@@ -39,7 +39,12 @@ def _files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
         ("prompts", "reflector_prompts"),
     )
     paths = tuple((title, str(output.path / name)) for title, name in names)
-    return (*paths, ("the length dial", no_dial)) if no_dial else paths
+    shortest = settings.steered_min_new_tokens
+    return (
+        *paths,
+        *((("the length dial", no_dial),) if no_dial else ()),
+        *((("with each request", f"min_new_tokens {shortest}"),) if shortest else ()),
+    )
 
 
 def build_report(
@@ -66,7 +71,7 @@ def build_report(
         assessment=final.assessment,
         usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=_files(output, final),
+        files=_files(settings, output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("a page of all of it", command_line("report", output.path)),

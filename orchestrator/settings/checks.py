@@ -6,6 +6,7 @@ wrong with them.  No check here reads a file (see `orchestrator.settings.file_ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -148,6 +149,13 @@ def check_samples(values: Values) -> Findings:
         yield "SAMPLES", f"{values['samples']} answers to a question need a TARGET_TEMPERATURE above 0"
 
 
+def check_shortest_answer(values: Values) -> Findings:
+    """No answer has more tokens than the longest."""
+    least, most = values.get("steered_min_new_tokens", 0), values.get("target_max_new_tokens", math.inf)
+    if least > most:
+        yield "STEERED_MIN_NEW_TOKENS", f"{least} is more than TARGET_MAX_NEW_TOKENS, {most}"
+
+
 def check_lifecycle(values: Values) -> Findings:
     """A running server that Whetstone did not start is never restarted."""
     if values.get("sglang_url") and values.get("sglang_lifecycle") == "restart":
@@ -164,6 +172,7 @@ CROSS_CHECKS = (
     check_variation,
     check_lifecycle,
     check_samples,
+    check_shortest_answer,
     check_limits,
     check_context,
     check_prices,

@@ -100,6 +100,7 @@ class Settings:
     target_system_prompt: str
     target_prompt_template: Annotated[str, string(), placeholders("context", "query")]
     target_max_new_tokens: Annotated[int, int_range(1, 131_072, "tokens")]
+    steered_min_new_tokens: Annotated[int, int_range(0, 131_072, "tokens")]
     target_temperature: Annotated[float, float_range(0, 2, "none")]
     target_top_p: Annotated[float, float_range(0, 1, "none", above=True)]
     target_seed: Annotated[int, int_range(0, _SEED, "none")]

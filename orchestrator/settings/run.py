@@ -118,7 +118,9 @@ def _target(s: Settings) -> Target:
         concurrency=s.target_concurrency,
         system_prompt=_plain_prompt(s),
         prompt_template=s.target_prompt_template,
-        sampling=Sampling(s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed),
+        sampling=Sampling(
+            s.target_max_new_tokens, s.target_temperature, s.target_top_p, s.target_seed, s.steered_min_new_tokens
+        ),
         api_key_env=s.sglang_api_key_env,
     )
 

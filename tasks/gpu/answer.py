@@ -20,7 +20,7 @@ from tasks.gpu.processor import generate, processor_reference
 from tasks.gpu.prompt import TOKENIZER_LOCK, load_tokenizer, render, stop_ids
 from tasks.gpu.target import Generated, GenerateRequest
 from tasks.message import Count, PlanName, RunId
-from tasks.models import Answer, Run, Target
+from tasks.models import Answer, Run, Sampling, Target
 from tasks.plan import Phase
 from tasks.stage import Stage, StageTask, run_stage
 from tasks.store.keys import CLUSTERING
@@ -71,11 +71,12 @@ def answer_keys(
     Deltas that are all zero change no logit, so their answers are those of the model without steering.
     """
     steering = [clustering, list(deltas)] if any(deltas) else None
+    shortest = min_new_tokens(run.target.sampling, deltas)
     fixed = {
         seed: context.content_hash(
             identity,
             steering,
-            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed)),
+            dataclasses.asdict(dataclasses.replace(run.target.sampling, seed=seed, steered_min_new_tokens=shortest)),
             list(batch.stops),
             salt,
         )
@@ -84,6 +85,11 @@ def answer_keys(
     return [
         "answer:" + context.content_hash(fixed[seed], prompt) for seed, prompt in zip(seeds, batch.hashes, strict=True)
     ]
+
+
+def min_new_tokens(sampling: Sampling, deltas: Sequence[float]) -> int:
+    """The least number of tokens of an answer under these deltas; without steering an answer may end at once."""
+    return sampling.steered_min_new_tokens if any(deltas) else 0
 
 
 def requests_for(
@@ -108,6 +114,7 @@ def requests_for(
         GenerateRequest(
             input_ids=batch.prompts[j],
             max_new_tokens=sampling.max_new_tokens,
+            min_new_tokens=min_new_tokens(sampling, deltas),
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             seed=seeds[j] if seeds else sampling.seed,

@@ -159,6 +159,15 @@ def test_an_optimiser_that_cannot_search_so_is_refused(problems: Any, overrides:
     assert problems(*overrides) == (problem,)
 
 
+def test_a_shortest_answer_above_the_longest_is_refused(sound: Any, problems: Any) -> None:
+    wanted = "STEERED_MIN_NEW_TOKENS=600"
+    assert problems(wanted) == ("CONFIG_STEERED_MIN_NEW_TOKENS: 600 is more than TARGET_MAX_NEW_TOKENS, 96",)
+    assert (
+        make_run(load_settings(sound.path, ["STEERED_MIN_NEW_TOKENS=12"]), "x").target.sampling.steered_min_new_tokens
+        == 12
+    )
+
+
 def test_several_samples_of_a_greedy_answer_are_refused(sound: Any, problems: Any) -> None:
     assert problems("SAMPLES=2") == ("CONFIG_SAMPLES: 2 answers to a question need a TARGET_TEMPERATURE above 0",)
     settings = load_settings(sound.path, ["SAMPLES=2", "TARGET_TEMPERATURE=0.7"])

@@ -93,8 +93,9 @@ def test_a_run_holds_each_setting_in_its_place_and_survives_json(shared_sound: A
     assert Run.from_json(run.to_json()) == run
     assert (run.id, run.seed) == ("run-1", marked.seed)
     for part, prefix in ((run.target.sampling, "target"), (run.judge, "judge"), (run.reflector, "reflector")):
+        named = {"name": "judge", "steered_min_new_tokens": "steered_min_new_tokens"}
         assert dataclasses.asdict(part) == {
-            field.name: getattr(marked, "judge" if field.name == "name" else f"{prefix}_{field.name}")
+            field.name: getattr(marked, named.get(field.name, f"{prefix}_{field.name}"))
             for field in dataclasses.fields(part)
         }
     assert dataclasses.asdict(run.objective) == {
