@@ -170,7 +170,7 @@ class _Session:
         artifacts.request_route_plots(
             found["rates"],
             self.settings.claims.held_out_mode,
-            {arm.name: list(result["rows"]) for arm, (_, result) in sorted(self._trained.items(), key=_by_name)},
+            {arm.name: list(self._trained[arm][1]["rows"]) for arm in arms(self.settings)},
         )
         artifacts.wait(DRAWING_S)
         write_report(self.output)
@@ -267,7 +267,3 @@ class _Session:
         ]
         samples: Sequence[str] = "".join(texts)
         return samples.count("1") / len(samples) if samples else None
-
-
-def _by_name(item: tuple[Arm, Any]) -> str:
-    return item[0].name

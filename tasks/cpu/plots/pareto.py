@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from tasks.cpu.plots import style
-from tasks.cpu.plots.labels import LEADER, Box, distance_to, nearest, place_labels
+from tasks.cpu.plots import label_texts, style
+from tasks.cpu.plots.label_texts import Label
+from tasks.cpu.plots.labels import Box
 
 Point = Mapping[str, Any]
 LONGEST = 28  # characters of a label
+WINNER_SIZE = 17.0
 
 
 class Look(NamedTuple):
@@ -117,7 +117,7 @@ def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
                 [point["share_correct"]],
                 linestyle="",
                 marker="*",
-                ms=17,
+                ms=WINNER_SIZE,
                 color=style.RECORD,
                 markeredgecolor=style.PAPER,
                 label="winner",
@@ -141,39 +141,26 @@ def _draw_markers(axes: Axes, points: Sequence[Point], look: Look, face: str, ed
 
 
 def _draw_labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
-    """Labels where nothing is covered.  The layout is computed first, because the places are in pixels."""
-    figure.draw_without_rendering()
-    # From here on the layout stays: labels must not move the axes.
-    figure.set_layout_engine("none")
-    texts = [
-        axes.text(
-            0, 0, _name(point), transform=None, fontsize=8.5, color=LOOKS[point["kind"]].colour, zorder=6,
-            fontweight="bold" if point["is_winner"] else "normal", va="baseline", parse_math=False,
+    label_texts.fix_layout(figure)
+    labels = [
+        Label(
+            _name(point),
+            point["mean_tokens"],
+            point["share_correct"],
+            WINNER_SIZE if point["is_winner"] else LOOKS[point["kind"]].size,
+            LOOKS[point["kind"]].colour,
+            is_bold=point["is_winner"],
             alpha=0.65 if point["stopped_after"] else 1.0,
         )
         for point in points
-    ]  # fmt: skip
-    for text in texts:
-        # A white edge keeps a label readable on a line.
-        text.set_path_effects([withStroke(linewidth=2.4, foreground=style.PAPER)])
-    boxes = [text.get_window_extent() for text in texts]
-    places = [_pixel(axes, point["mean_tokens"], point["share_correct"]) for point in points]
-    inside = axes.get_window_extent()
-    chosen = place_labels(
-        places,
-        [(box.width, box.height) for box in boxes],
-        Box(inside.x0, inside.y0, inside.x1, inside.y1),
-        [_marker(place, point) for place, point in zip(places, points, strict=True)],
-        [line for point in points for line in _bars(axes, point)] + _front_boxes(axes, points),
+    ]
+    front = [(point["mean_tokens"], point["share_correct"]) for point in evolved_front(points)]
+    label_texts.draw_labels(
+        axes,
+        labels,
+        [],
+        [line for point in points for line in _bars(axes, point)] + label_texts.line_boxes(axes, front),
     )
-    for text, measured, place, box in zip(texts, boxes, places, chosen, strict=True):
-        text.set_position((box.left - measured.x0, box.bottom - measured.y0))
-        if distance_to(box, place) > LEADER:
-            end = nearest(box, place)
-            axes.plot(
-                [place[0], end[0]], [place[1], end[1]], transform=None, color=style.MUTED, linewidth=0.6, alpha=0.8,
-                zorder=3,
-            )  # fmt: skip
 
 
 def _name(point: Point) -> str:
@@ -181,32 +168,10 @@ def _name(point: Point) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
-def _pixel(axes: Axes, x: float, y: float) -> tuple[float, float]:
-    left, bottom = axes.transData.transform((x, y))
-    return float(left), float(bottom)
-
-
-def _marker(place: tuple[float, float], point: Point) -> Box:
-    half = (17 if point["is_winner"] else LOOKS[point["kind"]].size) * style.DPI / 72 / 2
-    return Box(place[0] - half, place[1] - half, place[0] + half, place[1] + half)
-
-
 def _bars(axes: Axes, point: Point) -> list[Box]:
     x, y = point["mean_tokens"], point["share_correct"]
     low, high = point["mean_tokens_interval"]
     worst, best = point["share_correct_interval"]
-    (left, middle), (right, _) = _pixel(axes, low, y), _pixel(axes, high, y)
-    (centre, bottom), (_, top) = _pixel(axes, x, worst), _pixel(axes, x, best)
+    (left, middle), (right, _) = label_texts.pixel(axes, low, y), label_texts.pixel(axes, high, y)
+    (centre, bottom), (_, top) = label_texts.pixel(axes, x, worst), label_texts.pixel(axes, x, best)
     return [Box(left, middle - 0.5, right, middle + 0.5), Box(centre - 0.5, bottom, centre + 0.5, top)]
-
-
-def _front_boxes(axes: Axes, points: Sequence[Point]) -> list[Box]:
-    """Small boxes along the line of the evolved front."""
-    front = [_pixel(axes, point["mean_tokens"], point["share_correct"]) for point in evolved_front(points)]
-    boxes = []
-    for (x0, y0), (x1, y1) in pairwise(front):
-        steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0)) / 6))
-        for step in range(steps + 1):
-            x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
-            boxes.append(Box(x - 1, y - 1, x + 1, y + 1))
-    return boxes

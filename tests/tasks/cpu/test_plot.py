@@ -17,7 +17,7 @@ DATA = {
     "points": [],
     "rates": [],
     "held_out": "B",
-    "rows": [],
+    "rows": {},
     "v_steer": [{"token_id": 1, "token_str": "a", "delta": 0.5}],
 }
 
