@@ -58,11 +58,39 @@ def crash(report: SendReport) -> dict[str, object]:
     return {}
 
 
+class OutOfMemoryError(RuntimeError):
+    """As torch's, of the module that is given on standard input."""
+
+
+def fill(report: SendReport) -> dict[str, object]:
+    """End as torch does when its allocator finds no memory on the card, while another error is handled."""
+    OutOfMemoryError.__module__ = sys.stdin.read()
+    try:
+        raise LookupError
+    except LookupError:
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")  # noqa: B904
+
+
+def fill_context(report: SendReport) -> dict[str, object]:
+    """End as torch does when CUDA itself finds none: with lines of advice."""
+    advice = "CUDA kernel errors might be asynchronously reported.\nCompile with `TORCH_USE_CUDA_DSA`."
+    raise RuntimeError(f"CUDA error: {sys.stdin.read()}\n{advice}\n")
+
+
+def mention(report: SendReport) -> dict[str, object]:
+    """Go on when the card was full, say so as a library might, and fail for another reason."""
+    try:
+        raise OutOfMemoryError("CUDA error: out of memory")
+    except OutOfMemoryError as error:
+        raise KeyError("another") from error
+
+
 def silent(report: SendReport) -> dict[str, object]:
     os._exit(0)
 
 
-WORK = {each.__name__: each for each in (echo, wait, family, tidy, leave, refuse, crash, silent)}
+WORKS = (echo, wait, family, tidy, leave, refuse, crash, fill, fill_context, mention, silent)
+WORK = {each.__name__: each for each in WORKS}
 
 if __name__ == "__main__":
     raise SystemExit(work_as_child(WORK[sys.argv[1]], LookupError))

@@ -9,7 +9,7 @@ from typing import Any
 
 from celery import Celery
 
-from orchestrator.dispatch.dispatcher import Dispatcher
+from orchestrator.dispatch.dispatcher import Dispatcher, parking_reason
 from orchestrator.farm.producer import submit
 from tasks import tracing
 from tasks.failure import Failure
@@ -34,11 +34,13 @@ class Scheduler:
     """The jobs of one run in one session; only one scheduler of a run may exist at a time.
 
     `limits` has the most jobs in flight by task, over all workers together; a task that is not named has no limit.
-    Of what may be sent at one time, the jobs of a task that is named earlier are sent first.
+    Of what may be sent at one time, the jobs of a task that is named earlier are sent first.  After a failure nothing
+    new is sent, since the next job may well fail for the same reason; with `goes_on` the others are sent all the same.
     """
 
     dispatcher: Dispatcher
     limits: Mapping[str, int] = field(default_factory=dict)
+    goes_on: bool = False
 
     def __post_init__(self) -> None:
         self._app, self._store, self._run_id = self.dispatcher.farm.app, self.dispatcher.store, self.dispatcher.run_id
@@ -59,8 +61,8 @@ class Scheduler:
     def results(self, watch: Callable[[], None] = lambda: None) -> Iterator[tuple[Request, Result]]:
         """Each requested result as it comes, until nothing is left; more may be submitted meanwhile.
 
-        After a failure nothing new is sent, and what is in flight is awaited.  `watch` is called after each look at
-        the store.  Raises: Parked, and whatever `watch` raises.
+        After a failure what is in flight is awaited, and with `goes_on` what is queued.  `watch` is called after each
+        look at the store.  Raises: Parked, and whatever `watch` raises.
         """
         self._send_queued()
         for _ in self.dispatcher.wait(self):
@@ -93,7 +95,11 @@ class Scheduler:
             self._ready += [(request, result) for request in self._sent.pop(key)]
         self._finished += len(found)
         failures = self._store.failures(self._run_id, JOBS)
+        before = {*self._failed, *self._unselected}
         self._failed = {f.name: f for f in failures if f.attempt == self.attempt and f.name in self._sent}
+        if self.goes_on and (self.is_running() or any(self._queued.values())):
+            for failure in [failure for name, failure in self._failed.items() if name not in before]:
+                self.dispatcher.notify(f"{parking_reason([failure])}; the other jobs go on")
         self._long_job = self._store.metadata(self._run_id, PROGRESS)
 
     def progress(self) -> object:
@@ -120,7 +126,7 @@ class Scheduler:
             yield self._ready.popleft()
 
     def _send_queued(self) -> None:
-        if any(key not in self._unselected for key in self._failed):
+        if not self.goes_on and any(key not in self._unselected for key in self._failed):
             return
         named = list(self.limits)
         for task in sorted(self._queued, key=lambda task: named.index(task) if task in named else len(named)):

@@ -103,6 +103,7 @@ class _Session:
     _evaluated: dict[Deployment, Result] = field(default_factory=dict)
     _trainings: dict[Arm, RouteJob] = field(default_factory=dict)
     _evaluations: dict[Arm, RouteJob] = field(default_factory=dict)
+    _notices: dict[str, str] = field(default_factory=dict)  # by job: why it waits
     _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -117,7 +118,8 @@ class _Session:
     def scheduler(self) -> Scheduler:
         limits = WaitLimits(self.limit_s + NO_PROGRESS_S, self.options.retry_wait_s)
         dispatcher = Dispatcher(self.farm, self.run_id, limits, log.warning, self.router.only)
-        return Scheduler(dispatcher, dict.fromkeys(GPU_TASKS, self.options.gpu_jobs))
+        # The arms need nothing of each other, and a night on a GPU is not to end with the first one that fails.
+        return Scheduler(dispatcher, dict.fromkeys(GPU_TASKS, self.options.gpu_jobs), goes_on=True)
 
     def begin(self) -> None:
         """Put the run, its data and all earlier results into the store."""
@@ -252,9 +254,15 @@ class _Session:
         return self._done("evaluate", self._evaluations.get(arm))
 
     def _done(self, stage: str, job: RouteJob | None) -> int:
-        """The steps or evaluations of a job under way, as its worker says."""
-        text = self.farm.store.metadata(self.run_id, progress_field(job[0])) if job else None
-        said = json.loads(text) if text else {}
+        """The steps or evaluations of a job under way, as its worker says; a new notice of it is logged."""
+        if job is None:
+            return 0
+        key, spec = job
+        said = json.loads(self.farm.store.metadata(self.run_id, progress_field(key)) or "{}")
+        notice = said.get("notice", "")
+        if notice and self._notices.get(key) != notice:
+            log.warning("%s: %s", spec.label, notice)
+        self._notices[key] = notice
         return int(said["done"]) if said.get("stage") == stage else 0
 
     def _hack(self, deployed: str) -> float | None:

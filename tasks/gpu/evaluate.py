@@ -21,12 +21,15 @@ def evaluate_checkpoint(job: Job) -> dict[str, Any]:
     Raises: LookupError when the store no longer has the checkpoint, or has another one.
     """
     keys = [asked["key"] for asked in job.arguments["evaluations"]]
-    answered = list(job.store.shared(job.run, keys))
-    if len(answered) < len(keys):
+
+    def answered() -> dict[str, Any]:
+        return {"answered": list(job.store.shared(job.run, keys))}
+
+    if len(answered()["answered"]) < len(keys):
         found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
         if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
             raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
-        run_training_child(job, "evaluate", checkpoint=job.arguments["checkpoint"], answered=answered)
+        run_training_child(job, "evaluate", checkpoint=job.arguments["checkpoint"], more=answered)
     return {"evaluations": job.results(keys)}
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from tasks.models import Target
 from tasks.task import GiveBack
 
 CardUse = Literal["", "serves", "computes"]
+T = TypeVar("T")
 
 
 class TargetUnavailable(RuntimeError):
@@ -42,6 +43,14 @@ class TargetHost(Protocol):
         """In the block the card computes: waits until no server is in use, then stops the server.
 
         Several tasks compute side by side.  `check` is called while this waits, and may raise.
+        """
+
+    def share_memory(self, attempt: Callable[[], T], check: Callable[[], None], notify: Callable[[str], None]) -> T:
+        """What `attempt` returns: a child that computes, in a block of `computing`.
+
+        When it raises CardMemoryFull and was not alone on the card, it waits until another one has ended, and is called
+        again.  For a while fewer then share the card, so the first call may wait too.  `check` is called while this
+        waits, and may raise; `notify` is told in a sentence that it waits, and why.  Raises: what `attempt` raises.
         """
 
     def card_use(self) -> CardUse:

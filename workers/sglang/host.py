@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -30,6 +30,7 @@ from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
 from workers.sglang.card import Card
+from workers.sglang.card_memory import CardMemory
 from workers.sglang.engines import engine_of
 from workers.sglang.identity import ExternalServers
 from workers.sglang.server import (
@@ -56,6 +57,8 @@ EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may
 PAUSE_S = 0.2
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
 
+T = TypeVar("T")
+
 
 class LocalTargetHost:
     """A `tasks.gpu.host.TargetHost` that runs the server on this machine.
@@ -76,6 +79,7 @@ class LocalTargetHost:
         self._closing = threading.Event()
         self._claim: gpus.Claim | None = None
         self._card = Card()
+        self._memory = CardMemory()
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
@@ -96,14 +100,17 @@ class LocalTargetHost:
 
     @contextmanager
     def computing(self, check: Callable[[], None]) -> Iterator[None]:
-        def check_open() -> None:
-            if self._closing.is_set():
-                raise TargetUnavailable("the worker is shutting down")
-            check()
-
-        with self._card.computing(check_open):
+        with self._card.computing(lambda: self._check_open(check)):
             self.stop()
             yield
+
+    def share_memory(self, attempt: Callable[[], T], check: Callable[[], None], notify: Callable[[str], None]) -> T:
+        return self._memory.share(attempt, lambda: self._check_open(check), notify)
+
+    def _check_open(self, check: Callable[[], None]) -> None:
+        if self._closing.is_set():
+            raise TargetUnavailable("the worker is shutting down")
+        check()
 
     def card_use(self) -> CardUse:
         return self._card.use

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -26,6 +27,10 @@ from tasks import die_with_parent
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECK_S = 0.5  # how often a caller may give up on a child that says nothing
 READ_BYTES = 65_536
+CARD_MEMORY_FULL = re.compile(
+    r"^torch\.(cuda\.)?OutOfMemoryError: |CUDA error: out of memory|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+)
+"""What torch says when its allocator, a context, or a library that allocates by itself finds no memory on a card."""
 
 Report = Mapping[str, Any]
 """One line of the child: a JSON object."""
@@ -33,6 +38,10 @@ Report = Mapping[str, Any]
 
 class ChildFailed(RuntimeError):
     """A child ended without a result: its own sentence, or how it ended."""
+
+
+class CardMemoryFull(ChildFailed):
+    """The memory of its card was used up, by the child itself or by all who share the card."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ def run_child(
     interrupted, also by one of the two raising or by a task's hard limit, the child is stopped.  Call it from a thread
     that lives until it returns.
 
-    Raises: ChildFailed; whatever `on_report` and `check` raise.
+    Raises: ChildFailed; CardMemoryFull; whatever `on_report` and `check` raise.
     """
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
         given.write(child.stdin)
@@ -78,7 +87,7 @@ def run_child(
         finally:
             code = _stop(process)
         if code != 0 or result is None:
-            raise ChildFailed(_reason(child.name, code, errors))
+            raise _failure(child.name, code, errors)
     return result
 
 
@@ -143,9 +152,21 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def _reason(name: str, code: int, errors: IO[bytes]) -> str:
+def _failure(name: str, code: int, errors: IO[bytes]) -> ChildFailed:
     if code < 0:
-        return f"the {name} process was ended by signal {-code}; if no one sent it, memory ran out"
+        return ChildFailed(f"the {name} process was ended by signal {-code}; if no one sent it, memory ran out")
     errors.seek(0)
     lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"the {name} process ended with code {code} without a message"
+    if not lines:
+        return ChildFailed(f"the {name} process ended with code {code} without a message")
+    full = [line for line in _last_error(lines) if CARD_MEMORY_FULL.search(line)]
+    return CardMemoryFull(full[0]) if full else ChildFailed(lines[-1])
+
+
+def _last_error(lines: list[str]) -> list[str]:
+    """The lines of the last message: all after the frames of its traceback, which are indented.
+
+    CUDA's own messages end with lines of advice.
+    """
+    frames = [place for place, line in enumerate(lines) if line.startswith(" ")]
+    return lines[frames[-1] + 1 :] if frames else lines[-1:]

@@ -80,6 +80,51 @@ def test_after_a_failure_nothing_new_is_sent_and_what_is_in_flight_is_awaited(dr
     assert driver.began("compress", "later") == 0
 
 
+def test_where_the_others_go_on_after_a_failure_all_is_done_before_the_run_parks(driver: Driver) -> None:
+    scheduler = Scheduler(driver.dispatcher(), {"openai.verdict": 1, "openai.compress": 1}, goes_on=True)
+    driver.set_signal("fail", "compress", "bad")
+    for label in ("first", "bad", "later"):
+        scheduler.submit(request(label))
+    # When one fails, then those that wait are sent, and what a result leads to as well
+    results = []
+    with pytest.raises(Parked) as parked:
+        for job, _ in scheduler.results():
+            results.append(job.spec.label)
+            if job.spec.label == "later":
+                scheduler.submit(request("of later", "openai.verdict"))
+    assert results == ["first", "later", "of later"]
+    # and the driver has said so when it failed, and parks with it
+    assert [failure.node for failure in parked.value.failures] == ["bad"]
+    assert driver.messages == ["compress of bad failed: RuntimeError: as it was told; the other jobs go on"]
+    # When it is retried, then it alone is done
+    driver.clear_signal("fail", "compress", "bad")
+    again = Scheduler(driver.dispatcher(), {"openai.compress": 1}, goes_on=True)
+    for label in ("first", "bad", "later"):
+        again.submit(request(label))
+    assert sorted(job.spec.label for job, _ in again.results()) == ["bad", "first", "later"]
+    assert [driver.began("compress", label) for label in ("first", "bad", "later")] == [1, 2, 1]
+
+
+def test_where_the_others_go_on_a_failure_that_was_not_to_be_retried_is_not_told_again(driver: Driver) -> None:
+    for label in ("bad", "worse"):
+        driver.set_signal("fail", "compress", label)
+    first = Scheduler(driver.dispatcher(), {"openai.compress": 1}, goes_on=True)
+    for label in ("bad", "worse"):
+        first.submit(request(label))
+    with pytest.raises(Parked, match="and 1 more"):
+        list(first.results())
+    driver.messages.clear()
+    # When one of two is named, then the run parks with the other one, which is as it was
+    driver.clear_signal("fail", "compress", "bad")
+    named = Scheduler(driver.dispatcher(only=("bad",)), {"openai.compress": 1}, goes_on=True)
+    for label in ("worse", "bad", "another"):
+        named.submit(request(label))
+    with pytest.raises(Parked, match="compress of worse failed"):
+        list(named.results())
+    assert driver.messages == []
+    assert [driver.began("compress", label) for label in ("bad", "worse", "another")] == [2, 1, 1]
+
+
 def test_a_message_shows_the_label_of_its_job(driver: Driver) -> None:
     driver.set_signal("hold", "compress", "a/0")
     waiting = driver.schedule(request("a/0"))

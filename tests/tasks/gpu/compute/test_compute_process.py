@@ -16,7 +16,7 @@ import pytest
 from farm_bench import until
 
 from tasks.gpu.compute import process
-from tasks.gpu.compute.process import ChildFailed, ComputeChild, run_child
+from tasks.gpu.compute.process import CardMemoryFull, ChildFailed, ComputeChild, run_child
 
 PARENT = """
 import json
@@ -60,6 +60,27 @@ def test_it_reports_and_returns_its_result() -> None:
 def test_it_fails_in_one_sentence(what: str, reason: str) -> None:
     with pytest.raises(ChildFailed, match=reason):
         run_child(child(what), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "reason"),
+    [
+        ("fill", "torch", r"^torch\.OutOfMemoryError: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"),
+        ("fill", "torch.cuda", r"^torch\.cuda\.OutOfMemoryError: CUDA out of memory\."),
+        ("fill_context", "out of memory", "^RuntimeError: CUDA error: out of memory$"),
+        ("fill_context", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_ALLOC"),
+    ],
+)
+def test_that_the_memory_of_the_card_was_full_is_an_error_of_its_own(what: str, said: str, reason: str) -> None:
+    with pytest.raises(CardMemoryFull, match=reason):
+        run_child(child(what, said.encode()), lambda _: None)
+
+
+@pytest.mark.parametrize(("what", "said"), [("mention", ""), ("fill", "other"), ("fill_context", "invalid argument")])
+def test_an_error_that_only_resembles_it_is_not(what: str, said: str) -> None:
+    with pytest.raises(ChildFailed) as failed:
+        run_child(child(what, said.encode()), lambda _: None)
+    assert type(failed.value) is ChildFailed
 
 
 def test_what_it_leaves_behind_ends_with_it() -> None:
