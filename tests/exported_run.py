@@ -32,8 +32,9 @@ WORDS = [
 CLUSTERS = [{"id": str(w["id"]), "description": w["description"], "examples": (), "count": 9} for w in WORDS]
 NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
 CHECK = ModelCheck(
-    name="a model", config="c0", tokenizer="70", stops=[2], answers=[{"prompt": [1, 2], "text": "Yes.", "tokens": 3}]
-)
+    name="a model", config="c0", tokenizer="70", stops=[2], answers=[{"prompt": [1, 2], "text": "Yes.", "tokens": 3}],
+    min_new_tokens=0,
+)  # fmt: skip
 
 
 def labels_of(size: int = VOCABULARY) -> np.ndarray:

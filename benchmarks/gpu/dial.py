@@ -30,7 +30,7 @@ from orchestrator.runs.setup import choose_examples
 from orchestrator.settings import load_settings
 from orchestrator.settings.run import make_run
 from tasks.dial import DIAL_FILE, Dial
-from tasks.gpu.answer import PromptBatch, prompt_batch, requests_for
+from tasks.gpu.answer import PromptBatch, min_new_tokens, prompt_batch, requests_for
 from tasks.gpu.target import Generated, GenerateRequest, parse_generate_reply, request_body, to_generated
 from tasks.judging.grader import Grader, ThreeStages, make_grader
 from tasks.models import Example, Judge, Target
@@ -88,7 +88,12 @@ def measure(
         limits = httpx.Limits(max_connections=options.concurrency, keepalive_expiry=1)
         with common.client(url, key, target.request_timeout_s, limits) as http:
             ask(http, requests, None, options.concurrency)  # kernels compile, prompts become known
-            return [setting(http, requests, one, dial, grader, examples, options) for one in [None, *options.dials]]
+            found = [setting(http, requests, None, dial, grader, examples, options)]
+            for one in options.dials:
+                least = min_new_tokens(target.sampling, dial.deltas_at(one))
+                steered = [dataclasses.replace(request, min_new_tokens=least) for request in requests]
+                found.append(setting(http, steered, one, dial, grader, examples, options))
+            return found
     finally:
         host.close()
 

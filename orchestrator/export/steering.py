@@ -46,6 +46,11 @@ class ExportedSteering:
     check: ModelCheck
 
     @property
+    def min_new_tokens(self) -> int:
+        """What each request needs; 0 for nothing."""
+        return self.check.get("min_new_tokens", 0)
+
+    @property
     def biases(self) -> NDArray[np.float32]:
         """What is added to the logit of each token [V] float32."""
         import numpy as np
@@ -88,7 +93,18 @@ def _of_node(best: ExportedSteering, results: RunResults, node: str) -> Exported
         return dataclasses.replace(best, node=node)
     check = best.check.copy()
     check["answers"] = []
+    check["min_new_tokens"] = _steered_min_new_tokens(results) if any(deltas.values()) else 0
     return dataclasses.replace(best, node=node, deltas=deltas, check=check)
+
+
+def _steered_min_new_tokens(results: RunResults) -> int:
+    """That of the run's settings: the winner's own is 0 where the winner steers nothing."""
+    text = results.settings.get("STEERED_MIN_NEW_TOKENS", "0")
+    if not text.isdecimal():
+        raise OutputError(
+            f"{results.output.config}: CONFIG_STEERED_MIN_NEW_TOKENS is {text!a}, and no number of tokens"
+        )
+    return int(text)
 
 
 def parse_processor(text: str) -> ExportedSteering:

@@ -21,7 +21,7 @@ def model_in(folder, module):
     """How to ask the model in a folder, which is loaded for the first question, and the folder."""
     loaded = []
 
-    def ask(prompt, tokens, stops):
+    def ask(prompt, least, most, stops):
         import importlib
 
         import torch
@@ -35,8 +35,9 @@ def model_in(folder, module):
         model, tokenizer, processor = loaded
         ids = torch.tensor([prompt])
         made = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=tokens, eos_token_id=stops,
-            pad_token_id=stops[0] if stops else 0, logits_processor=[processor],
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=least or None,
+            max_new_tokens=most, eos_token_id=stops, pad_token_id=stops[0] if stops else 0,
+            logits_processor=[processor],
         )[0][len(prompt) :]
         return tokenizer.decode(made, skip_special_tokens=True)
 
@@ -60,6 +61,7 @@ TRANSFORMERS = Parts(
     engine=_ENGINE,
     file_name="processor_transformers.py",
     asked="model_in(arguments[1], module)",
+    least="Each call of generate needs min_new_tokens=$count, or some answers end before they have said anything.",
     verifying=_VERIFYING,
     functions=_FUNCTIONS,
     imports=f"{TORCH}\nfrom transformers import LogitsProcessor  # noqa: E402",

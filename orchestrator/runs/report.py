@@ -21,7 +21,7 @@ from tasks.plan import Evaluations
 from tasks.store.store import Store
 
 
-def _files(settings: Settings, output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
+def report_files(settings: Settings, output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
     """Label and path of each file; for a dial that was not made, the reason; what a request must have besides."""
     is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
@@ -39,7 +39,7 @@ def _files(settings: Settings, output: OutputFolder, final: Final) -> tuple[tupl
         ("prompts", "reflector_prompts"),
     )
     paths = tuple((title, str(output.path / name)) for title, name in names)
-    shortest = settings.steered_min_new_tokens
+    shortest = settings.steered_min_new_tokens if final.dial or any(final.winner.deltas) else 0
     return (
         *paths,
         *((("the length dial", no_dial),) if no_dial else ()),
@@ -71,7 +71,7 @@ def build_report(
         assessment=final.assessment,
         usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=_files(settings, output, final),
+        files=report_files(settings, output, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("a page of all of it", command_line("report", output.path)),

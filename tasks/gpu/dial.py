@@ -16,7 +16,7 @@ from celery import shared_task
 from tasks.dial import Dial
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.processor import check_for
-from tasks.gpu.processor_template import ModelCheck, Parts, check_clusters, render_file
+from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_least
 from tasks.gpu.sglang_file import dialled
 from tasks.gpu.target import PROCESSOR
 from tasks.job import Job, JobTask, run_job
@@ -64,6 +64,9 @@ DIALS = $dials
 MEAN_TOKENS = $mean_tokens
 SHARE_RIGHT = $share_right
 
+# The least number of tokens of an answer, "min_new_tokens" of each request.
+MIN_NEW_TOKENS = $least
+
 # What is added for a request that chooses no length, by cluster.
 DEFAULT = $default
 
@@ -90,7 +93,9 @@ def write_for_plugin(folder):
             else:
                 out.write(json.dumps({"clustering": CLUSTERING, "default": DEFAULT, "knots": knots}).encode())
         unfinished.replace(path)
-    return {"sampling_params": {"custom_params": {"front": FRONT, "dial": 0.5}}, "custom_logit_processor": PLUGIN}
+    sampling = {"min_new_tokens": MIN_NEW_TOKENS} if MIN_NEW_TOKENS else {}
+    sampling["custom_params"] = {"front": FRONT, "dial": 0.5}
+    return {"sampling_params": sampling, "custom_logit_processor": PLUGIN}
 
 '''
 
@@ -137,23 +142,24 @@ def render_dial(
     dial: Dial,
     labels: NDArray[np.integer[Any]],
     descriptions: Sequence[Mapping[str, Any]],
-    check: ModelCheck | None = None,
+    check: ModelCheck = NO_CHECK,
+    least: int = 0,
 ) -> str:
     """The text of the file. Equal input gives equal text.
 
     `labels` [V]: the cluster of each token, of the dial's clustering.  `descriptions`: {"id", "description"} of
     clusters, for the comments; whatever their text, they stay comments.  `check` is of the model, with answers that the
-    dial's default has steered.
+    dial's default has steered.  `least` is the least number of tokens of a steered answer.
     Raises: ValueError when the dial and the labels do not belong together.
     """
     for deltas in (dial.default, *(knot.deltas for knot in dial.knots)):
         check_clusters({str(i): delta for i, delta in enumerate(deltas)}, labels, dial.clustering)
     columns = zip(*(knot.deltas for knot in dial.knots), strict=True)
     values = {str(i): repr(list(map(float, column))) for i, column in enumerate(columns)}
-    return render_file(_parts(dial), dial.clustering, values, labels, descriptions, check)
+    return render_file(with_least(_parts(dial, least), least), dial.clustering, values, labels, descriptions, check)
 
 
-def _parts(dial: Dial) -> Parts:
+def _parts(dial: Dial, least: int) -> Parts:
     constants = _CONSTANTS.substitute(
         front=dial.front,
         plugin=ascii(PROCESSOR),
@@ -161,6 +167,7 @@ def _parts(dial: Dial) -> Parts:
         dials=[float(knot.dial) for knot in dial.knots],
         mean_tokens=[float(knot.mean_tokens) for knot in dial.knots],
         share_right=[float(knot.share_right) for knot in dial.knots],
+        least=least,
         default=list(map(float, dial.default)),
     )
     return dialled(_REQUEST, _CONTENTS, constants, _FUNCTIONS, _OPTIONS, _STEERING)
@@ -170,7 +177,9 @@ def dial_job(job: Job) -> dict[str, Any]:
     """Write the file to the store as the run's file of this name."""
     dial = parse_json(Dial, json.dumps(job.arguments["dial"]))
     labels = unpack_labels(job.store.clusterings.labels(dial.clustering))
-    text = render_dial(dial, labels, job.store.clusterings.descriptions(job.run), check_for(job, dial.default))
+    descriptions = job.store.clusterings.descriptions(job.run)
+    least = job.store.run(job.run).target.sampling.steered_min_new_tokens
+    text = render_dial(dial, labels, descriptions, check_for(job, dial.default), least)
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from tasks.gpu import host
-from tasks.gpu.answer import PromptBatch, answer_batch, batch_of
+from tasks.gpu.answer import PromptBatch, answer_batch, batch_of, min_new_tokens
 from tasks.gpu.host import TargetUnavailable
 from tasks.gpu.processor_check import model_hashes
-from tasks.gpu.processor_template import CheckedAnswer, ModelCheck
+from tasks.gpu.processor_template import NO_CHECK, CheckedAnswer, ModelCheck
 from tasks.gpu.target import TargetDown, TargetRefused
 from tasks.models import Run
 from tasks.plan import EXAMPLE_SETS, Candidate, Plan
@@ -44,7 +44,15 @@ def make_check(store: Store, run_id: str, deltas: Sequence[float], system_prompt
         stops, answers = _answers(store, run, tuple(deltas), system_prompt)
     except (TargetUnavailable, TargetDown, TargetRefused) as error:
         log.warning("the processor holds no answers to check a model by: %s", error)
-    return ModelCheck(name=name, config=config, tokenizer=tokenizer, stops=stops, answers=answers)
+    least = min_new_tokens(run.target.sampling, deltas)
+    return ModelCheck(name=name, config=config, tokenizer=tokenizer, stops=stops, answers=answers, min_new_tokens=least)
+
+
+def no_check(store: Store, run_id: str, deltas: Sequence[float]) -> ModelCheck:
+    """For a file that holds no check of the run's model: only what its requests need."""
+    check = NO_CHECK.copy()
+    check["min_new_tokens"] = min_new_tokens(store.run(run_id).target.sampling, deltas)
+    return check
 
 
 def _answers(

@@ -13,7 +13,7 @@ from celery import shared_task
 
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.cluster import unpack_labels
-from tasks.gpu.processor_template import ModelCheck, Parts, check_clusters, render_file
+from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_least
 from tasks.gpu.sglang_file import FIXED
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -30,7 +30,7 @@ def render_processor(
     labels: NDArray[np.integer[Any]],
     clustering: str,
     descriptions: Sequence[Mapping[str, Any]],
-    check: ModelCheck | None = None,
+    check: ModelCheck = NO_CHECK,
     parts: Parts = FIXED,
 ) -> str:
     """The text of a file with fixed deltas, by default SGLang's. Equal input gives equal text.
@@ -42,7 +42,8 @@ def render_processor(
     """
     check_clusters(deltas, labels, clustering)
     values = {cluster: repr(float(delta)) for cluster, delta in deltas.items()}
-    return render_file(parts, clustering, values, labels, descriptions, check)
+    told = with_least(parts, check.get("min_new_tokens", 0))
+    return render_file(told, clustering, values, labels, descriptions, check)
 
 
 def processor_reference() -> str:
@@ -51,7 +52,7 @@ def processor_reference() -> str:
     return json.dumps({"callable": pickled.hex()})
 
 
-def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck | None = None) -> str:
+def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelCheck = NO_CHECK) -> str:
     """The text of a processor for a run; `deltas` in canonical order.  Raises: LookupError without a clustering."""
     clustering = store.metadata(run_id, CLUSTERING)
     if clustering is None:
@@ -69,12 +70,14 @@ def generate_job(job: Job) -> dict[str, Any]:
     return {"file": job.arguments["name"]}
 
 
-def check_for(job: Job, deltas: Sequence[float]) -> ModelCheck | None:
-    """The check of the run's model that the job's file is to hold; None where its argument `check` asks for none."""
-    from tasks.gpu.model_check import make_check  # which asks the target, and that needs this module
+def check_for(job: Job, deltas: Sequence[float]) -> ModelCheck:
+    """The check of the run's model that the job's file is to hold; an empty one without the argument `check`."""
+    from tasks.gpu.model_check import make_check, no_check  # which asks the target, and that needs this module
 
     asked = job.arguments.get("check")
-    return make_check(job.store, job.run, deltas, asked["system_prompt"]) if asked else None
+    if not asked:
+        return no_check(job.store, job.run, deltas)
+    return make_check(job.store, job.run, deltas, asked["system_prompt"])
 
 
 @shared_task(name="gpu.processor", base=JobTask)

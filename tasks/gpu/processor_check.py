@@ -3,10 +3,11 @@
 The text of this module behind its imports is part of every generated file (`tasks.gpu.processor_template`), so it needs
 the standard library only, of Python 3.10.  A check is JSON:
 
-    {"name": "...", "config": "<sha256>", "tokenizer": "<sha256>", "stops": [2],
+    {"name": "...", "config": "<sha256>", "tokenizer": "<sha256>", "stops": [2], "min_new_tokens": 0,
      "answers": [{"prompt": [token ids], "text": "...", "tokens": 32}, ...]}
 
-`answers` are greedy and steered.  `tokens` is how many are asked for; the text goes on where the model would have.
+`answers` are greedy and steered, and none ended before `min_new_tokens`.  `tokens` is how many are asked for; the text
+goes on where the model would have.
 """
 
 import hashlib
@@ -22,7 +23,8 @@ KEY_VARIABLE = "SERVER_API_KEY"
 TIMEOUT_S = 300.0
 EQUAL_SHARE = 0.75  # another batch or GPU changes single answers of a model, another model changes nearly all
 NOT_OF_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "truncation", "padding")
-Ask = Callable[[list[int], int, list[int]], str]  # prompt, most new tokens, ids that end an answer: the answer's text
+Ask = Callable[[list[int], int, int, list[int]], str]
+# of a prompt, the least and the most new tokens, and the ids that end an answer: the answer's text
 
 
 class CannotAsk(Exception):
@@ -74,8 +76,9 @@ def server_of(url: str, extra: Mapping[str, Any]) -> tuple[Ask, str]:
     info = fetch_json(url, "/model_info") or fetch_json(url, "/get_model_info")
     if isinstance(info, dict):
 
-        def generate(prompt: list[int], tokens: int, stops: list[int]) -> str:
-            sampling = {"temperature": 0, "max_new_tokens": tokens, "stop_token_ids": stops}
+        def generate(prompt: list[int], least: int, most: int, stops: list[int]) -> str:
+            sampling = {"temperature": 0, "max_new_tokens": most, "stop_token_ids": stops}
+            sampling |= {"min_new_tokens": least} if least else {}
             body = {"input_ids": prompt, "sampling_params": sampling, **extra}
             return str(_part(fetch_json(url, "/generate", body), url, "text"))
 
@@ -83,8 +86,9 @@ def server_of(url: str, extra: Mapping[str, Any]) -> tuple[Ask, str]:
     model = _part(fetch_json(url, "/v1/models"), url, "data", 0)
     name = _part(model, url, "id")
 
-    def complete(prompt: list[int], tokens: int, stops: list[int]) -> str:
-        body = {"model": name, "prompt": prompt, "temperature": 0, "max_tokens": tokens}
+    def complete(prompt: list[int], least: int, most: int, stops: list[int]) -> str:
+        body = {"model": name, "prompt": prompt, "temperature": 0, "max_tokens": most}
+        body |= {"min_tokens": least} if least else {}
         body |= {"stop_token_ids": stops, **extra}
         return str(_part(fetch_json(url, "/v1/completions", body), url, "choices", 0, "text"))
 
@@ -133,7 +137,7 @@ def verify(check: Mapping[str, Any], where: str, ask: Ask, folder: str) -> tuple
         return 1, f"refused: {where} has not {name}: its {' and '.join(differing)} is not the same"
     if not check["answers"]:
         raise CannotAsk("this file holds no answers to compare: it was not written at the end of a run")
-    equal = count_equal(check["answers"], check["stops"], ask)
+    equal = count_equal(check["answers"], check.get("min_new_tokens", 0), check["stops"], ask)
     counts = f"{equal} of {len(check['answers'])} answers are the same"
     if equal < EQUAL_SHARE * len(check["answers"]):
         return 1, f"refused: {where} has not {name}, or does not steer it with this file: {counts}"
@@ -142,6 +146,9 @@ def verify(check: Mapping[str, Any], where: str, ask: Ask, folder: str) -> tuple
     return 0, f"accepted: {where} has {name}: {files}{counts}"
 
 
-def count_equal(answers: Sequence[Mapping[str, Any]], stops: list[int], ask: Ask) -> int:
-    """How many of the answers are given again.  Raises: CannotAsk."""
-    return sum(is_same_answer(one["text"], ask(one["prompt"], one["tokens"], stops)) for one in answers)
+def count_equal(answers: Sequence[Mapping[str, Any]], least: int, stops: list[int], ask: Ask) -> int:
+    """How many of the answers are given again; none may end before `least` tokens.  Raises: CannotAsk."""
+    return sum(
+        is_same_answer(one["text"], ask(one["prompt"], min(least, one["tokens"]), one["tokens"], stops))
+        for one in answers
+    )

@@ -15,10 +15,10 @@ import re
 import textwrap
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -110,16 +110,20 @@ class CheckedAnswer(TypedDict):
 
 
 class ModelCheck(TypedDict):
-    """What `processor_check` compares: `config` and `tokenizer` are as of `model_hashes`, `stops` end an answer."""
+    """What `processor_check` compares: `config` and `tokenizer` are as of `model_hashes`, `stops` end an answer.
+
+    `min_new_tokens` is what the requests for the answers had, and what those of the file's users need.
+    """
 
     name: str
     config: str
     tokenizer: str
     stops: list[int]
     answers: list[CheckedAnswer]
+    min_new_tokens: NotRequired[int]  # 0 where it is missing
 
 
-NO_CHECK = ModelCheck(name="", config="", tokenizer="", stops=[], answers=[])
+NO_CHECK = ModelCheck(name="", config="", tokenizer="", stops=[], answers=[], min_new_tokens=0)
 
 VERIFYING = """\
 Whether a server has the model that this file was made for, and steers it with this file:
@@ -162,7 +166,7 @@ class Parts:
 
     `imports` and `engine`, its class for the engine, stand behind what needs the standard library alone; the class
     calls what `steering` defines.  `asked` is the expression of (how to ask, folder or name of the model) for
-    `--verify WHERE`, which is `arguments[1]`.
+    `--verify WHERE`, which is `arguments[1]`.  `least` says how a request asks for an answer of at least $count tokens.
     """
 
     title: str
@@ -171,6 +175,7 @@ class Parts:
     engine: str
     file_name: str
     asked: str
+    least: str
     steering: str = FIXED_BIAS
     constants: str = CONSTANTS
     verifying: str = VERIFYING
@@ -186,7 +191,7 @@ def render_file(
     values: Mapping[str, str],
     labels: NDArray[np.integer[Any]],
     descriptions: Sequence[Mapping[str, Any]],
-    check: ModelCheck | None = None,
+    check: ModelCheck = NO_CHECK,
 ) -> str:
     """The text of a file. Equal input gives equal text.
 
@@ -198,7 +203,7 @@ def render_file(
     fields = {
         **asdict(parts),
         **_label_fields(labels, len(values)),
-        **_check_fields(check or NO_CHECK),
+        **_check_fields(check),
         "first_imports": "\n".join(sorted({*FIRST_IMPORTS, *parts.first_imports, *check_imports}, key=_import_order)),
         "check_code": check_code,
         "functions": f"{parts.functions.strip()}\n\n\n" if parts.functions else "",
@@ -206,6 +211,18 @@ def render_file(
     }
     lines = "\n".join(_cluster_lines(values, descriptions))
     return _TEMPLATE.substitute(fields, clustering=clustering, deltas=lines)
+
+
+def least_tokens(words: str, count: int) -> str:
+    """How a request asks for an answer of at least `count` tokens, by words as in `Parts`; "" for 0."""
+    text = f"The deltas were found with answers of at least $count tokens. {words}"
+    return textwrap.fill(Template(text).substitute(count=count), 118, break_on_hyphens=False) if count else ""
+
+
+def with_least(parts: Parts, count: int) -> Parts:
+    """The parts of a file whose usage says that answers are to have at least `count` tokens."""
+    told = least_tokens(parts.least, count)
+    return replace(parts, usage=f"{parts.usage}\n\n{told}") if told else parts
 
 
 def _import_order(line: str) -> tuple[bool, str]:

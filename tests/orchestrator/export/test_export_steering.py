@@ -30,6 +30,20 @@ def test_an_individual_has_its_own_deltas_and_no_answers_of_the_winner(tmp_path:
     assert read_steering(tmp_path, "g0_pop0_pre").check == CHECK  # the same deltas give the same answers
 
 
+def test_the_least_number_of_tokens_is_that_of_the_runs_steered_answers(tmp_path: Path) -> None:
+    # given a run whose winner steers nothing, so that its own answers had no least number of tokens
+    run = write_run(tmp_path)
+    (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=14\n")
+    assert (read_steering(run).min_new_tokens, read_steering(run, NODE).min_new_tokens) == (0, 14)
+    # and a file of an earlier version, which says none
+    earlier = CHECK.copy()
+    del earlier["min_new_tokens"]
+    assert read_steering(write_run(tmp_path, earlier)).min_new_tokens == 0
+    (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=-1\n")
+    with pytest.raises(OutputError, match="CONFIG_STEERED_MIN_NEW_TOKENS is '-1', and no number"):
+        read_steering(run, NODE)
+
+
 def test_labels_of_two_bytes(tmp_path: Path) -> None:
     labels = np.arange(700, dtype=np.uint16)
     deltas = {str(i): i / 7 for i in range(700)}

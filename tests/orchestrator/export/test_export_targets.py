@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from exported_run import NODE, rendered, write_run
+from exported_run import CHECK, NODE, rendered, write_run
 
 from orchestrator.export.targets import TARGETS, default_file, known_target
 from orchestrator.output import OutputError
+from tasks.gpu.processor_template import ModelCheck
 
 ENGINES = {
     "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor"},
@@ -38,6 +39,25 @@ def test_each_file_says_how_it_is_used_where_its_engine_is_not_installed(tmp_pat
     refused = subprocess.run([sys.executable, str(file), "--verify"], capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == f"--verify: not understood; {file.name} --help says what is\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "setting"),
+    [
+        ("sglang", '"min_new_tokens": 14'),
+        ("vllm", '"min_tokens": 14'),
+        ("transformers", "min_new_tokens=14"),
+        ("llama-cpp", "MinTokensLogitsProcessor(14, model.token_eos())"),
+        ("logit-bias", '\\"min_tokens\\": 14'),
+    ],
+)
+def test_each_file_says_the_least_number_of_tokens_of_an_answer(tmp_path: Path, target: str, setting: str) -> None:
+    run = write_run(tmp_path, ModelCheck(**{**CHECK, "min_new_tokens": 14}))
+    text = rendered(target, run)
+    assert setting in " ".join(text.split()) and "answers of at least 14 tokens" in text
+    assert target == "logit-bias" or all(len(line) <= 120 for line in text.splitlines())
+    # and nothing of it where a run had none
+    assert "answers of at least" not in rendered(target, write_run(tmp_path))
 
 
 @pytest.mark.parametrize("target", sorted(ENGINES))

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import CHECK, DELTAS, asked_prompts, biases_of, rendered, write_run
+from exported_run import CHECK, DELTAS, HASH, asked_prompts, biases_of, labels_of, rendered, write_run
+from small_model import make_small_model
 
+from orchestrator.export.transformers import TRANSFORMERS
+from tasks.gpu.processor import render_processor
 from tasks.gpu.processor_check import model_hashes
 from tasks.gpu.processor_template import ModelCheck
 from tasks.gpu.prompt import load_tokenizer, stop_ids
@@ -95,6 +98,28 @@ def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) ->
     said = "its configuration and tokenizer are the same, and 20 of 20 answers are the same"
     assert accepted.stdout == f"accepted: {folder} has a model: {said}\n", accepted.stderr
     assert accepted.returncode == 0
+
+
+def test_the_check_asks_for_the_least_number_of_tokens(tmp_path: Path) -> None:
+    # Given a model whose every answer ends at once as it is steered, but for the tokens that it has to have
+    folder = make_small_model(tmp_path / "model")
+    from transformers import AutoModelForCausalLM
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), load_tokenizer(str(folder))
+    withheld = torch.zeros(len(labels_of()))
+    withheld[2] = -torch.inf
+    asked = asked_prompts(4)
+    texts = [tokenizer.decode(reference(model, prompt, withheld, [2], 3)) for prompt in asked]
+    answers = [{"prompt": prompt, "text": text, "tokens": 4} for prompt, text in zip(asked, texts, strict=True)]
+    deltas = {"0": 900.0, **dict.fromkeys("1234", 0.0)}
+    for least, status, said in ((3, 0, "4 of 4 answers"), (0, 1, "0 of 4 answers")):
+        hashes = model_hashes(str(folder))
+        check = ModelCheck(name="small", **hashes, stops=[2], answers=answers, min_new_tokens=least)
+        file = tmp_path / f"least_{least}.py"
+        file.write_text(render_processor(deltas, labels_of(), HASH, [], check, TRANSFORMERS))
+        # When the file is asked, then it is accepted with them, and without them the answers are empty
+        found = verify(file, folder)
+        assert found.returncode == status and said in found.stdout + found.stderr, found.stderr
 
 
 def test_the_file_refuses_a_folder_of_another_configuration_before_it_is_loaded(tmp_path: Path) -> None:

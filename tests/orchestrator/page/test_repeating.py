@@ -30,6 +30,15 @@ def test_a_folder_with_any_name_is_one_word(finished_run: Path, tmp_path: Path) 
     assert (again.config, again.output, again.fork) == (folder / "config", "outputs/again", None)
 
 
+def test_what_each_request_needs_is_said_with_the_export(finished_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    (folder / "deltas_best.json").write_text('{"0": 0.5}')
+    assert "min_new_tokens" not in commands_of(RunResults.open(folder))[0][0]
+    settings = (folder / "config").read_text()
+    (folder / "config").write_text(settings.replace("STEERED_MIN_NEW_TOKENS=0", "STEERED_MIN_NEW_TOKENS=14"))
+    assert commands_of(RunResults.open(folder))[0][0].endswith("; each request needs min_new_tokens 14:")
+
+
 def test_a_fork_is_repeated_from_its_origin(finished_run: Path, tmp_path: Path) -> None:
     for place, at in (("@1", "generation 1"), ("@g1_pop0", "g1_pop0"), ("", "the end of 2 generations")):
         folder = shutil.copytree(finished_run, tmp_path / f"fork{place}")

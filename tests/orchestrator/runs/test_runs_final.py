@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.report.document import report_schema
 from orchestrator.runs.baselines import ensure_baselines
 from orchestrator.runs.final import Closing, with_distinct_names
+from orchestrator.runs.report import report_files
 from orchestrator.runs.vectors import Vectors
 from orchestrator.settings import load_settings
 from tasks.plan import Candidate
@@ -68,7 +70,7 @@ def farm(driver: Driver, simulated_farm: Any) -> Any:
 
 def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tmp_path: Path) -> None:
     output = tmp_path / "whole"
-    said = finish(evolve(farm, output))
+    said = finish(evolve(farm, output, STEERED_MIN_NEW_TOKENS="14"))
     run_id = run_id_of(output)
     # The search has started from the best prompt, and its candidates were asked with it
     baselines = json.loads((output / "baselines.json").read_text())
@@ -99,13 +101,15 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert (output / "system_prompt.txt").read_text() == winner["system_prompt"] == f"{BASE} Be concise."
     assert (output / "pareto.png").exists() and json.loads((output / "pareto.json").read_text())["points"]
     assert report["verdict"] in " ".join(said.split())
+    is_steered = any(winner["deltas"]) or (output / "dial.json").exists()
+    assert ("with each request min_new_tokens 14" in " ".join(said.split())) == is_steered
     assert "validation set, on which the winner was chosen" in said and "test set, asked after all choices" in said
 
     # When the same command is given again, then the same winner is tested, which counts once
-    finish(evolve(farm, output))
+    finish(evolve(farm, output, STEERED_MIN_NEW_TOKENS="14"))
     assert report_of(output) == report
     # When it goes on, then the baselines stay, and the test set is used once more only for another winner
-    finish(evolve(farm, output, NGEN="5"))
+    finish(evolve(farm, output, NGEN="5", STEERED_MIN_NEW_TOKENS="14"))
     after = report_of(output)
     assert after["test_uses"] == 1 + (after["winner"] != report["winner"])
     assert json.loads((output / "baselines.json").read_text()) == baselines
@@ -226,7 +230,15 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
 
     vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (0.0, 0.0))
     # when
-    final = closing(respond).conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
+    ended = closing(respond)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
     # then
     assert final.dial is not None
     assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
+    # and the report says what each request needs, where anything steers
+    settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
+    assert report_files(settings, ended.output, final)[-1] == ("with each request", "min_new_tokens 14")
+    zero = dataclasses.replace(final.winner, deltas=(0.0, 0.0))
+    for no_need in (final, dataclasses.replace(final, dial=None, winner=zero)):
+        given = ended.settings if no_need is final else settings
+        assert "with each request" not in dict(report_files(given, ended.output, no_need))

@@ -104,6 +104,18 @@ def test_the_file_writes_what_the_plugin_reads(tmp_path: Path) -> None:
     )
 
 
+def test_requests_need_the_least_number_of_tokens_of_the_run(tmp_path: Path) -> None:
+    # given a run whose steered answers have at least fourteen tokens
+    for least, sent in ((14, {"min_new_tokens": 14}), (0, {})):
+        text = render_dial(DIAL, labels_of(50, 4), PLAIN, least=least)
+        (tmp_path / "processor_dial.py").write_text(text, encoding="utf-8")
+        # then the head of the file says it, and what a request to the plugin sends has it
+        told = run(tmp_path, "-I", "processor_dial.py").stdout
+        assert ('Each request needs "min_new_tokens": 14' in " ".join(told.split())) == bool(least)
+        request = json.loads(run(tmp_path, "-s", "processor_dial.py", "--plugin", "labels").stdout)
+        assert request["sampling_params"] == {**sent, "custom_params": {"front": DIAL.front, "dial": 0.5}}
+
+
 def test_texts_of_others_cannot_change_the_dials_program() -> None:
     labels = labels_of(100, len(HOSTILE))
     knots = tuple(Knot(str(d), d, 9.0 - d, 0.5 - d / 10, (d,) * len(HOSTILE)) for d in (0.0, 1.0))
@@ -141,3 +153,8 @@ def test_the_job_makes_the_file_of_a_recorded_dial(store: Store) -> None:
     # when the job runs, then the file that it has made is the dial's
     assert dial_job(Job(store, RUN.id, "file:k", arguments)) == {"file": "processor_dial.py"}
     assert store.file(RUN.id, "file:k") == render_dial(DIAL, labels, PLAIN).encode()
+    # and its requests need what those of the run had
+    sampling = dataclasses.replace(RUN.target.sampling, steered_min_new_tokens=4)
+    store.put_run(dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, sampling=sampling)))
+    dial_job(Job(store, RUN.id, "file:k", arguments))
+    assert b"\nMIN_NEW_TOKENS = 4\n" in (store.file(RUN.id, "file:k") or b"")

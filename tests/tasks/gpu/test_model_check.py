@@ -14,8 +14,9 @@ from answer_runs import evaluate, installed_host, put_run
 from server_target import TINY_SERVER, server_target
 
 from tasks.gpu.answer import PromptBatch
-from tasks.gpu.model_check import ANSWERS, make_check, model_files, shortest, tokens_to_ask
+from tasks.gpu.model_check import ANSWERS, make_check, model_files, no_check, shortest, tokens_to_ask
 from tasks.gpu.processor_check import model_hashes
+from tasks.gpu.processor_template import NO_CHECK
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from tasks.store.store import Store
 from workers.embedded.models import embedded_model
@@ -34,9 +35,11 @@ def host(valkey_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     host.close()
 
 
-def put(store: Store, temperature: float = 0.0, **changes: Any) -> None:
+def put(store: Store, temperature: float = 0.0, steered_min_new_tokens: int = 0, **changes: Any) -> None:
     target = server_target()
-    sampling = dataclasses.replace(target.sampling, temperature=temperature)
+    sampling = dataclasses.replace(
+        target.sampling, temperature=temperature, steered_min_new_tokens=steered_min_new_tokens
+    )
     changed = {"model": str(embedded_model()), "concurrency": 4, "sampling": sampling, **changes}
     put_run(store, "run", dataclasses.replace(target, **changed), np.arange(50) % len(DELTAS), QUESTIONS)
 
@@ -65,6 +68,15 @@ def test_of_a_run_that_samples_greedy_answers_are_asked_for(store: Store, host: 
     before = store.usage("run")["target"]
     check = make_check(store, "run", DELTAS, "")
     assert len(check["answers"]) == ANSWERS and store.usage("run")["target"] == before + ANSWERS
+
+
+def test_the_check_has_the_least_number_of_tokens_of_the_steered_answers(store: Store, host: LocalTargetHost) -> None:
+    # Given a run whose steered answers have at least four tokens
+    put(store, command=f"{TINY_SERVER} --fail 'no such model'", steered_min_new_tokens=4)
+    # Then a check says so, with answers or without, and not of deltas that steer nothing
+    for deltas, least in ((DELTAS, 4), ([0.0] * len(DELTAS), 0)):
+        assert make_check(store, "run", deltas, "")["min_new_tokens"] == least
+        assert no_check(store, "run", deltas) == {**NO_CHECK, "min_new_tokens": least}
 
 
 def test_without_a_server_the_check_has_no_answers(store: Store, host: LocalTargetHost) -> None:

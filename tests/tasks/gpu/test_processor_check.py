@@ -148,6 +148,30 @@ def test_a_server_of_each_protocol_is_accepted(tmp_path: Path, serve: Callable[[
     assert verify(check_of(folder), "here", *server_of(f"{url}/v1/", {})) == (0, said.format(""))
 
 
+def test_the_least_number_of_tokens_is_sent_by_each_protocols_name(
+    tmp_path: Path, serve: Callable[[Routes], str]
+) -> None:
+    # Given servers that keep what they are asked, and a check whose answers had at least so many tokens
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        asked.append(body.get("sampling_params", body))
+        return {"text": "", "choices": [{"text": ""}]}
+
+    servers = (
+        serve({**sglang(""), "/generate": answer}),
+        serve({**openai("x"), "/v1/completions": answer}),
+    )
+    check = check_of(folder_of(tmp_path / "a"))
+    for least, sent in ((5, 5), (14, 8), (0, None)):  # no more than is asked for: 8 tokens
+        for name, url in zip(("min_new_tokens", "min_tokens"), servers, strict=True):
+            asked.clear()
+            verify({**check, "min_new_tokens": least}, "here", *server_of(url, {}))
+            # Then each request has it, and where it is 0 none has
+            assert {body.get(name) for body in asked} == {sent} and len(asked) == 20
+            assert all((name in body) == bool(least) for body in asked)
+
+
 def test_a_quarter_of_the_answers_may_be_others(tmp_path: Path, serve: Callable[[Routes], str]) -> None:
     check = check_of(folder_of(tmp_path / "a"))
     for wrong, status, word in ((5, 0, "accepted: here has small: 15 of 20"), (6, 1, "this file: 14 of 20")):

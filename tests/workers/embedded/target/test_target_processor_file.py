@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import torch
-from embedded_server import HEADERS, KEY, TargetServer
+from embedded_server import CLUSTERING, CLUSTERS, HEADERS, KEY, TargetServer, serving
 from small_model import make_small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -31,9 +32,11 @@ class Checked:
     folder: Path
     name: str
 
-    def write(self, model: Path, texts: list[str]) -> Path:
+    def write(self, model: Path, texts: list[str], least: int = 0) -> Path:
         answers = [{"prompt": p, "text": text, "tokens": TOKENS} for p, text in zip(PROMPTS, texts, strict=True)]
-        check = ModelCheck(name=model.name, **model_hashes(str(model)), stops=[STOP], answers=answers)
+        check = ModelCheck(
+            name=model.name, **model_hashes(str(model)), stops=[STOP], answers=answers, min_new_tokens=least
+        )
         one, file = self.steering, self.folder / self.name
         file.write_text(render_processor(one.deltas, one.labels, one.clustering, [], check))
         return file
@@ -44,8 +47,8 @@ def checked(processor_file: Path, tmp_path: Path) -> Checked:
     return Checked(parse_processor(processor_file.read_text()), tmp_path, processor_file.name)
 
 
-def generate(url: str, processor: str | None) -> list[str]:
-    sampling = {"temperature": 0, "max_new_tokens": TOKENS, "stop_token_ids": [STOP]}
+def generate(url: str, processor: str | None, **more: int) -> list[str]:
+    sampling = {"temperature": 0, "max_new_tokens": TOKENS, "stop_token_ids": [STOP], **more}
     body = {"input_ids": PROMPTS, "sampling_params": sampling, "custom_logit_processor": processor}
     reply = httpx.post(f"{url}/generate", json=body, headers=HEADERS, timeout=120, trust_env=False)
     assert reply.status_code == 200, reply.text
@@ -91,6 +94,25 @@ def test_it_refuses_a_model_that_it_was_not_made_for(target_server: TargetServer
     assert (said.returncode, said.stdout) == (1, "")
     reason = "or does not steer it with this file: 0 of 20 answers are the same"
     assert said.stderr == f"refused: {target_server.url} has not other, {reason}\n"
+
+
+def test_it_asks_for_the_least_number_of_tokens(labels_folder: Path, tmp_path: Path) -> None:
+    # Given a server whose file ends each answer at once, and its answers of at least three tokens
+    model = make_small_model(tmp_path / "model")
+    file, labels = tmp_path / "processor_best.py", np.load(labels_folder / f"{CLUSTERING}.npy")
+    deltas = {str(cluster): 900.0 * (cluster == 0) for cluster in range(CLUSTERS)}
+    file.write_text(render_processor(deltas, labels, CLUSTERING, []))
+    checked = Checked(parse_processor(file.read_text()), tmp_path, file.name)
+    with serving(model, labels_folder, tmp_path / "log", "--processor", str(file)) as server:
+        processor = run(file, "--string").stdout.strip()
+        assert set(generate(server.url, processor)) == {""}
+        texts = generate(server.url, processor, min_new_tokens=3)
+        assert all(texts)
+        # When the file asks for as many, then the answers are the same; without them all are empty
+        accepted = run(checked.write(model, texts, 3), "--verify", server.url)
+        assert accepted.returncode == 0 and "20 of 20 answers are the same" in accepted.stdout, accepted.stderr
+        refused = run(checked.write(model, texts), "--verify", server.url)
+        assert refused.returncode == 1 and "0 of 20 answers are the same" in refused.stderr
 
 
 def test_what_it_cannot_ask_is_one_line(target_server: TargetServer, processor_file: Path) -> None:
