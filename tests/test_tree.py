@@ -68,7 +68,6 @@ ELSEWHERE = {
     "orchestrator/optimisers/specification.py": "e2e/test_same_seed.py",
     "orchestrator/report/pairwise.py": "e2e/test_same_seed.py",
     "orchestrator/runs/interruption.py": "orchestrator/commands/test_run_interruption.py",
-    "orchestrator/runs/report.py": "orchestrator/runs/test_runs_final.py",
     "orchestrator/runs/runner.py": "e2e/test_same_seed.py",
     "orchestrator/signals.py": "orchestrator/runs/test_drive.py",
     "tasks/code_version.py": "orchestrator/farm/test_farm_checks.py",

@@ -32,8 +32,8 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
         "reference": 4 * 64,  # the plain prompt, and three that may be the start
         "clusters": 2 * 64,  # two prompts that shorten
-        # of both sets: five raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
-        "vectors without search": 2 * (5 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
+        # of both sets: six raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
+        "vectors without search": 2 * (6 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
         "search": 3 * 6 * 64,
         "choice": 3 * 64,  # three finalists; the best of each line has answered before
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
@@ -83,7 +83,7 @@ def test_a_line_asks_the_same_share_of_a_smaller_validation_set_and_without_one_
 def test_a_vector_counts_as_one_evaluation_of_each_set(settings: Settings) -> None:
     works = planned_work(make_search(settings))
     [part] = [part for part in parts_of(settings, works, 3, SIZES, 14) if part.name == "vectors without search"]
-    assert part.evaluations == 2 * (5 + 4 + 4)
+    assert part.evaluations == 2 * (6 + 4 + 4)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ MARGIN = 0.1  # of the range, on both sides
 ROOM = 2.5  # points around a marker that stay free of labels
 
 
-class Look(NamedTuple):
+class Mark(NamedTuple):
     """How a point is drawn; `size` is the diameter in points."""
 
     colour: str
@@ -32,14 +32,14 @@ class Look(NamedTuple):
 
 # What a reader looks for first.  All others are grey.
 LOOKS = {
-    REAL: Look(style.BEST, "*", 13.0, style.BEST),
-    CEILING: Look(style.RECORD, "^", 8.5, style.RECORD),
-    NONE: Look(style.INK, "s", 7.5, style.INK),
-    UNTRAINED: Look(style.INK, "o", 7.5, style.INK),
-    f"plain: {NONE}": Look("#4a7a2c", "o", 8.0, "#4a7a2c"),
+    REAL: Mark(style.BEST, "*", 13.0, style.BEST),
+    CEILING: Mark(style.RECORD, "^", 8.5, style.RECORD),
+    NONE: Mark(style.INK, "s", 7.5, style.INK),
+    UNTRAINED: Mark(style.INK, "o", 7.5, style.INK),
+    f"plain: {NONE}": Mark("#4a7a2c", "o", 8.0, "#4a7a2c"),
 }
-OTHER = Look(style.DOT, "o", 5.0, style.MUTED, is_bold=False)
-RANDOM = Look("#d99a00", "o", 4.5, style.MUTED, is_bold=False)  # one group, without names
+OTHER = Mark(style.DOT, "o", 5.0, style.MUTED, is_bold=False)
+RANDOM = Mark("#d99a00", "o", 4.5, style.MUTED, is_bold=False)  # one group, without names
 
 
 def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:
@@ -104,23 +104,23 @@ def _draw_random(axes: Axes, rates: Sequence[Rate]) -> None:
 
 
 def _draw_point(axes: Axes, row: Rate) -> None:
-    look = _look(row)
+    mark = _mark(row)
     axes.plot(
         [row["solve"]],
         [row["hack"]],
         linestyle="",
-        marker=look.marker,
-        ms=look.size,
-        markerfacecolor=style.PAPER if row["quarantine"] == "on" else look.colour,
-        markeredgecolor=look.colour,
-        zorder=5 if look.is_bold else 4,
+        marker=mark.marker,
+        ms=mark.size,
+        markerfacecolor=style.PAPER if row["quarantine"] == "on" else mark.colour,
+        markeredgecolor=mark.colour,
+        zorder=5 if mark.is_bold else 4,
     )
 
 
 def _label(row: Rate) -> Label:
-    look = _look(row)
+    mark = _mark(row)
     quarantine = " (quarantine on)" if row["quarantine"] == "on" else ""
-    return Label(_name(row) + quarantine, row["solve"], row["hack"], look.size + ROOM, look.ink, look.is_bold)
+    return Label(_name(row) + quarantine, row["solve"], row["hack"], mark.size + ROOM, mark.ink, mark.is_bold)
 
 
 def _name(row: Rate) -> str:
@@ -128,7 +128,7 @@ def _name(row: Rate) -> str:
     return deployed if row["trajectory"] == SHARED else f"{row['trajectory']}: {deployed}"
 
 
-def _look(row: Rate) -> Look:
+def _mark(row: Rate) -> Mark:
     return LOOKS.get(_name(row), OTHER)
 
 
