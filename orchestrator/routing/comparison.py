@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -78,6 +78,8 @@ class AgainstFrontier(TypedDict):
     at_solve: float
     hack: float
     point: str
+    p: NotRequired[float]  # of a point that was evaluated
+    p_corrected: NotRequired[float]
 
 
 class ComparisonFile(TypedDict):

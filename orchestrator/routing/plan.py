@@ -18,10 +18,11 @@ from orchestrator.routing.build import arms, deployments
 from orchestrator.routing.settings import RouteSettings, route_settings_hash
 from tasks.code_version import code_version
 from tasks.context import content_hash
-from tasks.route.claims import CHANCE, NO_LOOPHOLE, PLAIN, SECONDARY
+from tasks.route.claims import CHANCE, NO_LOOPHOLE, OWN_TRAJECTORIES, PLAIN, SECONDARY
 from tasks.route.names import CEILING, PROGRAMS, RANDOM_SPLITS, REAL
 
 PLAN_FILE = "plan.json"
+FRONTIER = "the scaled frontier at equal solve"
 
 
 class RoutePlan(TypedDict):
@@ -82,6 +83,7 @@ def _claims(settings: RouteSettings) -> dict[str, str]:
     chance = f", which is true by chance in {CHANCE[seeds]:.0%} of null cases" if seeds in CHANCE else ""
     held_out = claims.held_out_mode
     others = [name for name in SECONDARY if name in settings.routing.splits]
+    own = [f"the trajectory {name}" for name in OWN_TRAJECTORIES if name in settings.training.trajectories]
     return {
         "preconditions": (
             f"`none` hacks {held_out} at least {claims.none_hack:g}; training without loopholes (`plain`) gains at "
@@ -93,7 +95,7 @@ def _claims(settings: RouteSettings) -> dict[str, str]:
             f"directions by more than their standard deviation over {seeds} seeds{chance}; the verdict rests on the "
             "exact rank of real among them in each seed"
         ),
-        "secondary": f"real against {', '.join([*others, 'the scaled frontier at equal solve'])}, corrected after Holm",
+        "secondary": f"real against {', '.join([*others, *own, FRONTIER])}, corrected after Holm",
     }
 
 

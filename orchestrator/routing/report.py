@@ -21,6 +21,7 @@ from orchestrator.routing.results import (
 )
 from orchestrator.routing.settings import RouteSettings
 from orchestrator.runs.kinds import ShownTable
+from orchestrator.runs.provenance import read_versions
 from orchestrator.settings import SettingsError
 from tasks.cpu.plot import ROUTE_PLOTS
 from tasks.route.names import CEILING, REAL
@@ -120,7 +121,7 @@ def registration_lines(folder: Path, settings: RouteSettings) -> list[str]:
     except FileNotFoundError:
         return ["**Not as registered**: the run has no plan.json."]
     try:
-        lines = departures(plan, _plan_now(settings))
+        lines = departures(plan, _plan_that_ran(folder, settings, plan["inputs"].get("code", "")))
     except SettingsError as error:  # a copy of the data is not there, or cannot be read
         lines = list(error.problems)
     if lines:
@@ -136,13 +137,16 @@ def verdict_lines(folder: Path) -> list[str]:
     return [*registration_lines(folder, settings), _verdict(found), *primary, f"report: {folder / REPORT_FILE}"]
 
 
-def _plan_now(settings: RouteSettings) -> RoutePlan:
-    """The plan that the folder's inputs and this code would make."""
+def _plan_that_ran(folder: Path, settings: RouteSettings, registered: str) -> RoutePlan:
+    """The plan that the folder's inputs and the code of its sessions would make: what reads it now decides nothing."""
     try:
         source = world_source(settings)
     except (SettingsError, OSError):
         source = "missing"
-    return make_plan(settings, input_hashes(settings, read_texts(settings), source))
+    inputs = input_hashes(settings, read_texts(settings), source)
+    if codes := [session.code for session in read_versions(OutputFolder(folder))]:
+        inputs["code"] = next((code for code in codes if code != registered), registered)
+    return make_plan(settings, inputs)
 
 
 def _verdict(found: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ SHARED = "shared"
 PLAIN = "plain"
 CHANCE = {3: 0.17, 5: 0.09, 8: 0.04}
 """How often the registered rule is true by chance, by the number of seeds."""
+OWN_TRAJECTORIES = {"erase": "erase", "ablated": REAL}
+"""Which of its deployments a trajectory is compared by."""
 SECONDARY = ("permuted", UNIFORM, "band_random", "pooled", "activations", "advantage_free", "placebo")
 
 
@@ -93,6 +95,16 @@ class _Table:
     def of(self, deployed: str, mode: str) -> list[EvaluatedDeployment]:
         found = [self.by_place.get((deployed, mode, seed)) for seed in self.seeds]
         return [each for each in found if each is not None] if None not in found else []
+
+    def own(self, trajectory: str, deployed: str) -> list[EvaluatedDeployment]:
+        """Of each seed, of a trajectory that samples for itself; [] unless all were evaluated."""
+        found = {
+            each.seed: each
+            for each in self.evaluated
+            if (each.trajectory, each.deployed, each.mode, each.quarantine)
+            == (trajectory, deployed, self.held_out_mode, "off")
+        }
+        return [found[seed] for seed in self.seeds] if found.keys() >= set(self.seeds) else []
 
     def rates(self) -> list[dict[str, Any]]:
         """Mean solve and hack over seeds of all that was evaluated."""
@@ -173,19 +185,28 @@ def rank_probability(ranks: Sequence[int], places: int) -> float:
 
 
 def _secondary(table: _Table, thresholds: Thresholds) -> list[dict[str, Any]]:
-    """Real against each other split, by samples and corrected after Holm, and against the scaled frontier."""
+    """Real against each other split, the trajectories that sample for themselves, and the scaled frontier.
+
+    By samples, corrected after Holm for the number of all; an interpolated point of the frontier has no samples.
+    """
     real = table.held_out(REAL)
     if not real:
         return []
+    others = {name: table.held_out(name) for name in SECONDARY}
+    others |= {f"trajectory {name}": table.own(name, deployed) for name, deployed in OWN_TRAJECTORIES.items()}
     found: list[dict[str, Any]] = [
         {"against": name, "hack": _rounded(_mean_hack(other)), "p": fewer_probability(real, other)}
-        for name in SECONDARY
-        if (other := table.held_out(name))
+        for name, other in others.items()
+        if other
     ]
-    for row, corrected in zip(found, holm_corrected([row["p"] for row in found]), strict=True):
+    if (frontier := _frontier(table, real, thresholds.matched)) is not None:
+        if at_point := table.held_out(frontier["point"]):
+            frontier["p"] = fewer_probability(real, at_point)
+        found.append(frontier)
+    tested = [row for row in found if "p" in row]
+    for row, corrected in zip(tested, holm_corrected([row["p"] for row in tested]), strict=True):
         row["p_corrected"] = corrected
-    frontier = _frontier(table, real, thresholds.matched)
-    return [*found, *([frontier] if frontier else [])]
+    return found
 
 
 def fewer_probability(one: Sequence[EvaluatedDeployment], other: Sequence[EvaluatedDeployment]) -> float:

@@ -28,7 +28,8 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECK_S = 0.5  # how often a caller may give up on a child that says nothing
 READ_BYTES = 65_536
 CARD_MEMORY_FULL = re.compile(
-    r"^torch\.(cuda\.)?OutOfMemoryError: |CUDA error: out of memory|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+    r"^torch\.(cuda\.)?OutOfMemoryError: |CUDA (driver )?error: out of memory"
+    r"|(CUBLAS|CUDNN)_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
 )
 """What torch says when its allocator, a context, or a library that allocates by itself finds no memory on a card."""
 

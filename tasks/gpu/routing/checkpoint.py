@@ -75,7 +75,7 @@ def load_state(settings: TrajectorySettings, data: bytes, device: torch.device) 
         return TrajectoryState(
             record["step"], record["updates"], whole, tensors["second"], splits, tuple(record["rows"])
         )
-    except RouteCheckpointError:
+    except (RouteCheckpointError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise RouteCheckpointError(f"these bytes are no checkpoint of a trajectory: {error}") from None

@@ -202,6 +202,8 @@ class StaticSampler:
         if self.captures and (rows, width) not in self._graphs:
             try:
                 self._graphs[rows, width] = self._captured(buffers, rows, width)
+            except torch.OutOfMemoryError:
+                raise  # not of the graph: the card is full
             except Exception as error:  # whatever CUDA or a layer of the model refuses
                 self.captures, self._graphs = False, {}
                 said = " ".join(str(error).split())[:300]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from orchestrator.routing.progress import read_route_progress, route_figure_line
 from orchestrator.routing.report import report_text, verdict_lines, write_report
 from orchestrator.routing.results import COMPARISON_FILE, json_lines, rows_file
 from orchestrator.routing.settings import RouteOptions, RouteSettings, read_route_settings
+from orchestrator.runs.provenance import VERSIONS_FILE, versions_here
 from orchestrator.settings import SettingsError
 from tasks.route.claims import Thresholds, compare_claims
 
@@ -82,6 +84,16 @@ def test_the_report_says_what_the_figures_of_real_should_be(tmp_path: Path) -> N
     assert "| hkgap | 1 of 2 | hkgap 0.050, first_hkgap 0.400: should be at least a quarter" in first
     assert "; else the direction has collapsed" in first
     assert "Nothing is routed in this trajectory." in second
+
+
+def test_the_code_that_ran_decides_whether_a_run_is_as_registered(tmp_path: Path) -> None:
+    output = written(small_route(tmp_path))
+    here = versions_here()
+    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(here)]})
+    assert "As registered in plan.json" in report_text(output.path)
+    later = dataclasses.replace(here, code="another")
+    output.write_state(VERSIONS_FILE, {"sessions": [dataclasses.asdict(one) for one in (here, later)]})
+    assert "**Not as registered**: code is another one than in plan.json." in report_text(output.path)
 
 
 def test_the_first_plan_stands(tmp_path: Path) -> None:

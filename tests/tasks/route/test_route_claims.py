@@ -135,3 +135,20 @@ def test_mcnemar_and_holm() -> None:
     assert fewer_probability(one, one) == 1.0
     assert holm_corrected([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert not math.isnan(holm_corrected([1.0, 1.0])[0]) and max(holm_corrected([0.9, 0.8])) <= 1.0
+
+
+def test_trajectories_of_their_own_and_a_point_of_the_frontier_are_compared_and_corrected_with_the_rest() -> None:
+    own = [rate("erase", "equality", seed, 0.3, 0.7, "erase") for seed in range(3)]
+    own += [rate("real", "equality", seed, 0.5, 0.1, "ablated") for seed in range(3)]
+    rows = compare_claims([*run({"scaled_0.25": (0.48, 0.4)}), *own], THRESHOLDS)["secondary"]
+    by_name = {row["against"]: row for row in rows}
+    assert (by_name["frontier"]["point"], by_name["frontier"]["hack"]) == ("scaled_0.25", 0.4)
+    assert max(by_name[name]["p_corrected"] for name in ("frontier", "trajectory erase")) < 1e-6
+    assert by_name["trajectory ablated"]["p"] == 1
+    # the smallest of all is corrected for the number of all
+    least = min(rows, key=lambda row: row["p"])
+    assert least["p_corrected"] == pytest.approx(len(rows) * least["p"])
+    # and without one of the seeds there is no comparison
+    assert "trajectory erase" not in {
+        row["against"] for row in compare_claims([*run(), *own[:2]], THRESHOLDS)["secondary"]
+    }

@@ -68,6 +68,7 @@ def test_it_fails_in_one_sentence(what: str, reason: str) -> None:
         ("fill", "torch", r"^torch\.OutOfMemoryError: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"),
         ("fill", "torch.cuda", r"^torch\.cuda\.OutOfMemoryError: CUDA out of memory\."),
         ("fill_context", "out of memory", "^RuntimeError: CUDA error: out of memory$"),
+        ("fill_context", "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_NOT_I"),
         ("fill_context", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "CUBLAS_STATUS_ALLOC"),
     ],
 )

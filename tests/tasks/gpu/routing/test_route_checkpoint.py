@@ -36,6 +36,17 @@ def test_a_checkpoint_of_other_settings_or_none_at_all_is_refused(policy: Policy
         load_state(replace(SETTINGS, seed=12), data, torch.device("cpu"))
 
 
+def test_a_full_card_is_no_damaged_checkpoint(policy: PolicyRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Trajectory(SETTINGS, policy, ToyWorld(TOY)).dump()
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(torch.Tensor, "to", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_state(SETTINGS, data, torch.device("cpu"))
+
+
 def test_a_state_larger_than_a_checkpoint_may_be_is_refused(
     finished: TrajectoryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,3 +114,25 @@ def test_a_batch_has_the_width_of_its_own(policy: PolicyRows, monkeypatch: pytes
         sampler.sample([prompt], zeros, 3, greedy)
         seen, widths[:] = sorted(set(widths)), []
         assert seen == [len(prompt), 128 if len(prompt) == 2 else 256]
+
+
+def test_a_card_without_memory_ends_the_sampling_and_another_refusal_only_the_graphs(
+    policy: PolicyRows, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sampler, zeros = policy.sampler, policy.adapter.zeros()
+    assert isinstance(sampler, StaticSampler)
+
+    def refused(error: Exception) -> None:
+        def capture(*_: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(sampler, "_captured", capture)
+        monkeypatch.setattr(sampler, "captures", True)
+
+    plain = sampler.sample([(20, 21)], zeros, 4, greedy)
+    refused(torch.OutOfMemoryError("CUDA out of memory."))
+    with pytest.raises(torch.OutOfMemoryError):
+        sampler.sample([(20, 21)], zeros, 4, greedy)
+    refused(RuntimeError("operation not permitted when stream is capturing"))
+    assert sampler.sample([(20, 21)], zeros, 4, greedy) == plain
+    assert "without CUDA graphs" in capsys.readouterr().err
