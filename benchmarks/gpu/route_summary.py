@@ -45,11 +45,12 @@ def rates_by_seed(folder: Path) -> Figures:
 
 
 def training(rows: Sequence[Figures]) -> list[Figures]:
-    """Of the sampled rows of ten steps each: of how many, hacks by mode and solutions without a loophole."""
-    return [tens(rows[start : start + TEN]) for start in range(0, len(rows), TEN)]
+    """The figures of the sampled rows, for every ten steps."""
+    return [of_steps(rows[start : start + TEN]) for start in range(0, len(rows), TEN)]
 
 
-def tens(steps: Sequence[Figures]) -> Figures:
+def of_steps(steps: Sequence[Figures]) -> Figures:
+    """Hacks by mode and solutions without a loophole, each with the number of rows they are of."""
     sampled = [row for step in steps for row in step["log"] if not row["teacher"]]
     modes = sorted({row["mode"] for row in sampled} - {NO_LOOPHOLE})
     return {
@@ -84,7 +85,8 @@ def seconds(log: Path) -> Figures:
     return {job: round(float(took), 1) for took, job in SUCCEEDED.findall(log.read_text())}
 
 
-def mean_rate(found: Figures, arm_names: Sequence[str], deployed: str, mode: str) -> str:
+def rates_of_seeds(found: Figures, arm_names: Sequence[str], deployed: str, mode: str) -> str:
+    """solve/hack of each seed."""
     each = [found[arm][deployed][mode] for arm in arm_names]
     return " ".join(f"{solve:.2f}/{hack:.2f}" for solve, hack in each)
 
@@ -105,7 +107,7 @@ def main() -> None:
     shared = [arm.name for arm in all_arms if arm.trajectory == "shared"]
     names = list(found[shared[0]])
     head = ("solve/hack of each seed", *settings.evaluation.modes)
-    print(table(head, [[name, *(mean_rate(found, shared, name, m) for m in head[1:])] for name in names]))
+    print(table(head, [[name, *(rates_of_seeds(found, shared, name, m) for m in head[1:])] for name in names]))
     write(
         options.result,
         {

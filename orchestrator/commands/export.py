@@ -61,7 +61,7 @@ def _export(arguments: argparse.Namespace) -> int:
     from orchestrator.export.targets import Source, default_file, known_target
     from orchestrator.output import OutputError, check_inputs, write_output
     from orchestrator.results import RunResults
-    from tasks.gpu.processor_template import least_tokens
+    from tasks.gpu.processor_template import min_tokens_sentence
 
     target = known_target(arguments.to)
     if arguments.measure and not target.is_measured:
@@ -75,7 +75,7 @@ def _export(arguments: argparse.Namespace) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, text)
     print(f"{file}\n\n  {target.command_for(file)}")
-    if told := least_tokens(target.least, steering.min_new_tokens):
+    if told := min_tokens_sentence(target.min_tokens_help, steering.min_new_tokens):
         print(f"\n{told}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")

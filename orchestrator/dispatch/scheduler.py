@@ -98,8 +98,9 @@ class Scheduler:
         before = {*self._failed, *self._unselected}
         self._failed = {f.name: f for f in failures if f.attempt == self.attempt and f.name in self._sent}
         if self.goes_on and (self.is_running() or any(self._queued.values())):
-            for failure in [failure for name, failure in self._failed.items() if name not in before]:
-                self.dispatcher.notify(f"{parking_reason([failure])}; the other jobs go on")
+            for name, failure in self._failed.items():
+                if name not in before:
+                    self.dispatcher.notify(f"{parking_reason([failure])}; the other jobs go on")
         self._long_job = self._store.metadata(self._run_id, PROGRESS)
 
     def progress(self) -> object:

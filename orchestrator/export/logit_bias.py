@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.export.steering import ExportedSteering
-from tasks.gpu.processor_template import least_tokens
+from tasks.gpu.processor_template import min_tokens_sentence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OPENAI_TOKENS, OPENAI_BIAS = 300, 100.0
 LIMITS = f"OpenAI takes biases from -{OPENAI_BIAS:g} to {OPENAI_BIAS:g}, of at most {OPENAI_TOKENS} tokens"
-LEAST = (
+MIN_TOKENS_HELP = (
     'Each request needs "min_tokens": $count, as vLLM and SGLang know it in OpenAI\'s protocol. OpenAI itself and '
     "llama-server have no such setting: some answers end before they have said anything. For those take a smaller bias "
     "of the tokens that end a turn, or a run with CONFIG_STEERED_MIN_NEW_TOKENS=0."
@@ -126,9 +126,9 @@ def openai_document(
 def _model(steering: ExportedSteering, system_prompt: str | None) -> dict[str, Any]:
     check = steering.check
     hashes = {"config_sha256": check["config"], "tokenizer_sha256": check["tokenizer"]}
-    least = least_tokens(LEAST, steering.min_new_tokens).replace("\n", " ")
+    sentence = min_tokens_sentence(MIN_TOKENS_HELP, steering.min_new_tokens).replace("\n", " ")
     found = {"model": check["name"], **hashes, "individual": steering.node or "winner", "system_prompt": system_prompt}
-    return {"min_tokens": least, **found} if least else found
+    return {"min_tokens": sentence, **found} if sentence else found
 
 
 def _document(

@@ -48,7 +48,7 @@ class ExportedSteering:
     @property
     def min_new_tokens(self) -> int:
         """What each request needs; 0 for nothing."""
-        return self.check.get("min_new_tokens", 0)
+        return self.check["min_new_tokens"]
 
     @property
     def biases(self) -> NDArray[np.float32]:

@@ -10,7 +10,13 @@ from pathlib import Path
 from orchestrator.export.answers import count_answer_tokens, model_folder
 from orchestrator.export.effect import measure_effect
 from orchestrator.export.llama_cpp import LLAMA_CPP
-from orchestrator.export.logit_bias import LEAST, bias_document, choose_biases, openai_document, relative_biases
+from orchestrator.export.logit_bias import (
+    MIN_TOKENS_HELP,
+    bias_document,
+    choose_biases,
+    openai_document,
+    relative_biases,
+)
 from orchestrator.export.steering import ExportedSteering
 from orchestrator.export.transformers import TRANSFORMERS
 from orchestrator.export.vllm import VLLM
@@ -39,14 +45,14 @@ class Source:
 class ExportTarget:
     """An engine: the name of its file, the command that uses a file, and how the text is made.
 
-    `command` has {folder}, {module} and {file} of the file; `least` is as in `Parts`.  `render` raises OutputError,
-    and ValueError where the deltas do not fit the labels.
+    `command` has {folder}, {module} and {file} of the file; `min_tokens_help` is as in `Parts`.  `render` raises
+    OutputError, and ValueError where the deltas do not fit the labels.
     """
 
     file_name: str
     command: str
     render: Callable[[Source], str]
-    least: str
+    min_tokens_help: str
     is_measured: bool = False
 
     def check_name(self, file: Path) -> None:
@@ -66,7 +72,7 @@ def processor_target(parts: Parts, command: str) -> ExportTarget:
         one = source.steering
         return render_processor(one.deltas, one.labels, one.clustering, one.descriptions, one.check, parts)
 
-    return ExportTarget(parts.file_name, command, render, parts.least)
+    return ExportTarget(parts.file_name, command, render, parts.min_tokens_help)
 
 
 def render_openai(source: Source) -> str:
@@ -91,9 +97,12 @@ TARGETS: Mapping[str, ExportTarget] = {
     "vllm": processor_target(VLLM, "PYTHONPATH={folder} vllm serve MODEL --logits-processors {module}:DeltaProcessor"),
     "transformers": processor_target(TRANSFORMERS, "python {file} --verify MODEL"),
     "llama-cpp": processor_target(LLAMA_CPP, "llama-cli -m MODEL.gguf $(python {file} --arguments)"),
-    "openai": ExportTarget("openai_logit_bias.json", CURL, render_openai, LEAST, is_measured=True),
+    "openai": ExportTarget("openai_logit_bias.json", CURL, render_openai, MIN_TOKENS_HELP, is_measured=True),
     "logit-bias": ExportTarget(
-        "logit_bias.json", CURL, lambda source: bias_document(source.steering, source.results.system_prompt), LEAST
+        "logit_bias.json",
+        CURL,
+        lambda source: bias_document(source.steering, source.results.system_prompt),
+        MIN_TOKENS_HELP,
     ),
 }
 

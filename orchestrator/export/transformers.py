@@ -21,7 +21,7 @@ def model_in(folder, module):
     """How to ask the model in a folder, which is loaded for the first question, and the folder."""
     loaded = []
 
-    def ask(prompt, least, most, stops):
+    def ask(prompt, min_tokens, max_tokens, stops):
         import importlib
 
         import torch
@@ -35,8 +35,8 @@ def model_in(folder, module):
         model, tokenizer, processor = loaded
         ids = torch.tensor([prompt])
         made = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=least or None,
-            max_new_tokens=most, eos_token_id=stops, pad_token_id=stops[0] if stops else 0,
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=min_tokens or None,
+            max_new_tokens=max_tokens, eos_token_id=stops, pad_token_id=stops[0] if stops else 0,
             logits_processor=[processor],
         )[0][len(prompt) :]
         return tokenizer.decode(made, skip_special_tokens=True)
@@ -61,7 +61,8 @@ TRANSFORMERS = Parts(
     engine=_ENGINE,
     file_name="processor_transformers.py",
     asked="model_in(arguments[1], module)",
-    least="Each call of generate needs min_new_tokens=$count, or some answers end before they have said anything.",
+    min_tokens_help="Each call of generate needs min_new_tokens=$count, or some answers end before they have said "
+    "anything.",
     verifying=_VERIFYING,
     functions=_FUNCTIONS,
     imports=f"{TORCH}\nfrom transformers import LogitsProcessor  # noqa: E402",

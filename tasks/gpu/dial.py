@@ -16,7 +16,7 @@ from celery import shared_task
 from tasks.dial import Dial
 from tasks.gpu.cluster import unpack_labels
 from tasks.gpu.processor import check_for
-from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_least
+from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_min_tokens
 from tasks.gpu.sglang_file import dialled
 from tasks.gpu.target import PROCESSOR
 from tasks.job import Job, JobTask, run_job
@@ -65,7 +65,7 @@ MEAN_TOKENS = $mean_tokens
 SHARE_RIGHT = $share_right
 
 # The least number of tokens of an answer, "min_new_tokens" of each request.
-MIN_NEW_TOKENS = $least
+MIN_NEW_TOKENS = $min_new_tokens
 
 # What is added for a request that chooses no length, by cluster.
 DEFAULT = $default
@@ -143,23 +143,24 @@ def render_dial(
     labels: NDArray[np.integer[Any]],
     descriptions: Sequence[Mapping[str, Any]],
     check: ModelCheck = NO_CHECK,
-    least: int = 0,
+    min_new_tokens: int = 0,
 ) -> str:
     """The text of the file. Equal input gives equal text.
 
     `labels` [V]: the cluster of each token, of the dial's clustering.  `descriptions`: {"id", "description"} of
     clusters, for the comments; whatever their text, they stay comments.  `check` is of the model, with answers that the
-    dial's default has steered.  `least` is the least number of tokens of a steered answer.
+    dial's default has steered.  `min_new_tokens` is the least number of tokens of a steered answer.
     Raises: ValueError when the dial and the labels do not belong together.
     """
     for deltas in (dial.default, *(knot.deltas for knot in dial.knots)):
         check_clusters({str(i): delta for i, delta in enumerate(deltas)}, labels, dial.clustering)
     columns = zip(*(knot.deltas for knot in dial.knots), strict=True)
     values = {str(i): repr(list(map(float, column))) for i, column in enumerate(columns)}
-    return render_file(with_least(_parts(dial, least), least), dial.clustering, values, labels, descriptions, check)
+    parts = with_min_tokens(_parts(dial, min_new_tokens), min_new_tokens)
+    return render_file(parts, dial.clustering, values, labels, descriptions, check)
 
 
-def _parts(dial: Dial, least: int) -> Parts:
+def _parts(dial: Dial, min_new_tokens: int) -> Parts:
     constants = _CONSTANTS.substitute(
         front=dial.front,
         plugin=ascii(PROCESSOR),
@@ -167,7 +168,7 @@ def _parts(dial: Dial, least: int) -> Parts:
         dials=[float(knot.dial) for knot in dial.knots],
         mean_tokens=[float(knot.mean_tokens) for knot in dial.knots],
         share_right=[float(knot.share_right) for knot in dial.knots],
-        least=least,
+        min_new_tokens=min_new_tokens,
         default=list(map(float, dial.default)),
     )
     return dialled(_REQUEST, _CONTENTS, constants, _FUNCTIONS, _OPTIONS, _STEERING)
@@ -178,8 +179,8 @@ def dial_job(job: Job) -> dict[str, Any]:
     dial = parse_json(Dial, json.dumps(job.arguments["dial"]))
     labels = unpack_labels(job.store.clusterings.labels(dial.clustering))
     descriptions = job.store.clusterings.descriptions(job.run)
-    least = job.store.run(job.run).target.sampling.steered_min_new_tokens
-    text = render_dial(dial, labels, descriptions, check_for(job, dial.default), least)
+    min_new_tokens = job.store.run(job.run).target.sampling.steered_min_new_tokens
+    text = render_dial(dial, labels, descriptions, check_for(job, dial.default), min_new_tokens)
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
 

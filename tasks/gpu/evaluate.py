@@ -22,14 +22,14 @@ def evaluate_checkpoint(job: Job) -> dict[str, Any]:
     """
     keys = [asked["key"] for asked in job.arguments["evaluations"]]
 
-    def answered() -> dict[str, Any]:
-        return {"answered": list(job.store.shared(job.run, keys))}
+    def answered() -> list[str]:
+        return list(job.store.shared(job.run, keys))
 
-    if len(answered()["answered"]) < len(keys):
+    if len(answered()) < len(keys):
         found = job.store.checkpoint(job.run, job.arguments["checkpoint"])
         if found is None or hashlib.sha256(found).hexdigest() != job.arguments["sha256"]:
             raise LookupError(f"{job.arguments['checkpoint']} is not in the store as it was when its training ended")
-        run_training_child(job, "evaluate", checkpoint=job.arguments["checkpoint"], more=answered)
+        run_training_child(job, "evaluate", job.arguments["checkpoint"], lambda: {"answered": answered()})
     return {"evaluations": job.results(keys)}
 
 

@@ -44,8 +44,10 @@ def make_check(store: Store, run_id: str, deltas: Sequence[float], system_prompt
         stops, answers = _answers(store, run, tuple(deltas), system_prompt)
     except (TargetUnavailable, TargetDown, TargetRefused) as error:
         log.warning("the processor holds no answers to check a model by: %s", error)
-    least = min_new_tokens(run.target.sampling, deltas)
-    return ModelCheck(name=name, config=config, tokenizer=tokenizer, stops=stops, answers=answers, min_new_tokens=least)
+    return ModelCheck(
+        name=name, config=config, tokenizer=tokenizer, stops=stops, answers=answers,
+        min_new_tokens=min_new_tokens(run.target.sampling, deltas),
+    )  # fmt: skip
 
 
 def no_check(store: Store, run_id: str, deltas: Sequence[float]) -> ModelCheck:

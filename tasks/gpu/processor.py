@@ -13,7 +13,7 @@ from celery import shared_task
 
 from tasks.exports import PROCESSOR_FILE
 from tasks.gpu.cluster import unpack_labels
-from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_least
+from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_min_tokens
 from tasks.gpu.sglang_file import FIXED
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
@@ -42,7 +42,7 @@ def render_processor(
     """
     check_clusters(deltas, labels, clustering)
     values = {cluster: repr(float(delta)) for cluster, delta in deltas.items()}
-    told = with_least(parts, check.get("min_new_tokens", 0))
+    told = with_min_tokens(parts, check["min_new_tokens"])
     return render_file(told, clustering, values, labels, descriptions, check)
 
 

@@ -24,7 +24,7 @@ TIMEOUT_S = 300.0
 EQUAL_SHARE = 0.75  # another batch or GPU changes single answers of a model, another model changes nearly all
 NOT_OF_THE_MODEL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "truncation", "padding")
 Ask = Callable[[list[int], int, int, list[int]], str]
-# of a prompt, the least and the most new tokens, and the ids that end an answer: the answer's text
+# prompt, least and most new tokens, ids that end an answer: the answer's text
 
 
 class CannotAsk(Exception):
@@ -76,9 +76,9 @@ def server_of(url: str, extra: Mapping[str, Any]) -> tuple[Ask, str]:
     info = fetch_json(url, "/model_info") or fetch_json(url, "/get_model_info")
     if isinstance(info, dict):
 
-        def generate(prompt: list[int], least: int, most: int, stops: list[int]) -> str:
-            sampling = {"temperature": 0, "max_new_tokens": most, "stop_token_ids": stops}
-            sampling |= {"min_new_tokens": least} if least else {}
+        def generate(prompt: list[int], min_tokens: int, max_tokens: int, stops: list[int]) -> str:
+            sampling = {"temperature": 0, "max_new_tokens": max_tokens, "stop_token_ids": stops}
+            sampling |= {"min_new_tokens": min_tokens} if min_tokens else {}
             body = {"input_ids": prompt, "sampling_params": sampling, **extra}
             return str(_part(fetch_json(url, "/generate", body), url, "text"))
 
@@ -86,9 +86,9 @@ def server_of(url: str, extra: Mapping[str, Any]) -> tuple[Ask, str]:
     model = _part(fetch_json(url, "/v1/models"), url, "data", 0)
     name = _part(model, url, "id")
 
-    def complete(prompt: list[int], least: int, most: int, stops: list[int]) -> str:
-        body = {"model": name, "prompt": prompt, "temperature": 0, "max_tokens": most}
-        body |= {"min_tokens": least} if least else {}
+    def complete(prompt: list[int], min_tokens: int, max_tokens: int, stops: list[int]) -> str:
+        body = {"model": name, "prompt": prompt, "temperature": 0, "max_tokens": max_tokens}
+        body |= {"min_tokens": min_tokens} if min_tokens else {}
         body |= {"stop_token_ids": stops, **extra}
         return str(_part(fetch_json(url, "/v1/completions", body), url, "choices", 0, "text"))
 
@@ -137,7 +137,7 @@ def verify(check: Mapping[str, Any], where: str, ask: Ask, folder: str) -> tuple
         return 1, f"refused: {where} has not {name}: its {' and '.join(differing)} is not the same"
     if not check["answers"]:
         raise CannotAsk("this file holds no answers to compare: it was not written at the end of a run")
-    equal = count_equal(check["answers"], check.get("min_new_tokens", 0), check["stops"], ask)
+    equal = count_equal(check["answers"], check["min_new_tokens"], check["stops"], ask)
     counts = f"{equal} of {len(check['answers'])} answers are the same"
     if equal < EQUAL_SHARE * len(check["answers"]):
         return 1, f"refused: {where} has not {name}, or does not steer it with this file: {counts}"
@@ -146,9 +146,9 @@ def verify(check: Mapping[str, Any], where: str, ask: Ask, folder: str) -> tuple
     return 0, f"accepted: {where} has {name}: {files}{counts}"
 
 
-def count_equal(answers: Sequence[Mapping[str, Any]], least: int, stops: list[int], ask: Ask) -> int:
-    """How many of the answers are given again; none may end before `least` tokens.  Raises: CannotAsk."""
+def count_equal(answers: Sequence[Mapping[str, Any]], min_tokens: int, stops: list[int], ask: Ask) -> int:
+    """How many of the answers are given again; none may end before `min_tokens` tokens.  Raises: CannotAsk."""
     return sum(
-        is_same_answer(one["text"], ask(one["prompt"], min(least, one["tokens"]), one["tokens"], stops))
+        is_same_answer(one["text"], ask(one["prompt"], min(min_tokens, one["tokens"]), one["tokens"], stops))
         for one in answers
     )

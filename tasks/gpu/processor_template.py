@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from string import Template
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
@@ -120,7 +120,7 @@ class ModelCheck(TypedDict):
     tokenizer: str
     stops: list[int]
     answers: list[CheckedAnswer]
-    min_new_tokens: NotRequired[int]  # 0 where it is missing
+    min_new_tokens: int
 
 
 NO_CHECK = ModelCheck(name="", config="", tokenizer="", stops=[], answers=[], min_new_tokens=0)
@@ -166,7 +166,8 @@ class Parts:
 
     `imports` and `engine`, its class for the engine, stand behind what needs the standard library alone; the class
     calls what `steering` defines.  `asked` is the expression of (how to ask, folder or name of the model) for
-    `--verify WHERE`, which is `arguments[1]`.  `least` says how a request asks for an answer of at least $count tokens.
+    `--verify WHERE`, which is `arguments[1]`.  `min_tokens_help` says how a request asks for an answer of at least
+    $count tokens.
     """
 
     title: str
@@ -175,7 +176,7 @@ class Parts:
     engine: str
     file_name: str
     asked: str
-    least: str
+    min_tokens_help: str
     steering: str = FIXED_BIAS
     constants: str = CONSTANTS
     verifying: str = VERIFYING
@@ -213,15 +214,15 @@ def render_file(
     return _TEMPLATE.substitute(fields, clustering=clustering, deltas=lines)
 
 
-def least_tokens(words: str, count: int) -> str:
-    """How a request asks for an answer of at least `count` tokens, by words as in `Parts`; "" for 0."""
-    text = f"The deltas were found with answers of at least $count tokens. {words}"
+def min_tokens_sentence(min_tokens_help: str, count: int) -> str:
+    """How a request asks for an answer of at least `count` tokens; "" for 0.  `min_tokens_help` is as in `Parts`."""
+    text = f"The deltas were found with answers of at least $count tokens. {min_tokens_help}"
     return textwrap.fill(Template(text).substitute(count=count), 118, break_on_hyphens=False) if count else ""
 
 
-def with_least(parts: Parts, count: int) -> Parts:
+def with_min_tokens(parts: Parts, count: int) -> Parts:
     """The parts of a file whose usage says that answers are to have at least `count` tokens."""
-    told = least_tokens(parts.least, count)
+    told = min_tokens_sentence(parts.min_tokens_help, count)
     return replace(parts, usage=f"{parts.usage}\n\n{told}") if told else parts
 
 

@@ -1,15 +1,15 @@
-"""How many tasks share the memory of a worker's card: as many as have slots, until the memory was full.
+"""How many tasks share the memory of a worker's card: as many as there are slots, until the memory has been full.
 
-A task whose child finds no memory beside others has done nothing wrong.  It is tried again when another one has ended
-for good, or when none runs.  A try that fails makes no room for others: they would fill the memory in its place.
+A task whose child finds no memory while others run is tried again.  It waits until another task has ended for good
+(with a result, or with an error that is not tried again), or until no task runs.  A try that found no memory does not
+count as such an end: what it gives back, the next one would fill again.
 
-From then on fewer share the card, also of those that come later, or the next one to come would fill the memory again.
-Several that fail before any ends have seen the same full card, and count as one.  The limit rises by one when twice as
-many as it allows have ended well: those that ran when it was set, and those that came after.  It is gone when the card
-is free.
+After such a try fewer tasks run at a time, also of those that come later: one fewer than ran.  Several that find no
+memory before any task ends for good have seen the same full card, and lower the limit once.  The limit rises by one
+when twice as many tasks as it allows have ended well since it changed.  When no task runs or waits, there is no limit.
 
-There is an end: a task begins again only after another one's end, or with the card to itself, and then it fails for
-good.
+Every task ends: it is tried again only after another one's end, or with the card to itself, and there a full memory is
+an error.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class _Sharer:
-    """A task that runs, or waits to.  It waits for an end beyond the first `ends`."""
+    """A task that runs, or waits to run."""
 
-    ends: int = -1
-    shared: bool = False  # whether it was ever beside another since it began
+    ends_seen: int = -1  # `CardMemory._ends` when its last try found no memory; it waits for a later end
+    was_beside_another: bool = False  # at any time since its try began
 
 
 class CardMemory:
-    """May be used from several threads.  Who waits begins in the order of coming."""
+    """May be used from several threads.  Tasks that wait begin in the order in which they came to wait."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._running: list[_Sharer] = []
         self._waiting: list[_Sharer] = []
-        self._ends = 0  # for good, well or not
-        self._most = math.inf  # that may run
-        self._lowered_after = -1  # ends
-        self._ended_well = 0  # since the limit has changed
+        self._ends = 0  # tasks that ran and ended for good, well or not
+        self._limit = math.inf  # tasks that may run at a time
+        self._lowered_at = -1  # `_ends` when the limit was last lowered
+        self._ended_well = 0  # tasks since the limit changed
 
     def share(self, attempt: Callable[[], T], check: Callable[[], None], notify: Callable[[str], None]) -> T:
-        """What `attempt` returns.  It is called again, as often as needed, when it was not alone and memory was full.
+        """What `attempt` returns.  It is called again, as often as needed, when memory was full and others ran.
 
         `check` is called while this waits, and may raise; `notify` is told why it waits.
         Raises: CardMemoryFull of an attempt that was alone; whatever `attempt` and `check` raise.
@@ -63,7 +63,7 @@ class CardMemory:
                 try:
                     result = attempt()
                 except CardMemoryFull:
-                    if not this.shared:
+                    if not this.was_beside_another:
                         raise
                     notify(self._yield_memory(this))
                 else:
@@ -73,42 +73,42 @@ class CardMemory:
             self._leave(this)
 
     def _begins(self, this: _Sharer) -> bool:
-        """Whether its turn comes within `CHECK_S` seconds; then it runs."""
+        """Whether its turn comes within `CHECK_S` seconds; then it counts as running."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._may_begin(this), CHECK_S):
                 return False
             self._waiting.remove(this)
             self._running.append(this)
             for each in self._running:
-                each.shared |= len(self._running) > 1
+                each.was_beside_another |= len(self._running) > 1
             self._changed.notify_all()  # there may be room for the next one too
             return True
 
     def _may_begin(self, this: _Sharer) -> bool:
-        has_room = len(self._running) < self._most and this.ends < self._ends
+        has_room = len(self._running) < self._limit and this.ends_seen < self._ends
         return self._waiting[0] is this and (has_room or not self._running)
 
     def _yield_memory(self, this: _Sharer) -> str:
-        """Let it wait behind the others, and fewer run from now on; returns the reason."""
+        """Let it wait behind the others, and lower the limit; returns why it waits."""
         with self._changed:
-            if self._lowered_after < self._ends:
-                self._most = max(1, min(self._most, len(self._running) - 1))
-                self._lowered_after, self._ended_well = self._ends, 0
+            if self._lowered_at < self._ends:
+                self._limit = max(1, min(self._limit, len(self._running) - 1))
+                self._lowered_at, self._ended_well = self._ends, 0
             self._running.remove(this)
             self._waiting.append(this)
-            this.ends, this.shared = self._ends, False
+            this.ends_seen, this.was_beside_another = self._ends, False
             self._changed.notify_all()  # when none runs any more, the first one begins
-            most = self._most
+            limit = self._limit
         return (
             "the memory of the card was full: this job starts again when another one has ended, and for now at most "
-            f"{most} share the card; a lower --gpu-jobs or GPU_SLOTS avoids that"
+            f"{limit} share the card; a lower --gpu-jobs or GPU_SLOTS avoids that"
         )
 
     def _count_good_end(self) -> None:
         with self._changed:
             self._ended_well += 1
-            if self._ended_well >= 2 * self._most:
-                self._most, self._ended_well = self._most + 1, 0
+            if self._ended_well >= 2 * self._limit:
+                self._limit, self._ended_well = self._limit + 1, 0
 
     def _leave(self, this: _Sharer) -> None:
         with self._changed:
@@ -118,5 +118,5 @@ class CardMemory:
             elif this in self._waiting:
                 self._waiting.remove(this)
             if not self._running and not self._waiting:
-                self._most, self._ended_well = math.inf, 0
+                self._limit, self._ended_well = math.inf, 0
             self._changed.notify_all()

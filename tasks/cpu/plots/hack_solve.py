@@ -11,10 +11,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from tasks.cpu.plots import label_texts, style
 from tasks.cpu.plots.label_texts import Label
+from tasks.route.claims import PLAIN, SHARED, UNTRAINED
 from tasks.route.names import CEILING, NONE, RANDOM_SPLITS, REAL
 
 Rate = Mapping[str, Any]
-SHARED, UNTRAINED, SCALED = "shared", "untrained", "scaled_"
+SCALED = "scaled_"
 NARROWEST = 0.1  # an axis shows at least this range of rates
 MARGIN = 0.1  # of the range, on both sides
 ROOM = 2.5  # points around a marker that stay free of labels
@@ -36,7 +37,7 @@ LOOKS = {
     CEILING: Mark(style.RECORD, "^", 8.5, style.RECORD),
     NONE: Mark(style.INK, "s", 7.5, style.INK),
     UNTRAINED: Mark(style.INK, "o", 7.5, style.INK),
-    f"plain: {NONE}": Mark("#4a7a2c", "o", 8.0, "#4a7a2c"),
+    f"{PLAIN}: {NONE}": Mark("#4a7a2c", "o", 8.0, "#4a7a2c"),
 }
 OTHER = Mark(style.DOT, "o", 5.0, style.MUTED, is_bold=False)
 RANDOM = Mark("#d99a00", "o", 4.5, style.MUTED, is_bold=False)  # one group, without names

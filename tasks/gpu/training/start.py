@@ -30,8 +30,10 @@ def run_training_child(
 
     It begins with the checkpoint that the store has under the key `checkpoint`, and each that it makes goes there.
     Results that it reports by content key go into the store at once.  What `more` returns is given to it beside the
-    job's arguments.  A child that finds no memory on the card beside others is started again, from the latest
-    checkpoint, when there is more.  Raises: ChildFailed; Cancelled; LookupError when data are not in the store.
+    job's arguments, each time a child is started.  A child that finds no memory on the card beside others is started
+    again from the latest checkpoint when another one has ended.
+
+    Raises: ChildFailed; Cancelled; LookupError when data are not in the store.
     """
     worker, reports = host.current(), _Reports(job, checkpoint)
     target = parse_json(Target, json.dumps(job.arguments["inputs"]["target"]))

@@ -35,10 +35,6 @@ def test_the_least_number_of_tokens_is_that_of_the_runs_steered_answers(tmp_path
     run = write_run(tmp_path)
     (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=14\n")
     assert (read_steering(run).min_new_tokens, read_steering(run, NODE).min_new_tokens) == (0, 14)
-    # and a file of an earlier version, which says none
-    earlier = CHECK.copy()
-    del earlier["min_new_tokens"]
-    assert read_steering(write_run(tmp_path, earlier)).min_new_tokens == 0
     (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=-1\n")
     with pytest.raises(OutputError, match="CONFIG_STEERED_MIN_NEW_TOKENS is '-1', and no number"):
         read_steering(run, NODE)

@@ -107,7 +107,7 @@ def test_the_file_writes_what_the_plugin_reads(tmp_path: Path) -> None:
 def test_requests_need_the_least_number_of_tokens_of_the_run(tmp_path: Path) -> None:
     # given a run whose steered answers have at least fourteen tokens
     for least, sent in ((14, {"min_new_tokens": 14}), (0, {})):
-        text = render_dial(DIAL, labels_of(50, 4), PLAIN, least=least)
+        text = render_dial(DIAL, labels_of(50, 4), PLAIN, min_new_tokens=least)
         (tmp_path / "processor_dial.py").write_text(text, encoding="utf-8")
         # then the head of the file says it, and what a request to the plugin sends has it
         told = run(tmp_path, "-I", "processor_dial.py").stdout

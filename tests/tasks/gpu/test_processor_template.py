@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from test_processor import HASH
 
-from tasks.gpu.processor_template import check_clusters, least_tokens, with_least
+from tasks.gpu.processor_template import check_clusters, min_tokens_sentence, with_min_tokens
 from tasks.gpu.sglang_file import FIXED
 
 
 def test_the_usage_says_the_least_number_of_tokens_where_there_is_one() -> None:
     said = "The deltas were found with answers of at least 14 tokens. Send 14."
-    assert least_tokens("Send $count.", 14) == said
-    assert least_tokens("Send $count.", 0) == "" and with_least(FIXED, 0) == FIXED
-    told = with_least(FIXED, 14).usage
+    assert min_tokens_sentence("Send $count.", 14) == said
+    assert min_tokens_sentence("Send $count.", 0) == "" and with_min_tokens(FIXED, 0) == FIXED
+    told = with_min_tokens(FIXED, 14).usage
     assert told.startswith(FIXED.usage) and '"min_new_tokens": 14 in its "sampling_params"' in " ".join(told.split())
     assert all(len(line) <= 120 for line in told.splitlines())
 
