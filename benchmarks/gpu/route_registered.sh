@@ -5,12 +5,14 @@
 # `orchestrator route` with ROUTE_CONFIG on it, ROUTE_JOBS trainings in flight (one for each seed).  The trajectories come
 # in the order of the config: first those of the primary test.  Cut by ROUTE_SECONDS or anything else,
 # the same command goes on: the run's folder has its journal and its checkpoints, and ROUTE_WORK/farm the store.
+# ROUTE_SEEDS and ROUTE_TRAJECTORIES, names with a space between, take the place of the config's.
 # ROUTE_RESULTS/registered.tgz has the run's files but for its checkpoints, packed every ROUTE_PACK_S seconds.
 set -u
 export ROUTE_MODEL=${ROUTE_MODEL:?a folder} ROUTE_CONFIG=${ROUTE_CONFIG:-configs/route.yaml}
 export ROUTE_WORK=${ROUTE_WORK:-outputs/route-work} ROUTE_RESULTS=${ROUTE_RESULTS:-outputs/route-results}
 export ROUTE_PYTHON=${ROUTE_PYTHON:-python3} ROUTE_SECONDS=${ROUTE_SECONDS:-1000} ROUTE_PACK_S=${ROUTE_PACK_S:-10}
 export ROUTE_CARDS=${ROUTE_CARDS:-0 1} ROUTE_SLOTS=${ROUTE_SLOTS:-2} ROUTE_JOBS=${ROUTE_JOBS:-3} TOKENIZERS_PARALLELISM=false
+export ROUTE_SEEDS=${ROUTE_SEEDS:-} ROUTE_TRAJECTORIES=${ROUTE_TRAJECTORIES:-}
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$ROUTE_WORK" "$ROUTE_RESULTS"
@@ -41,12 +43,18 @@ trap 'exit 143' TERM INT HUP
 
 # The settings with the model's folder in place of its name; the run's folder is in ROUTE_WORK.
 "$ROUTE_PYTHON" - "$ROUTE_CONFIG" "$work/registered.yaml" "$ROUTE_MODEL" "$work/runs" << 'END' || exit 1
-import sys, yaml
+import os, sys, yaml
 config, to, model, runs = sys.argv[1:]
 with open(config) as file:
     settings = yaml.safe_load(file)
 if settings["world"] == "programs":
     settings["model"]["model_name_or_path"] = model
+if seeds := os.environ["ROUTE_SEEDS"].split():
+    settings["training"]["seeds"] = [int(seed) for seed in seeds]
+if trajectories := os.environ["ROUTE_TRAJECTORIES"].split():
+    settings["training"]["trajectories"] = trajectories
+    if "ablated" not in trajectories:
+        settings["training"].pop("rollout_ablate_frac", None)  # a setting of that one alone
 settings["output"] = {"root": runs, "run_id": "registered"}  # the same command goes on
 with open(to, "w") as file:
     yaml.safe_dump(settings, file, sort_keys=False)
