@@ -20,8 +20,9 @@ from benchmarks.figures import table, write
 from orchestrator.routing.build import arms
 from orchestrator.routing.existing import load_route
 from orchestrator.routing.report import registration_lines
-from orchestrator.routing.results import EVALUATION_FILE, rows_file
+from orchestrator.routing.results import EVALUATION_FILE, read_json_lines, rows_file
 from tasks.route.jobs import Arm
+from tasks.route.names import REAL
 from tasks.routing.modes import NO_LOOPHOLE
 
 Figures = dict[str, Any]
@@ -30,14 +31,10 @@ TEN = 10
 SUCCEEDED = re.compile(r"Task gpu\.\w+\[\S+ succeeded in ([0-9.]+)s: .* child=(\S+)")
 
 
-def lines_of(path: Path) -> list[Figures]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def rates_by_seed(folder: Path) -> Figures:
     """Arm -> deployed -> mode -> [solve, hack]."""
     found: Figures = defaultdict(lambda: defaultdict(dict))
-    for each in lines_of(folder / EVALUATION_FILE):
+    for each in read_json_lines(folder / EVALUATION_FILE, Figures):
         name = each["deployed"] + (" with its quarantine" if each["quarantine"] == "on" else "")
         rates = [round(each[column].count("1") / len(each[column]), 4) for column in ("solved", "hacked")]
         found[f"{each['trajectory']}_seed{each['seed']}"][name][each["mode"]] = rates
@@ -73,10 +70,10 @@ def diagnostics(rows: Sequence[Figures]) -> Figures:
     """Of the split `real`: what each figure was at the refreshes and steps, and its events."""
     seen: defaultdict[str, list[float]] = defaultdict(list)
     for row in rows:
-        for name, value in row["splits"].get("real", {}).items():
+        for name, value in row["splits"].get(REAL, {}).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 seen[name].append(round(value, 4))
-    events = [f"step {row['step']}: {event}" for row in rows for event in row["events"] if event.startswith("real")]
+    events = [f"step {row['step']}: {event}" for row in rows for event in row["events"] if event.startswith(REAL)]
     return {"figures": seen, "events": events}
 
 
@@ -103,7 +100,7 @@ def main() -> None:
     settings, _ = load_route(folder)
     found = rates_by_seed(folder)
     all_arms: list[Arm] = arms(settings)
-    rows = {arm.name: lines_of(folder / rows_file(arm)) for arm in all_arms}
+    rows = {arm.name: read_json_lines(folder / rows_file(arm), Figures) for arm in all_arms}
     shared = [arm.name for arm in all_arms if arm.trajectory == "shared"]
     names = list(found[shared[0]])
     head = ("solve/hack of each seed", *settings.evaluation.modes)
@@ -117,7 +114,7 @@ def main() -> None:
             "comparison": json.loads((folder / "comparison.json").read_text()),
             "by_seed": found,
             "training": {name: training(steps) for name, steps in rows.items()},
-            "real": {name: diagnostics(steps) for name, steps in rows.items() if "erase" not in name},
+            "real": {name: diagnostics(steps) for name, steps in rows.items() if REAL in steps[0]["splits"]},
             "seconds": seconds(options.log) if options.log else {},
         },
     )
