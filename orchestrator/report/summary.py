@@ -43,7 +43,7 @@ class ResourceUsage:
 
 @dataclass(frozen=True)
 class FinalReport:
-    """The contents of the final report. `descriptions` by cluster; `files` and `commands` are pairs of label and text.
+    """The contents of the final report. `descriptions` by cluster; `files`, `notes` and `commands` are (label, text).
 
     `reflector` and `judge` name what answered: a model, or "rules of the embedded endpoint".  `assessment` is None
     where no other systems were measured: without a validation set.
@@ -60,6 +60,7 @@ class FinalReport:
     usage: ResourceUsage
     changes: tuple[tuple[int, str], ...] = ()  # settings that changed: from which generation, and their names
     files: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
     assessment: Assessment | None = None
     stopped: str = ""  # why the search ended before its last generation
@@ -86,6 +87,7 @@ def final_report(report: FinalReport, rng: random.Random, width: int = 80) -> st
         *(_comparison(comparison, rng) for comparison in report.comparisons),
         _usage(report),
         _pairs("Files", report.files),
+        _pairs("Notes", report.notes),
         _pairs("Next", report.commands),
     ]
     return "\n\n".join("\n".join(line.rstrip() for line in part) for part in parts if part)

@@ -21,16 +21,15 @@ from tasks.plan import Evaluations
 from tasks.store.store import Store
 
 
-def report_files(settings: Settings, output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
-    """Label and path of each file; for a dial that was not made, the reason; what a request must have besides."""
+def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
+    """Label and path of each file."""
     is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
-    no_dial = "" if final.dial else ONE_KNOT if is_compared else NO_VALIDATION
     names = (
         *(
             (export.title, export.file)
             for export in EXPORTS
-            if export.title and (export.made_of != "dial" or not no_dial)
+            if export.title and (export.made_of != "dial" or final.dial)
         ),
         ("its system prompt", "system_prompt.txt"),
         ("the deltas", "deltas_best.json"),
@@ -38,10 +37,14 @@ def report_files(settings: Settings, output: OutputFolder, final: Final) -> tupl
         *((plot.title, plot.file) for plot in plots),
         ("prompts", "reflector_prompts"),
     )
-    paths = tuple((title, str(output.path / name)) for title, name in names)
+    return tuple((title, str(output.path / name)) for title, name in names)
+
+
+def report_notes(settings: Settings, final: Final) -> tuple[tuple[str, str], ...]:
+    """What a user of the files must know: why there is no dial, and what each request needs."""
+    no_dial = "" if final.dial else NO_VALIDATION if final.assessment is None else ONE_KNOT
     shortest = settings.steered_min_new_tokens if final.dial or any(final.winner.deltas) else 0
     return (
-        *paths,
         *((("the length dial", no_dial),) if no_dial else ()),
         *((("with each request", f"min_new_tokens {shortest}"),) if shortest else ()),
     )
@@ -71,7 +74,8 @@ def build_report(
         assessment=final.assessment,
         usage=_resource_usage(settings, farm.store, run_id, recorder, evaluations),
         changes=tuple((change.generation, ", ".join(change.options)) for change in changes),
-        files=report_files(settings, output, final),
+        files=report_files(output, final),
+        notes=report_notes(settings, final),
         stopped=stop_reason(recorder.history, settings.patience, settings.ngen, judged_since(changes)),
         commands=(
             ("a page of all of it", command_line("report", output.path)),

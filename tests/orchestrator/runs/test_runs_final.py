@@ -21,8 +21,9 @@ from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.report.document import report_schema
 from orchestrator.runs.baselines import ensure_baselines
+from orchestrator.runs.dial import ONE_KNOT
 from orchestrator.runs.final import Closing, with_distinct_names
-from orchestrator.runs.report import report_files
+from orchestrator.runs.report import report_files, report_notes
 from orchestrator.runs.vectors import Vectors
 from orchestrator.settings import load_settings
 from tasks.plan import Candidate
@@ -237,8 +238,11 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
     assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
     # and the report says what each request needs, where anything steers
     settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
-    assert report_files(settings, ended.output, final)[-1] == ("with each request", "min_new_tokens 14")
-    zero = dataclasses.replace(final.winner, deltas=(0.0, 0.0))
-    for no_need in (final, dataclasses.replace(final, dial=None, winner=zero)):
-        given = ended.settings if no_need is final else settings
-        assert "with each request" not in dict(report_files(given, ended.output, no_need))
+    assert report_notes(settings, final) == (("with each request", "min_new_tokens 14"),)
+    assert report_notes(ended.settings, final) == ()
+    # and why there is no dial, which is then no file of the run either
+    unsteered = dataclasses.replace(final, dial=None, winner=dataclasses.replace(final.winner, deltas=(0.0, 0.0)))
+    assert report_notes(settings, unsteered) == (("the length dial", ONE_KNOT),)
+    files, fewer = (dict(report_files(ended.output, one)) for one in (final, unsteered))
+    assert {Path(path).parent for path in files.values()} == {ended.output.path}
+    assert files.keys() - fewer.keys() == {"the length dial"}
