@@ -83,6 +83,16 @@ class RunResults:
         """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
         return _evolve_settings(self.output.config) if self.kind == EVOLVE else _yaml_settings(self.folder)
 
+    @property
+    def steered_min_new_tokens(self) -> int:
+        """That of the settings: what a request needs whose deltas are not all 0.  Raises: OutputError."""
+        text = self.settings.get("STEERED_MIN_NEW_TOKENS", "0")
+        if not text.isdecimal():
+            raise OutputError(
+                f"{self.output.config}: CONFIG_STEERED_MIN_NEW_TOKENS is {text!a}, and no number of tokens"
+            )
+        return int(text)
+
     @cached_property
     def figures(self) -> tuple[tuple[str, str], ...]:
         """The figures of its kind as `orchestrator status` shows them: what, and its value in words."""

@@ -93,18 +93,9 @@ def _of_node(best: ExportedSteering, results: RunResults, node: str) -> Exported
         return dataclasses.replace(best, node=node)
     check = best.check.copy()
     check["answers"] = []
-    check["min_new_tokens"] = _steered_min_new_tokens(results) if any(deltas.values()) else 0
+    # Of the settings: the winner's own is 0 where the winner steers nothing.
+    check["min_new_tokens"] = results.steered_min_new_tokens if any(deltas.values()) else 0
     return dataclasses.replace(best, node=node, deltas=deltas, check=check)
-
-
-def _steered_min_new_tokens(results: RunResults) -> int:
-    """That of the run's settings: the winner's own is 0 where the winner steers nothing."""
-    text = results.settings.get("STEERED_MIN_NEW_TOKENS", "0")
-    if not text.isdecimal():
-        raise OutputError(
-            f"{results.output.config}: CONFIG_STEERED_MIN_NEW_TOKENS is {text!a}, and no number of tokens"
-        )
-    return int(text)
 
 
 def parse_processor(text: str) -> ExportedSteering:

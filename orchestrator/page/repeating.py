@@ -23,8 +23,8 @@ def commands_of(results: RunResults) -> list[tuple[str, str]]:
     repeat = command_line("evolve", *fork, "--config", folder / "config", "--output", AGAIN)
     found = [("Repeat the run:", repeat)]
     if results.best_deltas and any(results.best_deltas.values()):
-        least = results.settings.get("STEERED_MIN_NEW_TOKENS", "0")
-        needs = "" if least == "0" else f"; each request needs min_new_tokens {least}"
+        least = results.steered_min_new_tokens
+        needs = f"; each request needs min_new_tokens {least}" if least else ""
         found.insert(0, (f"Make a file for SGLang (or for vllm, transformers, llama-cpp, openai){needs}:",
                          command_line("export", folder, "--to", "sglang")))  # fmt: skip
     return found

@@ -6,10 +6,11 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pytest
 from collected_folder import collected_folder
 
 from orchestrator.commands import evolve, export
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.page.repeating import commands_of, forked_from
 from orchestrator.results import RunResults
 from orchestrator.runs.fork import find_fork
@@ -37,6 +38,9 @@ def test_what_each_request_needs_is_said_with_the_export(finished_run: Path, tmp
     settings = (folder / "config").read_text()
     (folder / "config").write_text(settings.replace("STEERED_MIN_NEW_TOKENS=0", "STEERED_MIN_NEW_TOKENS=14"))
     assert commands_of(RunResults.open(folder))[0][0].endswith("; each request needs min_new_tokens 14:")
+    (folder / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=-1\n")
+    with pytest.raises(OutputError, match="CONFIG_STEERED_MIN_NEW_TOKENS is '-1', and no number"):
+        commands_of(RunResults.open(folder))
 
 
 def test_a_fork_is_repeated_from_its_origin(finished_run: Path, tmp_path: Path) -> None:
