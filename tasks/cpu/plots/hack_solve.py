@@ -37,10 +37,10 @@ LOOKS = {
     CEILING: Mark(style.RECORD, "^", 8.5, style.RECORD),
     NONE: Mark(style.INK, "s", 7.5, style.INK),
     UNTRAINED: Mark(style.INK, "o", 7.5, style.INK),
-    f"{PLAIN}: {NONE}": Mark("#4a7a2c", "o", 8.0, "#4a7a2c"),
+    f"{PLAIN}: {NONE}": Mark(style.GREEN, "o", 8.0, style.GREEN),
 }
 OTHER = Mark(style.DOT, "o", 5.0, style.MUTED, is_bold=False)
-RANDOM = Mark("#d99a00", "o", 4.5, style.MUTED, is_bold=False)  # one group, without names
+RANDOM = Mark(style.AMBER, "o", 4.5, style.MUTED, is_bold=False)  # one group, without names
 
 
 def hack_solve_png(rates: Sequence[Rate], held_out: str) -> bytes:

@@ -30,7 +30,7 @@ class Look(NamedTuple):
 LOOKS = {
     "plain": Look("plain model", style.INK, "D", 7.5),
     "prompt": Look("system prompt, zero deltas", style.BEST, "o", 6.5),
-    "vector": Look("vector without search", "#4a7a2c", "s", 6.0),
+    "vector": Look("vector without search", style.GREEN, "s", 6.0),
     "evolved": Look("evolved", style.RECORD, "o", 6.5),
 }
 

@@ -94,6 +94,9 @@ RECORD = "#cf4d08"
 MEAN = "#5b6775"
 BAND = "#9db4cc"
 DOT = "#8ca3bb"
+# For plots that tell more kinds apart.
+GREEN = "#4a7a2c"
+AMBER = "#d99a00"
 
 DPI = 130
 TICK_STEPS = tuple(digit * 10**power for power in range(9) for digit in (1, 2, 5))
