@@ -32,6 +32,7 @@ FIGURES = (
     *("f_at_1", "teacher_f_mean", "resid", "x_length", "x_surprise", "null_p90"),
 )
 """Of a split, as in the rows: docs/route.md says what each is, and what it should be."""
+SO_FAR = "All figures and verdicts are of what has been evaluated so far, and may change with the rest."
 
 Rows = Sequence[Sequence[str]]
 
@@ -59,8 +60,8 @@ def report_text(folder: Path) -> str:
     held_out = settings.claims.held_out_mode
     parts = [
         "# Gradient routing",
+        *([] if is_whole else [f"**Unfinished**: {comparison.unfinished}. {SO_FAR}"]),
         *registration_lines(folder, settings),
-        *([] if is_whole else [f"**Unfinished**: {comparison.unfinished}. Figures and verdicts are of these alone."]),
         f"Held-out mode B: `{held_out}`. Rates are of held-out problems, at temperature 1.",
         "## Preconditions",
         _preconditions(found),

@@ -42,7 +42,8 @@ def test_an_unfinished_run_has_the_figures_of_what_was_evaluated(tmp_path: Path)
         if path.name.startswith("erase"):
             path.unlink()  # its training has not ended
     text = report_text(folder)
-    assert f"**Unfinished**: {said}" in text
+    _, first, *_ = text.split("\n\n")  # below the title, before any verdict
+    assert first.startswith(f"**Unfinished**: {said}. ") and "verdicts are of what has been evaluated so far" in first
     assert "Hack of B: real 25.0%, random 50.0%" in text and "### shared_seed0" in text
     assert "erase" not in text and "## Pictures" not in text
     assert [table.title for table in route_tables(folder)] == ["Secondary", "Rates"]
