@@ -22,8 +22,8 @@ OPENAI_TOKENS, OPENAI_BIAS = 300, 100.0
 LIMITS = f"OpenAI takes biases from -{OPENAI_BIAS:g} to {OPENAI_BIAS:g}, of at most {OPENAI_TOKENS} tokens"
 MIN_TOKENS_HELP = (
     'Each request needs "min_tokens": $count, as vLLM and SGLang know it in OpenAI\'s protocol. OpenAI itself and '
-    "llama-server have no such setting: some answers end before they have said anything. For those take a smaller bias "
-    "of the tokens that end a turn, or a run with CONFIG_STEERED_MIN_NEW_TOKENS=0."
+    "llama-server have no such setting: for them take a smaller bias of the tokens that end a turn, or a run with "
+    "CONFIG_STEERED_MIN_NEW_TOKENS=0."
 )
 NO_EFFECT = "not measured; `orchestrator export --measure` asks the model"
 

@@ -61,8 +61,7 @@ TRANSFORMERS = Parts(
     engine=_ENGINE,
     file_name="processor_transformers.py",
     asked="model_in(arguments[1], module)",
-    min_tokens_help="Each call of generate needs min_new_tokens=$count, or some answers end before they have said "
-    "anything.",
+    min_tokens_help="Each call of generate needs min_new_tokens=$count.",
     verifying=_VERIFYING,
     functions=_FUNCTIONS,
     imports=f"{TORCH}\nfrom transformers import LogitsProcessor  # noqa: E402",

@@ -89,7 +89,6 @@ VLLM = Parts(
     engine=_ENGINE,
     file_name="processor_vllm.py",
     asked="server_of(arguments[1], {})",
-    min_tokens_help='Each request needs "min_tokens": $count in its body, offline SamplingParams(min_tokens=$count), '
-    "or some answers end before they have said anything.",
+    min_tokens_help='Each request needs "min_tokens": $count in its body, offline SamplingParams(min_tokens=$count).',
     first_imports=("import importlib",),
 )

@@ -33,8 +33,7 @@ from tasks.validation import Delta
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
 EOT_DELTAS = (2.0, 4.0, 8.0, 11.0, 13.0, 15.0)
-"""Logits added to the tokens that end a turn.  From about 10 on they can end answers before they have begun: that is
-what CONFIG_STEERED_MIN_NEW_TOKENS is for."""
+"""Logits added to the tokens that end a turn.  The highest need CONFIG_STEERED_MIN_NEW_TOKENS (docs/export.md)."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 SEARCHED_ON: tuple[ExampleSet, ...] = ("training", "validation")

@@ -215,8 +215,9 @@ def render_file(
 
 
 def min_tokens_sentence(min_tokens_help: str, count: int) -> str:
-    """How a request asks for an answer of at least `count` tokens; "" for 0.  `min_tokens_help` is as in `Parts`."""
-    text = f"The deltas were found with answers of at least $count tokens. {min_tokens_help}"
+    """Why and how a request asks for at least `count` tokens; "" for 0.  `min_tokens_help` is as in `Parts`."""
+    why = "The deltas were found with answers of at least $count tokens; else some end before they say anything."
+    text = f"{why} {min_tokens_help}"
     return textwrap.fill(Template(text).substitute(count=count), 118, break_on_hyphens=False) if count else ""
 
 

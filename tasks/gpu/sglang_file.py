@@ -69,7 +69,7 @@ FIXED = Parts(
     file_name="processor_best.py",
     asked='server_of(arguments[1], {"custom_logit_processor": reference(module)})',
     min_tokens_help='Each request needs "min_new_tokens": $count in its "sampling_params" ("min_tokens" in a body of '
-    "OpenAI's protocol), or some answers end before they have said anything.",
+    "OpenAI's protocol).",
     functions=_FUNCTIONS,
     options=_STRING,
     imports=_IMPORTS,
