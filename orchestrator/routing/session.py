@@ -225,6 +225,7 @@ class _Session:
 
     def _watch(self) -> None:
         if time.monotonic() - self._reported > PUBLISH_EVERY_S:
+            self._log_notices()
             self.report()
 
     def report(self, *, is_finished: bool = False) -> None:
@@ -254,16 +255,23 @@ class _Session:
         return self._done("evaluate", self._evaluations.get(arm))
 
     def _done(self, stage: str, job: RouteJob | None) -> int:
-        """The steps or evaluations of a job under way, as its worker says; a new notice of it is logged."""
-        if job is None:
-            return 0
-        key, spec = job
-        said = json.loads(self.farm.store.metadata(self.run_id, progress_field(key)) or "{}")
-        notice = said.get("notice", "")
-        if notice and self._notices.get(key) != notice:
-            log.warning("%s: %s", spec.label, notice)
-        self._notices[key] = notice
+        """The steps or evaluations of a job under way."""
+        said = self._said(job) if job else {}
         return int(said["done"]) if said.get("stage") == stage else 0
+
+    def _log_notices(self) -> None:
+        """Log what the last job of each arm waits for, once."""
+        for job in (self._trainings | self._evaluations).values():
+            key, spec = job
+            notice = self._said(job).get("notice", "")
+            if notice and self._notices.get(key) != notice:
+                log.warning("%s: %s", spec.label, notice)
+            self._notices[key] = notice
+
+    def _said(self, job: RouteJob) -> dict[str, Any]:
+        """How far a job is, as its worker says."""
+        said: dict[str, Any] = json.loads(self.farm.store.metadata(self.run_id, progress_field(job[0])) or "{}")
+        return said
 
     def _hack(self, deployed: str) -> float | None:
         """The hack rate of the held-out mode, over the seeds that are evaluated."""
