@@ -52,9 +52,7 @@ def make_check(store: Store, run_id: str, deltas: Sequence[float], system_prompt
 
 def no_check(store: Store, run_id: str, deltas: Sequence[float]) -> ModelCheck:
     """For a file that holds no check of the run's model: only what its requests need."""
-    check = NO_CHECK.copy()
-    check["min_new_tokens"] = min_new_tokens(store.run(run_id).target.sampling, deltas)
-    return check
+    return {**NO_CHECK, "min_new_tokens": min_new_tokens(store.run(run_id).target.sampling, deltas)}
 
 
 def _answers(

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from tasks.escape import shorten
@@ -112,7 +113,8 @@ class CheckedAnswer(TypedDict):
 class ModelCheck(TypedDict):
     """What `processor_check` compares: `config` and `tokenizer` are as of `model_hashes`, `stops` end an answer.
 
-    `min_new_tokens` is what the requests for the answers had, and what those of the file's users need.
+    `min_new_tokens` is what the requests for the answers had, and what those of the file's users need: it is there
+    without answers too.
     """
 
     name: str
@@ -120,7 +122,7 @@ class ModelCheck(TypedDict):
     tokenizer: str
     stops: list[int]
     answers: list[CheckedAnswer]
-    min_new_tokens: int
+    min_new_tokens: Annotated[int, Ge(0)]
 
 
 NO_CHECK = ModelCheck(name="", config="", tokenizer="", stops=[], answers=[], min_new_tokens=0)

@@ -11,6 +11,7 @@ from exported_run import CHECK, DELTAS, HASH, NODE, OTHER, WORDS, biases_of, lab
 from orchestrator.export.steering import parse_processor, read_steering
 from orchestrator.output import OutputError
 from tasks.gpu.processor import render_processor
+from tasks.gpu.processor_template import ModelCheck
 
 
 def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
@@ -66,6 +67,12 @@ def test_a_damaged_processor_is_refused_with_its_name(tmp_path: Path, change: tu
     with pytest.raises(OutputError, match=sentence) as raised:
         read_steering(tmp_path)
     assert str(file) in str(raised.value)
+
+
+def test_no_least_number_of_tokens_is_below_0(tmp_path: Path) -> None:
+    write_run(tmp_path, ModelCheck(**{**CHECK, "min_new_tokens": -1}))
+    with pytest.raises(OutputError, match="min_new_tokens: -1 must be at least 0"):
+        read_steering(tmp_path)
 
 
 def test_a_folder_that_has_nothing_to_export(tmp_path: Path) -> None:
