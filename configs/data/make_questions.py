@@ -2,8 +2,8 @@
 
     python configs/data/make_questions.py [--seed 7] [--each 100] [--more 100] [--output FILE]
 
-There are three splits of `--each` questions, and `--more` at the end of the test split.  Those were drawn when the
-search of `make evolve` was finished, and nothing was chosen on them.
+There are three splits of `--each` questions, and `--more` at the end of the test split.  A run of `make evolve` asks 40
+of these at its end and chooses nothing on them.  But the search was changed after earlier runs were measured on them.
 
 Each question has a company and a page of its own, so that no split knows anything of another.  A page is one paragraph
 with more figures than the question needs.  The figures are drawn so that results are short: whole millions, whole
