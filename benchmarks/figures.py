@@ -20,6 +20,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
+def loss_within_margin(is_shown: bool, most: float, margin: float = 0.03) -> str:
+    """Whether fewer right answers are lost than the margin, a share of all: "yes", "no" for a larger loss, "not shown".
+
+    is_shown: by the test of non-inferiority; most: the upper end of the interval of the change of right answers.
+    """
+    if is_shown:
+        return "yes"
+    return "no" if most < -margin else "not shown"
+
+
 def write(name: str, figures: dict[str, Any]) -> None:
     """Write <name>.json into `FOLDER`."""
     FOLDER.mkdir(parents=True, exist_ok=True)

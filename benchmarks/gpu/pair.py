@@ -75,7 +75,7 @@ def against(plain: MeasuredSystem, system: MeasuredSystem, run: str, margin: flo
 def row(one: dict[str, Any]) -> list[str]:
     ratio, low, high = one["token_ratio"]
     points, least, most = (100 * value for value in one["correctness_difference"])
-    shown = "yes" if one["is_non_inferior"] else "no"
+    shown = figures.loss_within_margin(one["is_non_inferior"], one["correctness_difference"][2])
     return [
         one["run"], one["system"], str(one["n"]), f"{one['mean_tokens']:.1f}", str(one["correct"]),
         f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", f"{points:+.1f}", f"{least:+.1f} to {most:+.1f}", shown,

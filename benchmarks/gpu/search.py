@@ -263,7 +263,7 @@ def row(name: str, report: dict[str, Any], system: str) -> list[str]:
         f"{low:.3f} to {high:.3f}",
         f"{100 * pair['correctness_difference']:+.1f}",
         f"{100 * least:+.1f} to {100 * most:+.1f}",
-        "yes" if pair["non_inferiority"]["is_shown"] else "no",
+        figures.loss_within_margin(pair["non_inferiority"]["is_shown"], most),
     ]
 
 
