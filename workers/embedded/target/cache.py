@@ -57,13 +57,23 @@ class KVCache:
     def release(self, row: int) -> None:
         self._used[row] = 0
 
+    def move(self, row: int, to: int) -> None:
+        """Copy what a row holds into a free one, and release it."""
+        used = self._used[row]
+        self._kv[:, :, to, :, :used] = self._kv[:, :, row, :, :used]
+        self._used[to], self._used[row] = used, 0
+
     def put(
         self, layer: int, key: torch.Tensor, value: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write each row's new key and value [rows, kv heads, d] at its position [rows]; returns the layer's blocks."""
-        keys, values = self._kv[0, layer], self._kv[1, layer]
-        keys[self._row_numbers, :, positions] = key
-        values[self._row_numbers, :, positions] = value
+        """Write the new key and value [n, kv heads, d] of the first n rows at their positions [n].
+
+        Returns the layer's blocks of these rows.
+        """
+        rows = self._row_numbers[: len(positions)]
+        keys, values = (self._kv[side, layer, : len(positions)] for side in range(2))
+        keys[rows, :, positions] = key
+        values[rows, :, positions] = value
         return keys, values
 
     def _reserve(self, length: int) -> None:

@@ -2,7 +2,8 @@
 
 The weights come from transformers' own model of the folder; only the order of the work differs.  A library's linear
 layer gives each row the same bits whatever its neighbours hold, as long as the number of rows is the same.  So a prompt
-is always computed alone, and a step always has all rows, used or not: no answer depends on what else is in flight.
+is always computed alone, and a step has one of a few numbers of rows that were found to give the same bits, however
+many are used: no answer depends on what else is in flight.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Decoder:
         self._cos, self._sin = self._angles(model.model.rotary_emb)
         self._tuner: ThreadTuner | None = None
         self._longest_batched = 0
+        self._sizes: tuple[int, ...] = ()
         # The fused copies replace the model's own matrices one layer at a time, so that memory never holds both.
         self._layers: list[Layer] = []
         while len(model.model.layers):
@@ -83,15 +85,16 @@ class Decoder:
         layer = self._layers[0]
         linears = (layer.qkv, layer.out, layer.gate_up, layer.down, self._head)
         shape = (self.heads, self.kv_heads, self.d)
-        probe = DeterminismProbe(thread_counts())
-        adaptive = (
-            probe.linears(linears, rows) and probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
-        )
-        self._tuner = ThreadTuner(adaptive)
-        probe = probe if adaptive else DeterminismProbe((1,))
-        exact_rows = rows if adaptive or probe.linears(linears, rows) else 1
-        self._longest_batched = PADDED if probe.batches(exact_rows, shape, self.dtype) else 0
-        return exact_rows
+        probe = DeterminismProbe(counts := thread_counts())
+        adaptive = probe.singles(shape, self.dtype) and probe.prompts(shape, self.dtype)
+        ways = [(counts, step_sizes(rows)), (counts, (rows,))] if adaptive else []
+        ways += [((1,), step_sizes(rows)), ((1,), (rows,))]
+        exact = (way for way in ways if DeterminismProbe(way[0]).linears(linears, way[1]))
+        counts, self._sizes = next(exact, ((1,), (1,)))
+        self._tuner = ThreadTuner(adaptive=counts != (1,))
+        is_batched = DeterminismProbe(counts).batches(self._sizes, shape, self.dtype)
+        self._longest_batched = PADDED if is_batched else 0
+        return self._sizes[-1]
 
     def prefill(self, ids: Sequence[int]) -> Prompt:
         """Compute one prompt, alone."""
@@ -111,15 +114,17 @@ class Decoder:
         return Prompt(torch.stack(kv, 1), self._logits(x[-1:])[0])
 
     def step(self, entering: Mapping[int, tuple[int, int]], cache: KVCache) -> torch.Tensor:
-        """One token in each row in use -> logits [rows, vocabulary] float32. `entering`: (token, position) by row.
+        """One token in each row in use -> logits [n, vocabulary] float32. `entering`: (token, position) by row.
 
-        The logits of rows that are not named have no meaning.
+        n is more than the highest row in use, so a step is the faster, the lower the rows in use are.  The logits of
+        rows that are not named have no meaning.
         """
-        tokens, positions = torch.zeros(2, cache.rows, dtype=torch.int64)
+        rows = next((size for size in self._sizes if size > max(entering)), cache.rows)
+        tokens, positions = torch.zeros(2, rows, dtype=torch.int64)
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position
         lengths = {row: position + 1 for row, (_, position) in entering.items()}
-        plan = plan_attention(lengths, cache.rows, self._longest_batched)
+        plan = plan_attention(lengths, rows, self._longest_batched)
         return self._step(tokens, positions, cache, plan)
 
     def _step(self, tokens: torch.Tensor, positions: torch.Tensor, cache: KVCache, plan: AttentionPlan) -> torch.Tensor:
@@ -182,6 +187,11 @@ class Decoder:
             gate_up=Linear(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()])),
             down=Linear(mlp.down_proj.weight.detach()),
         )
+
+
+def step_sizes(rows: int) -> tuple[int, ...]:
+    """Of how many rows a step may be: a quarter, a half, or all of them."""
+    return tuple(sorted({max(1, rows // 4), max(1, rows // 2), rows}))
 
 
 def _check_supported(config: Any) -> None:

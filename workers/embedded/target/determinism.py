@@ -24,6 +24,7 @@ from workers.embedded.target.attention import BUCKETS, PADDED, Linear, batched, 
 
 PROMPTS = (5, 40, 171, 300, PADDED + 1, 700)  # tokens
 LONG = (300, PADDED + 1, 700)  # positions of rows that are not batched
+APART = 4  # one row of so many is under test in a call; between them are others
 LOAD = Path("/proc/loadavg")  # "... <running>/<all> ...": threads of the whole machine that run or want to
 
 
@@ -34,13 +35,13 @@ class DeterminismProbe:
         self._counts = counts
         self._generator = torch.Generator().manual_seed(0)
 
-    def linears(self, linears: Sequence[Linear], rows: int) -> bool:
-        """Whether a linear layer of a fixed number of rows gives a row the same bits in every place."""
-        return all(self._linear(linear, rows) for linear in linears)
+    def linears(self, linears: Sequence[Linear], sizes: Sequence[int]) -> bool:
+        """Whether a linear layer gives a row the same bits in every place of any of these numbers of rows."""
+        return all(self._linear(linear, sizes) for linear in linears)
 
-    def batches(self, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
-        """Whether batched attention gives a row the same bits in every place. `shape` is (heads, kv heads, d)."""
-        return all(self._batch(bucket, rows, shape, dtype) for bucket in BUCKETS)
+    def batches(self, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+        """The same of batched attention. `shape` is (heads, kv heads, d)."""
+        return all(self._batch(bucket, sizes, shape, dtype) for bucket in BUCKETS)
 
     def singles(self, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
         """Whether the attention of a single row is the same with every number of threads."""
@@ -58,49 +59,60 @@ class DeterminismProbe:
         heads, kv_heads, d = shape
         for length in PROMPTS:
             query, key, value = (self._normal(dtype, count, length, d) for count in (heads, kv_heads, kv_heads))
-            if not self._same([partial(causal, query, key, value)]):
+            if not self._same([partial(_prompt, query, key, value)]):
                 return False
         return True
 
-    def _linear(self, linear: Linear, rows: int) -> bool:
+    def _linear(self, linear: Linear, sizes: Sequence[int]) -> bool:
         x = self._normal(linear.dtype, 1, linear.inputs)
 
-        def placed(row: int) -> torch.Tensor:
+        def placed(rows: int, first: int) -> torch.Tensor:
             full = self._normal(linear.dtype, rows, linear.inputs)
-            full[row] = x
-            return linear(full)[row]
+            full[first::APART] = x
+            return linear(full)[first::APART]
 
-        return self._same([partial(placed, row) for row in range(rows)])
+        return self._same([partial(placed, rows, first) for rows, first in _places(sizes)])
 
-    def _batch(self, bucket: int, rows: int, shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
+    def _batch(self, bucket: int, sizes: Sequence[int], shape: tuple[int, int, int], dtype: torch.dtype) -> bool:
         heads, kv_heads, d = shape
-        # The mask hides one position, and every other row's block has twice the capacity: neither may matter.
-        mask = torch.zeros(rows, 1, 1, bucket)
-        mask[..., -1] = float("-inf")
         own = (self._normal(dtype, kv_heads, heads // kv_heads, d), *self._normal(dtype, 2, kv_heads, PADDED, d))
 
-        def placed(row: int) -> torch.Tensor:
+        def placed(rows: int, first: int) -> torch.Tensor:
+            # The mask hides one position, and every other call's block has twice the capacity: neither may matter.
+            mask = torch.zeros(rows, 1, 1, bucket)
+            mask[..., -1] = float("-inf")
             query = self._normal(dtype, rows, *own[0].shape)
-            keys, values = self._normal(dtype, 2, rows, kv_heads, PADDED * (1 + row % 2), d)
-            query[row], keys[row, :, :PADDED], values[row, :, :PADDED] = own
-            return batched(query, keys, values, mask)[row]
+            keys, values = self._normal(dtype, 2, rows, kv_heads, PADDED * (1 + first % 2), d)
+            query[first::APART], keys[first::APART, :, :PADDED], values[first::APART, :, :PADDED] = own
+            return batched(query, keys, values, mask)[first::APART]
 
-        return self._same([partial(placed, row) for row in range(rows)])
+        return self._same([partial(placed, rows, first) for rows, first in _places(sizes)])
 
     def _same(self, variants: Sequence[Callable[[], torch.Tensor]]) -> bool:
-        """Whether all variants give the same bits, with each number of threads."""
+        """Whether all rows of what the variants give have the same bits, with each number of threads."""
         before = torch.get_num_threads()
-        results = []
+        results: list[torch.Tensor] = []
         try:
             for count in self._counts:
                 torch.set_num_threads(count)
-                results += [variant().clone() for variant in variants]
+                for variant in variants:
+                    results += variant().clone()
         finally:
             torch.set_num_threads(before)
         return all(torch.equal(result, results[0]) for result in results)
 
     def _normal(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=self._generator).to(dtype)
+
+
+def _prompt(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The attention of a prompt as one row."""
+    return causal(query, key, value)[None]
+
+
+def _places(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """(number of rows, the first of the rows under test): together every place of each number of rows."""
+    return [(rows, first) for rows in sizes for first in range(min(APART, rows))]
 
 
 class ThreadTuner:

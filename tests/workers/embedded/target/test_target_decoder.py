@@ -93,6 +93,13 @@ def test_a_row_has_the_same_bits_whatever_its_neighbours_and_its_place(
             assert torch.equal(found[row], alone[number]), f"prompt of {lengths[number]} in row {row} beside {placed}"
 
 
+def test_a_step_of_few_rows_is_smaller(calibrated: Callable[[torch.dtype], Decoder]) -> None:
+    decoder = calibrated(torch.bfloat16)
+    prompt = decoder.prefill([5, 6, 7])
+    cache = decoder.new_cache(ROWS)
+    assert [len(_together(decoder, cache, {row: prompt})) for row in (0, 3, 4, 7, 8, 15)] == [4, 4, 8, 8, 16, 16]
+
+
 def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> torch.Tensor:
     for row, prompt in prompts.items():
         cache.admit(row, prompt.kv, 4)

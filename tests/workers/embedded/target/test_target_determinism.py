@@ -36,7 +36,7 @@ class InexactLinear:
     ("by_row", "counts", "exact"), [(True, (1,), False), (False, (1, 2), False), (False, (1,), True)]
 )
 def test_a_layer_that_mixes_rows_or_threads_is_detected(by_row: bool, counts: tuple[int, ...], exact: bool) -> None:
-    assert DeterminismProbe(counts).linears([cast(Linear, InexactLinear(by_row))], ROWS) is exact
+    assert DeterminismProbe(counts).linears([cast(Linear, InexactLinear(by_row))], [ROWS]) is exact
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.embedded.target.cache import PrefixCache
+from workers.embedded.target.cache import KVCache, PrefixCache
 from workers.embedded.target.decoder import Decoder
 from workers.embedded.target.engine import Engine, EngineStopped
 from workers.embedded.target.protocol import Finished, GenerationRequest, SamplingParams
@@ -98,6 +98,22 @@ def test_requests_that_join_later_change_no_answer(calibrated: Calibrated) -> No
             jobs.append(engine.submit(request))
             jobs[0].done.exception(WAIT_S)
         assert [job.done.result(WAIT_S).output_ids for job in jobs] == alone
+
+
+def test_a_step_has_no_free_row_below_one_in_use(calibrated: Calibrated, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, used = calibrated(torch.bfloat16), list[list[int]]()
+    step = decoder.step
+
+    def noted(entering: Mapping[int, tuple[int, int]], cache: KVCache) -> torch.Tensor:
+        used.append(sorted(entering))
+        return step(entering, cache)
+
+    monkeypatch.setattr(decoder, "step", noted)
+    with running(decoder) as (engine, _):
+        jobs = [engine.submit(request) for request in _mixed_requests(10)]
+        for job in jobs:
+            job.done.result(WAIT_S)
+    assert max(map(len, used)) > 1 and all(rows == list(range(len(rows))) for rows in used)
 
 
 def test_a_cached_prompt_is_not_computed_again(calibrated: Calibrated) -> None:
