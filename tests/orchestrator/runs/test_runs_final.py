@@ -246,3 +246,6 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
     files, fewer = (dict(report_files(ended.output, one)) for one in (final, unsteered))
     assert {Path(path).parent for path in files.values()} == {ended.output.path}
     assert files.keys() - fewer.keys() == {"the length dial"}
+    # and prompts of a reflector are listed where one was asked
+    ended.output.write("reflector_prompts/gen_0_mutation_g0_child0_mut.txt", "text")
+    assert dict(report_files(ended.output, final)).keys() - files.keys() == {"prompts"}
