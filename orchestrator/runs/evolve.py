@@ -124,7 +124,7 @@ class EvolveKind:
         counts = Evaluations(*(int(figures[name] or 0) for name in COUNTS))
         return (
             *lines,
-            ("evaluated", format_evaluations(counts)),
+            ("evaluated", f"{format_evaluations(counts)}, in the search"),
             ("best ever", f"{figures['best_fitness']:.4f} (generation 0 began with {figures['first_fitness']:.4f})"),
             ("length", f"{figures['mean_tokens']:.1f} tokens an answer in the best of the last population"),
             ("correct", f"{figures['correctness']:.1%} of the training set"),
