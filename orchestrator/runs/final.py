@@ -35,7 +35,7 @@ from tasks.store.keys import CLUSTERING
 
 FINAL = "final"  # the name of the plan
 REPEATS = 2
-"""How often the finalists are measured once more where answers are sampled; greedy answers would be the same."""
+"""How often finalists and starts are measured once more where answers are sampled; greedy ones would be the same."""
 
 
 @dataclass(frozen=True)
@@ -123,24 +123,32 @@ class Closing:
     ) -> list[MeasuredSystem]:
         """What the search could have started from, as further finalists: the vectors without search, and no vector.
 
-        No vector is the prompt of the search with deltas of zero, measured as often as the finalists.  A search from
-        the user's own deltas does not come back to none, and only one from the best vector has vectors as starts.
+        They are measured as often as the finalists.  No vector is the prompt of the search with deltas of zero.  A
+        search from the user's own deltas does not come back to none, and only one from the best vector has vectors as
+        starts.
         """
         chooses = self.settings.initial_deltas_path == BEST_VECTOR
         if any(initial_deltas) and not chooses:
             return []
-        prompt, held_out = self.baselines.system(self.baselines.start), self.baselines.held_out
+        prompt = self.baselines.system(self.baselines.start)
+        zero = dataclasses.replace(prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas))
+        vectors = [dataclasses.replace(one, name=f"start: {one.name}", kind="evolved") for one in rivals]
+        return self._repeated([*(vectors if chooses else ()), zero], objective)
+
+    def _repeated(self, systems: Sequence[MeasuredSystem], objective: Objective) -> list[MeasuredSystem]:
+        """Systems that were measured once, measured as often as the finalists."""
+        times = self._repeats
         further = [
-            Candidate(0, (), examples=held_out, system_prompt=prompt.system_prompt, repeat=1 + i)
-            for i in range(self._repeats)
+            Candidate(0, one.deltas, examples=self.baselines.held_out, system_prompt=one.system_prompt, repeat=1 + i)
+            for one in systems
+            for i in range(times)
         ]
         answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
-        repeats = tuple(measurement_of(given, objective) for given in answers)
-        zero = dataclasses.replace(
-            prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
-        )
-        vectors = [dataclasses.replace(one, name=f"start: {one.name}", kind="evolved") for one in rivals]
-        return [*(vectors if chooses else ()), zero]
+        repeats = [measurement_of(given, objective) for given in answers]
+        return [
+            dataclasses.replace(one, repeats=tuple(repeats[times * place : times * (place + 1)]))
+            for place, one in enumerate(systems)
+        ]
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""
