@@ -147,8 +147,8 @@ def test_where_answers_are_sampled_the_starts_are_measured_as_often_as_the_final
         for i in range(measured)
     ]
     assert [(one.name, one.deltas, len(one.repeats)) for one in starts] == [
-        ("start: end of turn alone", (2.0, 0.0), measured),
-        ("start", (0.0, 0.0), measured),
+        ("end of turn alone", (2.0, 0.0), measured),
+        ("short", (0.0, 0.0), measured),
     ]
     # and the one that wins has a noise floor
     assert all((noise_from_repeats(one) is not None) == bool(measured) for one in starts)
