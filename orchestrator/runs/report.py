@@ -46,7 +46,7 @@ def report_notes(settings: Settings, final: Final) -> tuple[tuple[str, str], ...
     shortest = settings.steered_min_new_tokens if final.dial or any(final.winner.deltas) else 0
     return (
         *((("the length dial", no_dial),) if no_dial else ()),
-        *((("with each request", f"min_new_tokens {shortest}"),) if shortest else ()),
+        *((("with each steered request", f"min_new_tokens {shortest}"),) if shortest else ()),
     )
 
 

@@ -105,7 +105,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert (output / "pareto.png").exists() and json.loads((output / "pareto.json").read_text())["points"]
     assert report["verdict"] in " ".join(said.split())
     is_steered = any(winner["deltas"]) or (output / "dial.json").exists()
-    assert ("with each request min_new_tokens 14" in " ".join(said.split())) == is_steered
+    assert ("with each steered request min_new_tokens 14" in " ".join(said.split())) == is_steered
     assert "validation set, on which the winner was chosen" in said and "test set, asked after all choices" in said
 
     # When the same command is given again, then the same winner is tested, which counts once
@@ -240,7 +240,7 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
     assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
     # and the report says what each request needs, where anything steers
     settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
-    assert report_notes(settings, final) == (("with each request", "min_new_tokens 14"),)
+    assert report_notes(settings, final) == (("with each steered request", "min_new_tokens 14"),)
     assert report_notes(ended.settings, final) == ()
     # and why there is no dial, which is then no file of the run either
     unsteered = dataclasses.replace(final, dial=None, winner=dataclasses.replace(final.winner, deltas=(0.0, 0.0)))
