@@ -31,8 +31,9 @@ class Digest:
     tokens_*: mean tokens an answer of the plain model and of the winner, right_*: numbers of right answers, on the
     `questions` of the set `measured_on`: nothing was chosen on "test"; "validation" chose the winner, "training" has
     been searched on.  token_change, right_change: shares, with 95 % intervals.  rival: the one that the first sentence
-    of the conclusion is about, or else the one with the highest fitness on that set.  seconds: those of the
-    generations.  Of a collection, tokens and questions are those of the retained pairs.
+    of the conclusion is about, or else the one with the highest fitness on that set.  evaluations, seconds:
+    those of the generations, without what is measured before and after the search.  Of a collection, tokens and
+    questions are those of the retained pairs.
     """
 
     run: str

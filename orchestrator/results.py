@@ -30,7 +30,7 @@ from orchestrator.reflector_calls import ReflectorCall, read_reflector_call
 from orchestrator.report.figures import FrontFile, FrontPoint, ReportFigures
 from orchestrator.report.statistics import Comparison
 from orchestrator.runs.baselines import Baselines, read_baselines
-from orchestrator.runs.changes import SettingsChange, read_changes
+from orchestrator.runs.changes import SettingsChange, read_changes, written_settings
 from orchestrator.runs.individuals import read_individuals
 from orchestrator.runs.kinds import ShownTable, kind_of
 from orchestrator.runs.provenance import ClusterOfRun, Versions, read_clusters, read_versions
@@ -38,8 +38,6 @@ from orchestrator.runs.sameness import QUESTIONS, QuestionHashes, read_servers
 from orchestrator.runs.status import RunStatus, read_usage, run_status
 from orchestrator.settings import SettingsError
 from orchestrator.settings.documents import flatten, read_mapping
-from orchestrator.settings.kconfig import read_assignments
-from orchestrator.settings.options import options
 from orchestrator.settings.population import ForkFile
 from orchestrator.settings.references import FORK_FILE
 from tasks.envelope import checked_sealed
@@ -81,7 +79,7 @@ class RunResults:
     @cached_property
     def settings(self) -> Mapping[str, str]:
         """All settings as text, by name: without CONFIG_, dotted for other kinds.  Empty before the run's start."""
-        return _evolve_settings(self.output.config) if self.kind == EVOLVE else _yaml_settings(self.folder)
+        return written_settings(self.output) if self.kind == EVOLVE else _yaml_settings(self.folder)
 
     @property
     def steered_min_new_tokens(self) -> int:
@@ -241,17 +239,6 @@ class RunResults:
         """The system prompt that belongs to the winner's deltas; None before the run has ended."""
         path = self.folder / "system_prompt.txt"
         return read_output_text(path, SETTINGS_BYTES) if path.exists() else None
-
-
-def _evolve_settings(config: Path) -> dict[str, str]:
-    """The file says all of it; whether the files that it names are here does not matter to a reader."""
-    if not config.exists():
-        return {}
-    kinds = {one.name: one.kind for one in options()}
-    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES), kinds)
-    if problems:
-        raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
-    return found
 
 
 def _yaml_settings(folder: Path) -> dict[str, str]:

@@ -79,7 +79,8 @@ def parts_of(
     starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
     sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
     repeats = REPEATS if settings.target_temperature else 0
-    chosen = settings.finalists * (1 + repeats if has_validation else repeats)
+    begun = 1 + (lines if settings.initial_deltas_path == BEST_VECTOR else 0)  # what the search could start from
+    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + begun * repeats
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
     line_sizes = [sizes[which] for which in SEARCHED_ON if sizes.get(which)]

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from orchestrator.report.conclusion import Conclusion, conclude
 from orchestrator.report.inference import NoiseFloor, noise_floor
 from orchestrator.report.pairwise import Pairwise, compare
-from orchestrator.report.systems import MeasuredSystem
+from orchestrator.report.systems import MeasuredSystem, SystemKind
+
+RIVALS: tuple[SystemKind, ...] = ("prompt", "vector")
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class Assessment:
     noise: NoiseFloor | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
 
-    def of_kind(self, *kinds: str) -> list[MeasuredSystem]:
-        return [system for system in self.systems if system.kind in kinds]
+    @property
+    def rivals(self) -> list[MeasuredSystem]:
+        """The prompts and the vectors without search, but for one that is the winner."""
+        return [system for system in self.systems if system.kind in RIVALS and system is not self.winner]
 
 
 def assess(
@@ -50,14 +54,14 @@ def assess(
 ) -> Assessment:
     """Compare the winner with the plain model and all rivals (prompts, vectors without search).
 
-    winner: the name of the evolved system that was chosen on the validation set; margin: a share (0.03); `choices`: see
-    `Assessment`, the choice of the winner is added.
-    Raises: ValueError when names repeat, the winner is not an evolved system, there is not just one plain system, or
-    the two were not measured on one set.
+    winner: the name of the system that was chosen on the validation set, an evolved one or what the search could start
+    from; margin: a share (0.03); `choices`: see `Assessment`, the choice of the winner is added.
+    Raises: ValueError when names repeat, no system is the winner, there is not just one plain system, or the two were
+    not measured on one set.
     """
     plain, best = _plain_and_winner(systems, winner)
     noise = noise_from_repeats(best)
-    rivals = [system for system in systems if system.kind in ("prompt", "vector")]
+    rivals = [system for system in systems if system.kind in RIVALS]
     conclusion = conclude(plain, best, rivals, margin, seed, noise)
     return Assessment(
         run=run,
@@ -80,8 +84,8 @@ def _plain_and_winner(systems: Sequence[MeasuredSystem], winner: str) -> tuple[M
     named = {system.name: system for system in systems}
     if len(named) != len(systems):
         raise ValueError("two measured systems have the same name")
-    if winner not in named or named[winner].kind != "evolved":
-        raise ValueError(f"the winner {winner!r} is not one of the evolved systems")
+    if winner not in named:
+        raise ValueError(f"the winner {winner!r} is not one of the systems")
     plain = [system for system in systems if system.kind == "plain"]
     if len(plain) != 1:
         raise ValueError(f"{len(plain)} systems are the plain model, not one")

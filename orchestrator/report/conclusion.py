@@ -33,7 +33,7 @@ class Conclusion:
     """What was shown.  `sentences` begin with the most important; `pairs` has the plain model first.
 
     `measured_on` is the set of questions that the figures come from.  `rival` is the name of the one that the first
-    sentence is about; None where it is about the plain model.
+    sentence is about; None where it is about the winner and the plain model alone.
     """
 
     outcome: Outcome
@@ -56,10 +56,11 @@ def conclude(
     seed: int,
     noise: NoiseFloor | None = None,
 ) -> Conclusion:
-    """Compare the winner, `best`, with the plain model and the rivals.
+    """Compare the winner, `best`, with the plain model and the rivals, one of which it may be itself.
 
     The test set is used if `plain` and `best` were asked it, else the validation set.  Rivals that were not measured on
-    that set are left out; one that was stopped early is compared on the questions that it was asked.
+    that set are left out, and so is what is the same as the winner; one that was stopped early is compared on the
+    questions that it was asked.
 
     margin: the loss of correctness that counts as none, as a share (0.03); seed: of the bootstrap; noise: from repeated
     measurements of one system, None where there are none.
@@ -69,7 +70,8 @@ def conclude(
     plain_measured, best_measured = plain.measured_on(used), best.measured_on(used)
     if plain_measured is None or best_measured is None:
         raise ValueError(f"{plain.name} and {best.name} were not measured on the same set")
-    measured = [(rival, result) for rival in rivals if (result := rival.measured_on(used)) is not None]
+    others = [rival for rival in rivals if not _is_same(rival, best)]
+    measured = [(rival, result) for rival in others if (result := rival.measured_on(used)) is not None]
     against_plain = compare(plain, plain_measured, best_measured, margin, seed)
     pairs = correct_for_number([compare(rival, result, best_measured, margin, seed) for rival, result in measured])
     over_plain = [compare(plain, plain_measured, result, margin, seed) for _, result in measured]
@@ -77,7 +79,10 @@ def conclude(
     harmless = [pair for pair, change in informative if change.non_inferiority.is_shown]
     useful = [pair for pair, change in informative if change.is_better]
     start = next((one for one in (plain, *rivals) if _is_same(one, best)), None)
-    outcome, first, decisive = _decide(against_plain, pairs, harmless, useful, used, start)
+    # A rival that has won is not counted among those that it is compared with, but may be as good as any of them.
+    itself = [compare(start, best_measured, best_measured, margin, seed)] if start not in (None, plain) else []
+    all_useful = [*useful, *itself] if against_plain.is_better else useful
+    outcome, first, decisive = _decide(against_plain, [*pairs, *itself], harmless, all_useful, used, start)
     sentences = [first]
     if start is not None and NOT_BETTER not in first:
         sentences.append(f"The winner is {_title(start)}: {NOT_BETTER}.")
@@ -120,9 +125,10 @@ def _decide(
 ) -> tuple[Outcome, str, Pairwise | None]:
     """The outcome, its sentence, and the comparison with the rival that the sentence is about.
 
-    pairs: the winner against each rival; harmless: those of rivals that are shown to lose less than the margin against
-    the plain model; useful: those of rivals that are shown to be shorter as well; start: the winner, where it is what
-    the search could start from.  A rival whose race was stopped can only be useful: it has too few answers for more.
+    pairs: the winner against each rival, itself among them where it is one; harmless: those of rivals that are shown to
+    lose less than the margin against the plain model; useful: those of rivals that are shown to be shorter as well;
+    start: the winner, where it is what the search could start from.  A rival whose race was stopped can only be useful:
+    it has too few answers for more.
     """
     winner = "the evolved vector" if start is None else "the winner"
     count = against_plain.change.count
@@ -139,10 +145,10 @@ def _decide(
         is_proved = against_plain.is_better or any(pair in useful for pair in equal)
         pair = min(equal, key=lambda pair: pair.ratio.before)
         if start is not None and pair.against == start.name:
-            said = _won_without_search(start, _figures(against_plain, used), is_proved=is_proved)
+            said, rival = _won_without_search(start, _figures(against_plain, used), is_proved=is_proved), None
         else:
-            said = _not_better_than(pair, used, winner, is_proved=is_proved)
-        return *said, pair
+            said, rival = _not_better_than(pair, used, winner, is_proved=is_proved), pair
+        return *said, rival
     not_better = f"It is not shown that {winner} is better than"
     if not against_plain.is_better:
         return "not_shown", f"{not_better} the plain model: {_figures(against_plain, used)}.", None

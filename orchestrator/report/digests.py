@@ -99,7 +99,7 @@ ROWS: tuple[Row, ...] = (
     ("wasted tokens", lambda d: _or_none(d.wasted_tokens, lambda: f"{d.wasted_tokens:,}")),
     ("best fitness", lambda d: format_score(d.best_fitness)),
     ("generations", lambda d: _or_none(d.generations, lambda: str(d.generations))),
-    ("evaluations", lambda d: NONE if d.evaluations is None else format_evaluations(d.evaluations)),
+    ("search evaluations", lambda d: NONE if d.evaluations is None else format_evaluations(d.evaluations)),
     ("search time", lambda d: _or_none(d.seconds, lambda: format_duration(d.seconds))),
     ("generated", lambda d: f"{d.target_tokens:,} tokens"),
     ("calls", lambda d: f"{d.calls:,}, {d.endpoint_tokens:,} tokens"),

@@ -18,7 +18,7 @@ SCHEMA_FILE = "report.schema.json"
 
 def report_document(assessment: Assessment) -> dict[str, Any]:
     """`report.json`.  Shares are from 0 to 1, intervals are [low, high] at 95 %; null is "not measured"."""
-    conclusion = assessment.conclusion
+    conclusion, rivals = assessment.conclusion, assessment.rivals
     return {
         "run": assessment.run,
         "verdict": conclusion.headline,
@@ -38,8 +38,8 @@ def report_document(assessment: Assessment) -> dict[str, Any]:
         "start": assessment.start,
         "choices": dict(assessment.choices),
         "comparisons": [_comparison(pair) for pair in conclusion.pairs],
-        "systems": [_system(system, assessment) for system in assessment.of_kind("plain", "evolved")],
-        "rivals": [_system(system, assessment) for system in assessment.of_kind("prompt", "vector")],
+        "systems": [_system(system, assessment) for system in assessment.systems if system not in rivals],
+        "rivals": [_system(system, assessment) for system in rivals],
     }
 
 

@@ -125,7 +125,7 @@ class ReportFigures:
 
     @property
     def all_systems(self) -> tuple[ReportedSystem, ...]:
-        """The plain model first, then the evolved systems, then the rivals."""
+        """The plain model first, then the other systems that are no rivals, then the rivals."""
         return (*self.systems, *self.rivals)
 
 

@@ -22,7 +22,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 class ResourceUsage:
     """Resources that a run used. `target_tokens` were generated; the other tokens were billed by the endpoint.
 
-    `seconds` are those of the generations: what is measured before and after the search is not in them.
+    `seconds` are those of the generations: what is measured before and after the search is in `evaluations` only.
     `unconfirmed_usd` is the most that calls with an unknown outcome may have cost.  `skipped_mutations` and
     `merge_fallbacks` count what no reply of the reflector could be used for.
     """

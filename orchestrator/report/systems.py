@@ -55,9 +55,9 @@ class MeasuredSystem:
     """One system and what was measured of it; None where it was not measured.
 
     kind: "plain" is the model as it is, "prompt" another system prompt without deltas, "vector" deltas without search,
-    "evolved" deltas of the search.  `deltas` is empty for a system without steering.  `is_stopped`: it was
-    asked only a part of the validation set, since others did better there.  `repeats` are further measurements of the
-    validation set.
+    "evolved" deltas of the search.  `deltas` is empty, or all zeros, for a system without steering.  `is_stopped`: it
+    was asked only a part of the validation set, since others did better there.  `repeats` are further measurements of
+    the validation set.
     """
 
     name: str

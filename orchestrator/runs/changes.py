@@ -14,10 +14,13 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from orchestrator.output import OutputFolder, read_state
+from orchestrator.output import OutputError, OutputFolder, read_output_text, read_state
 from orchestrator.settings import RESUMABLE, Settings, SettingsError, changed_options, load_settings
+from orchestrator.settings.kconfig import read_assignments
 from orchestrator.settings.load import typed_value
+from orchestrator.settings.options import options
 from orchestrator.settings.run import by_rules, judge_of
+from tasks.limits import SETTINGS_BYTES
 
 CHANGES_FILE = "settings_changes.json"
 
@@ -41,6 +44,22 @@ class ChangesFile(TypedDict):
 def saved_settings(folder: Path, overrides: Sequence[str] = ()) -> Settings:
     """What the run in an output folder was started with, wherever the folder is now.  Raises: SettingsError."""
     return load_settings(folder / "config", [f"OUTPUT_DIR={folder}", *overrides])
+
+
+def written_settings(output: OutputFolder) -> dict[str, str]:
+    """The text of each setting in the run's `config`, by name without CONFIG_; empty before the run's start.
+
+    The file says all of it; whether the files that it names are here does not matter to a reader.
+    Raises: OutputError for a file that cannot be read.
+    """
+    config = output.config
+    if not config.exists():
+        return {}
+    kinds = {one.name: one.kind for one in options()}
+    found, problems = read_assignments(read_output_text(config, SETTINGS_BYTES), kinds)
+    if problems:
+        raise OutputError(f"{config} cannot be read: " + "; ".join(f"{name}: {why}" for name, why in problems.items()))
+    return found
 
 
 def read_changes(output: OutputFolder) -> list[SettingsChange]:

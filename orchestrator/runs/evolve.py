@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TextIO
 from orchestrator.callbacks import Callback, Callbacks
 from orchestrator.farm.connection import FarmConnection, address_of, open_farm
 from orchestrator.history import read_history
-from orchestrator.output import OutputFolder
+from orchestrator.output import OutputError, OutputFolder
 from orchestrator.report.formatting import format_evaluations
-from orchestrator.runs.changes import saved_settings
+from orchestrator.runs.changes import saved_settings, written_settings
 from orchestrator.runs.interruption import IN_PROGRESS, read_in_progress
 from orchestrator.runs.kinds import Figures, RunKind, RunProgress, ShownTable, check_kind
-from orchestrator.settings import Settings, SettingsError
+from orchestrator.settings import Settings
 from orchestrator.signals import raise_on_signals
 from tasks.plan import Evaluations
 
@@ -124,7 +124,7 @@ class EvolveKind:
         counts = Evaluations(*(int(figures[name] or 0) for name in COUNTS))
         return (
             *lines,
-            ("evaluated", format_evaluations(counts)),
+            ("evaluated", f"{format_evaluations(counts)}, in the search"),
             ("best ever", f"{figures['best_fitness']:.4f} (generation 0 began with {figures['first_fitness']:.4f})"),
             ("length", f"{figures['mean_tokens']:.1f} tokens an answer in the best of the last population"),
             ("correct", f"{figures['correctness']:.1%} of the training set"),
@@ -149,10 +149,12 @@ class EvolveKind:
 
 
 def _generations(output: OutputFolder) -> int | None:
+    """As many as the run's settings say; None where they do not, or cannot be read."""
     try:
-        return saved_settings(output.path).ngen
-    except SettingsError:
+        written = written_settings(output).get("NGEN", "")
+    except OutputError:
         return None
+    return int(written) if written.isdecimal() else None
 
 
 KIND: RunKind = EvolveKind()

@@ -35,7 +35,7 @@ from tasks.store.keys import CLUSTERING
 
 FINAL = "final"  # the name of the plan
 REPEATS = 2
-"""How often the finalists are measured once more where answers are sampled; greedy answers would be the same."""
+"""How often finalists and starts are measured once more where answers are sampled; greedy ones would be the same."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,14 @@ class Closing:
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
         rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
-        starts = self.starts(initial_deltas, rivals, objective)
-        systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved, *starts])
-        # The other starts stand in the report as the prompt and the vectors that they are.
-        found = len(systems) - len(starts)
+        systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved])
+        starts = self.starts(initial_deltas, systems, objective)
         plain = self.baselines.system(PLAIN).validation
         assert plain is not None, "the plain prompt is always measured"
-        searched = [system for system in systems[:found] if system.kind == "evolved"]
-        winner = choose_winner(searched, systems[found:], plain, objective, self.settings.seed)
-        systems = [*systems[:found], *(system for system in systems[found:] if system is winner)]
+        searched = [system for system in systems if system.kind == "evolved"]
+        winner = choose_winner(searched, starts, plain, objective, self.settings.seed)
+        measured = {system.name: system for system in starts}
+        systems = [measured.get(system.name, system) for system in systems]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
         assessment, dial = self._assess(systems, winner, uses), self._dial(winner, [*evolved, *rivals])
@@ -119,28 +118,36 @@ class Closing:
         return REPEATS if self.settings.target_temperature else 0
 
     def starts(
-        self, initial_deltas: tuple[float, ...], rivals: Sequence[MeasuredSystem], objective: Objective
+        self, initial_deltas: tuple[float, ...], systems: Sequence[MeasuredSystem], objective: Objective
     ) -> list[MeasuredSystem]:
-        """What the search could have started from, as further finalists: the vectors without search, and no vector.
+        """Of the systems those that the search could have started from: the vectors without search, and no vector.
 
-        No vector is the prompt of the search with deltas of zero, measured as often as the finalists.  A search from
-        the user's own deltas does not come back to none, and only one from the best vector has vectors as starts.
+        They are measured as often as the finalists.  No vector is the prompt of the search with deltas of zero.  A
+        search from the user's own deltas does not come back to none, and only one from the best vector has vectors as
+        starts.
         """
         chooses = self.settings.initial_deltas_path == BEST_VECTOR
         if any(initial_deltas) and not chooses:
             return []
-        prompt, held_out = self.baselines.system(self.baselines.start), self.baselines.held_out
+        prompt = self.baselines.system(self.baselines.start)
+        zero = dataclasses.replace(prompt, deltas=(0.0,) * len(initial_deltas))
+        vectors = [system for system in systems if chooses and system.kind == "vector"]
+        return self._repeated([*vectors, zero], objective)
+
+    def _repeated(self, systems: Sequence[MeasuredSystem], objective: Objective) -> list[MeasuredSystem]:
+        """Systems that were measured once, measured as often as the finalists."""
+        times = self._repeats
         further = [
-            Candidate(0, (), examples=held_out, system_prompt=prompt.system_prompt, repeat=1 + i)
-            for i in range(self._repeats)
+            Candidate(0, one.deltas, examples=self.baselines.held_out, system_prompt=one.system_prompt, repeat=1 + i)
+            for one in systems
+            for i in range(times)
         ]
         answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
-        repeats = tuple(measurement_of(given, objective) for given in answers)
-        zero = dataclasses.replace(
-            prompt, name="start", kind="evolved", deltas=(0.0,) * len(initial_deltas), repeats=repeats
-        )
-        vectors = [dataclasses.replace(one, name=f"start: {one.name}", kind="evolved") for one in rivals]
-        return [*(vectors if chooses else ()), zero]
+        repeats = [measurement_of(given, objective) for given in answers]
+        return [
+            dataclasses.replace(one, repeats=tuple(repeats[times * place : times * (place + 1)]))
+            for place, one in enumerate(systems)
+        ]
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""

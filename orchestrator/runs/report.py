@@ -22,7 +22,7 @@ from tasks.store.store import Store
 
 
 def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], ...]:
-    """Label and path of each file."""
+    """Label and path of each file.  Not every search asks a reflector, so not every run has prompts of one."""
     is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
     names = (
@@ -35,7 +35,7 @@ def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], .
         ("the deltas", "deltas_best.json"),
         *((("all figures", "report.json"),) if is_compared else ()),
         *((plot.title, plot.file) for plot in plots),
-        ("prompts", "reflector_prompts"),
+        *((("prompts", output.prompts.name),) if output.prompts.exists() else ()),
     )
     return tuple((title, str(output.path / name)) for title, name in names)
 
@@ -46,7 +46,7 @@ def report_notes(settings: Settings, final: Final) -> tuple[tuple[str, str], ...
     shortest = settings.steered_min_new_tokens if final.dial or any(final.winner.deltas) else 0
     return (
         *((("the length dial", no_dial),) if no_dial else ()),
-        *((("with each request", f"min_new_tokens {shortest}"),) if shortest else ()),
+        *((("with each steered request", f"min_new_tokens {shortest}"),) if shortest else ()),
     )
 
 

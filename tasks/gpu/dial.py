@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from string import Template
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ DIALS = $dials
 MEAN_TOKENS = $mean_tokens
 SHARE_RIGHT = $share_right
 
-# The least number of tokens of an answer, "min_new_tokens" of each request.
+# The least number of tokens of a steered answer, "min_new_tokens" of each request whose deltas are not all 0.
 MIN_NEW_TOKENS = $min_new_tokens
 
 # What is added for a request that chooses no length, by cluster.
@@ -156,8 +157,16 @@ def render_dial(
         check_clusters({str(i): delta for i, delta in enumerate(deltas)}, labels, dial.clustering)
     columns = zip(*(knot.deltas for knot in dial.knots), strict=True)
     values = {str(i): repr(list(map(float, column))) for i, column in enumerate(columns)}
-    parts = with_min_tokens(_parts(dial, min_new_tokens), min_new_tokens)
+    parts = _parts(dial, min_new_tokens)
+    parts = with_min_tokens(replace(parts, min_tokens_help=parts.min_tokens_help + _unsteered(dial)), min_new_tokens)
     return render_file(parts, dial.clustering, values, labels, descriptions, check)
+
+
+def _unsteered(dial: Dial) -> str:
+    """Which requests have no least number of tokens: those without steering, as they were measured without one."""
+    places = [f"at dial {knot.dial:g}" for knot in dial.knots if not any(knot.deltas)]
+    places += [] if any(dial.default) else ["without dial and target_tokens"]
+    return f" Leave it out {' and '.join(places)}: those answers were measured without it." if places else ""
 
 
 def _parts(dial: Dial, min_new_tokens: int) -> Parts:

@@ -56,7 +56,8 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    assert found["choice"] == 3 * (3 * 3) * 64  # finalists are measured twice more
+    # finalists are measured twice more, and so are the best of three lines and no vector
+    assert found["choice"] == 3 * (3 * 3 + 4 * 2) * 64
     # prompts and vectors stop after a part of the questions, however often each is answered
     before_the_search = ("system prompts", "vectors without search")
     few = answers(settings, training=24, validation=24)

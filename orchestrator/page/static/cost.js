@@ -11,7 +11,7 @@ function costSection(run) {
     ["completion tokens", number(usage.completion ?? 0)],
     ["cost", !usage.requests ? "no calls" : money(usage.cost_usd) + (usage.budget_usd ? ` of ${money(usage.budget_usd)}` : "")],
     usage.unconfirmed_usd ? ["calls whose outcome is unknown", `up to ${money(usage.unconfirmed_usd)}`] : null,
-    run.digest.evaluations ? ["evaluations", `${number(run.digest.evaluations.computed)} computed, ${number(run.digest.evaluations.cached)} from the cache, ${number(run.digest.evaluations.carried)} carried over`] : null,
+    run.digest.evaluations ? ["evaluations of the search", `${number(run.digest.evaluations.computed)} computed, ${number(run.digest.evaluations.cached)} from the cache, ${number(run.digest.evaluations.carried)} carried over`] : null,
     ...Object.entries(run.answered).map(([role, names]) => [role, names.join(", ")]),
     run.judge ? ["judge", run.judge] : null,
     run.reflector ? ["reflector", run.reflector] : null,

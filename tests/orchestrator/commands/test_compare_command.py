@@ -14,6 +14,9 @@ from page_reader import ReadPage
 from orchestrator import exit_status
 from orchestrator.commands import compare, report
 from orchestrator.output import OutputFolder
+from orchestrator.report.formatting import format_evaluations
+from orchestrator.results import RunResults
+from tasks.plan import Evaluations
 
 
 def compared(*arguments: str) -> int:
@@ -44,6 +47,25 @@ def test_the_table_has_the_figures_of_the_report(finished_run: Path, capsys: pyt
     assert rows["tokens an answer"] == f"{zero['mean_tokens']:.1f} -> {best['mean_tokens']:.1f}"
     assert rows["right answers"] == f"{zero['correct']} -> {best['correct']}"
     assert rows["questions"] == "8 test" and rows["winner"] == written["winner"]
+
+
+def test_evaluations_without_those_around_the_search_are_said_to_be_of_the_search(
+    finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a run of which report.txt counts all evaluations, and the history those of the search
+    results = RunResults.open(finished_run)
+    of_search = format_evaluations(sum((one.evaluations for one in results.generations), Evaluations()))
+    [whole_run] = [
+        line.removeprefix("  evaluations").strip()
+        for line in (finished_run / "report.txt").read_text().splitlines()
+        if line.startswith("  evaluations")
+    ]
+    assert whole_run != of_search
+    # when and then
+    compared(str(finished_run))
+    rows = {line[:23].strip(): line[23:].strip() for line in capsys.readouterr().out.splitlines() if "  " in line}
+    assert rows["search evaluations"] == of_search and "evaluations" not in rows
+    assert dict(results.figures)["evaluated"] == f"{of_search}, in the search"
 
 
 def test_two_runs_with_the_same_questions_are_compared_by_pairs(

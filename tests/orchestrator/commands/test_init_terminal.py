@@ -71,7 +71,7 @@ def test_four_answers_are_checked_one_by_one_and_make_a_complete_file(
     terminal.answer("4  budget [1 hour]: ", "$5")
     terminal.answer("nothing costs money with this judge", "10 seconds")
     terminal.answer('name an amount: "$5", "60 evaluations"', "1 minute")
-    terminal.answer("1 minute is too little: the smallest run takes up to", "20 min")
+    terminal.answer("1 minute is too little: the smallest run takes up to", "30 min")
     # Then it says what the run takes, and writes it when it may
     said = terminal.wait_for("write this to .config? (y/n) [y]: ")
     assert "24 questions to train on, 40 to choose on, 40 to test on" in said and "cost   free" in said

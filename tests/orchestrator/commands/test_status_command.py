@@ -32,3 +32,19 @@ def test_a_parked_run_offers_a_retry_and_one_at_a_dead_end_says_what_must_change
     found = shown(tmp_path, capsys)
     assert (": stopped, " in found[""], found["stopped"], "go on" in found) == (True, "no valid answer", False)
     assert "start another run" in found["next"] and "retry" not in str(found.values())
+
+
+def test_the_number_of_generations_is_known_wherever_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a run whose settings name its questions by a relative path
+    output = OutputFolder(tmp_path / "run")
+    output.run_id("evolve")
+    output.config.write_bytes(Path("configs/cma.config").read_bytes())
+    # when it is looked at from a folder that has no such file
+    monkeypatch.chdir(tmp_path)
+    # then
+    assert "0 of 3 generations" in shown(output.path, capsys)[""]
+    # and where the settings cannot be read, the number is not known
+    output.config.write_text("CONFIG_NGEN=several\n")
+    assert "0 of ? generations" in shown(output.path, capsys)[""]

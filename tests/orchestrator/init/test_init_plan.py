@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from orchestrator.init.budget import RunBudget
 from orchestrator.init.config import free_folder
 from orchestrator.init.fitting import BudgetTooSmall, fit
 from orchestrator.init.judge import read_judge
-from orchestrator.init.model import read_model
+from orchestrator.init.model import ModelChoice, read_model
 from orchestrator.init.plan import Answers, Planner, rates_for
 from orchestrator.init.questions import read_questions_file
 from orchestrator.init.rates import Speed, assumed_rates, call_sizes, measured_rates
-from orchestrator.settings import Settings
+from orchestrator.runs.vectors import Families
+from orchestrator.settings import Settings, load_settings
 from tasks.plan import ExampleSet
 
 ROOT = Path(__file__).parents[3]
@@ -82,6 +84,24 @@ def settings(answers: Answers) -> Settings:
 def test_the_settings_are_those_of_the_answers(settings: Settings) -> None:
     assert (settings.ngen, settings.training_split, settings.validation_indices) == (5, "train", "0-39")
     assert (settings.target_engine, settings.judge, settings.embedded_endpoint) == ("embedded", "three_stages", "rules")
+
+
+def test_only_where_short_right_answers_are_known_the_end_of_a_turn_is_raised_far(
+    answers: Answers, settings: Settings, tmp_path: Path
+) -> None:
+    # the embedded model on the sample has what `make evolve` has
+    evolve = load_settings(ROOT / "configs" / "cma.config")
+    assert (settings.steered_min_new_tokens, settings.delta_bound) == (14, 15.0)
+    assert (evolve.steered_min_new_tokens, evolve.delta_bound) == (14, 15.0)
+    # other questions, or another model, have no least number, and no raise that needs one
+    copied = tmp_path / "questions.jsonl"
+    copied.write_bytes(Path("configs/data/sample_questions.jsonl").read_bytes().replace(b"What was", b"How high was"))
+    others = dataclasses.replace(answers, questions=read_questions_file(str(copied)))
+    elsewhere = dataclasses.replace(answers, model=ModelChoice({**answers.model.options, "TARGET_MODEL": "m"}, ""))
+    for one in (others, elsewhere):
+        found = one.settings({"training": 24, "validation": 40, "test": 40}, 5, 0.0, Path("outputs/x"))
+        assert (found.steered_min_new_tokens, found.delta_bound) == (0, 4.0)
+        assert max(map(max, Families.of(2, 0, (), found.delta_bound).eot)) == 4.0
 
 
 def test_a_plan_stays_within_the_time_and_says_when_nothing_does(answers: Answers, settings: Settings) -> None:

@@ -183,9 +183,8 @@ def test_cost_and_time(page: Any, finished_run: Path) -> None:
         facts["prompt tokens"] == f"{number(usage.get('prompt', 0))}, of which {number(usage.get('cached', 0))} cached"
     )
     assert facts["completion tokens"] == number(usage.get("completion", 0))
-    assert facts["evaluations"] == "{computed} computed, {cached} from the cache, {carried} carried over".format(
-        **total
-    )
+    counted = "{computed} computed, {cached} from the cache, {carried} carried over"
+    assert facts["evaluations of the search"] == counted.format(**total)
     page.locator("#cost summary").click()
     stages = [name for line in history for name in line["seconds"] if name != "wall"]
     stages = list(dict.fromkeys(stages))

@@ -45,7 +45,7 @@ def test_two_runs_side_by_side(finished_run: Path, tmp_path: Path) -> None:
     assert shown["best fitness of the search"] == number(history[-1]["best_ever"], 4)
     assert shown["generations"] == str(len(history))
     total = {name: sum(line["evaluations"][name] for line in history) for name in ("computed", "cached")}
-    assert shown["evaluations"] == "{computed} computed, {cached} cached".format(**total)
+    assert shown["search evaluations"] == "{computed} computed, {cached} cached".format(**total)
     assert shown["search time"] == duration(sum(line["seconds"]["wall"] for line in history))
     assert shown["generated tokens"] == number(read(finished_run, "usage.json").get("target", 0))
     assert (shown["optimiser"], shown["seed"]) == ("reflective", "7")

@@ -92,21 +92,37 @@ def test_a_sentence_with_as_few_tokens_and_as_many_right_is_named_first_even_whe
 def test_a_vector_without_search_that_has_won_itself_is_said_to_have_won() -> None:
     # given a winner that is what the search could start from
     raised = replace(system("end of turn alone", "vector", 0.4), deltas=(11.0, 0.0))
-    winner = replace(raised, name="start: end of turn alone", kind="evolved")
     # when
-    conclusion = concluded(winner, [ONE_SENTENCE, raised])
+    conclusion = concluded(raised, [ONE_SENTENCE, raised])
     # then
-    assert (conclusion.outcome, conclusion.rival) == ("vector_suffices", "end of turn alone")
+    assert (conclusion.outcome, conclusion.rival) == ("vector_suffices", None)
     assert conclusion.headline.startswith(
         'A search is not needed: "end of turn alone" (raised by 11) won: no evolved vector was shown to be better '
         "on the validation set (against the plain model 192.3 -> 76.5 tokens, 200 -> 200 of 300 right on the test set)."
     )
     assert "the evolved vector" not in " ".join(conclusion.sentences)
+    # and it is not counted among its own rivals
+    assert [pair.against for pair in conclusion.pairs] == ["none", "one sentence"]
+    assert "It beats 1 of 1 rivals" in " ".join(conclusion.sentences)
+    # when a shorter prompt does as well, then that is said first
+    shorter = replace(ONE_SENTENCE, test=measurement(0.3, seed=2))
+    conclusion = concluded(raised, [shorter, raised])
+    assert (conclusion.outcome, conclusion.rival) == ("prompt_suffices", "one sentence")
+    assert conclusion.headline.startswith(
+        'A sentence is enough: the system prompt "one sentence" does as well as the winner'
+    )
+
+
+def test_an_evolved_vector_that_is_one_without_search_is_not_compared_with_that_one() -> None:
+    raised = replace(system("end of turn alone", "vector", 0.4), deltas=(11.0, 0.0))
+    conclusion = concluded(replace(raised, name="g0_pop0", kind="evolved"), [ONE_SENTENCE, raised])
+    assert [pair.against for pair in conclusion.pairs] == ["none", "one sentence"]
+    assert conclusion.headline.startswith('A search is not needed: "end of turn alone" (raised by 11) won')
 
 
 def test_a_start_that_has_won_and_is_not_shown_to_be_better_than_the_plain_model_is_said_to_have_won() -> None:
     raised = replace(system("log-odds alone", "vector", 0.4, lost=9, gained=4), deltas=(0.5, -1.0))
-    conclusion = concluded(replace(raised, name="start: log-odds alone", kind="evolved"), [raised])
+    conclusion = concluded(raised, [raised])
     assert conclusion.outcome == "not_shown"
     won, shown = conclusion.headline.split(". ", 1)
     assert won == '"log-odds alone" won: no evolved vector was shown to be better on the validation set'
@@ -115,15 +131,15 @@ def test_a_start_that_has_won_and_is_not_shown_to_be_better_than_the_plain_model
 
 
 def test_a_prompt_from_which_the_search_started_and_which_has_won_is_a_sentence_that_is_enough() -> None:
-    winner = replace(ONE_SENTENCE, name="start", kind="evolved", deltas=(0.0, 0.0))
-    conclusion = concluded(winner, [ONE_SENTENCE])
-    assert (conclusion.outcome, conclusion.rival) == ("prompt_suffices", "one sentence")
+    winner = replace(ONE_SENTENCE, deltas=(0.0, 0.0))
+    conclusion = concluded(winner, [winner])
+    assert (conclusion.outcome, conclusion.rival) == ("prompt_suffices", None)
     assert conclusion.headline.startswith('A sentence is enough: the system prompt "one sentence" won: no evolved')
 
 
 def test_a_start_that_has_won_and_is_worse_is_named_in_the_second_sentence() -> None:
     raised = replace(system("end of turn alone", "vector", 0.6, lost=40), deltas=(0.0, 4.0))
-    conclusion = concluded(replace(raised, name="start: end of turn alone", kind="evolved"), [raised])
+    conclusion = concluded(raised, [raised])
     assert conclusion.headline.startswith("The winner is worse than the plain model: ")
     assert conclusion.sentences[1].startswith(
         'The winner is "end of turn alone" (raised by 4): no evolved vector was shown to be better on the validation'
@@ -131,8 +147,8 @@ def test_a_start_that_has_won_and_is_worse_is_named_in_the_second_sentence() -> 
 
 
 def test_the_plain_model_that_has_won_is_named() -> None:
-    winner = replace(PLAIN, name="start", kind="evolved", deltas=(0.0, 0.0))
-    conclusion = concluded(winner)
+    winner = replace(PLAIN, deltas=(0.0, 0.0))
+    conclusion = concluded(winner, plain=winner)
     assert conclusion.headline.startswith("It is not shown that the winner is better than the plain model: ")
     assert conclusion.sentences[1].startswith("The winner is the plain model: no evolved vector was shown to be better")
 

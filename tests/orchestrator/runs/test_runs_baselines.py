@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
 from orchestrator.output import OutputError, OutputFolder
+from orchestrator.report.assessment import noise_from_repeats
 from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import check_resumable, record_change
 from orchestrator.runs.final import Closing
@@ -125,21 +127,31 @@ def test_a_model_whose_answers_are_all_empty_is_compared_with_as_one_token(promp
 
 
 @pytest.mark.parametrize(("temperature", "measured"), [("0", 0), ("0.7", 2)])
-def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_other_finalists(
+def test_where_answers_are_sampled_the_starts_are_measured_as_often_as_the_finalists(
     prompts: Path, output: OutputFolder, temperature: str, measured: int
 ) -> None:
     # given baselines that were measured once
-    settings = settings_of(prompts, f"TARGET_TEMPERATURE={temperature}")
+    settings = settings_of(
+        prompts, f"TARGET_TEMPERATURE={temperature}", "INITIAL_DELTAS_PATH=best", "CLUSTERS_BY=waste"
+    )
     found = ensure_baselines(measurer(), settings, output)
     again = measurer()
     # when
-    [start] = Closing(again, settings, found, output, 3).starts((0.0, 0.0), [], found.objective(settings))
+    raised = dataclasses.replace(found.system("short"), name="end of turn alone", kind="vector", deltas=(2.0, 0.0))
+    starts = Closing(again, settings, found, output, 3).starts((2.0, 0.0), [raised], found.objective(settings))
     # then
     asked = [candidate for _, plan in again.asked for candidate in plan]
-    assert [(c.system_prompt, c.examples, c.repeat) for c in asked] == [
-        ("Answer. Be brief.", "validation", 1 + i) for i in range(measured)
+    assert [(c.system_prompt, c.deltas, c.examples, c.repeat) for c in asked] == [
+        ("Answer. Be brief.", deltas, "validation", 1 + i)
+        for deltas in ((2.0, 0.0), (0.0, 0.0))
+        for i in range(measured)
     ]
-    assert len(start.repeats) == measured and (start.name, start.kind) == ("start", "evolved")
+    assert [(one.name, one.deltas, len(one.repeats)) for one in starts] == [
+        ("end of turn alone", (2.0, 0.0), measured),
+        ("short", (0.0, 0.0), measured),
+    ]
+    # and the one that wins has a noise floor
+    assert all((noise_from_repeats(one) is not None) == bool(measured) for one in starts)
 
 
 def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:

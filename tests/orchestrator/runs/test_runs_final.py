@@ -85,16 +85,18 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     # The report compares the plain model, the prompts, the vectors without search and the finalists
     report = report_of(output)
     assert (report["start"], report["test_uses"], report["conclusion"]["measured_on"]) == ("concise", 1, "test")
-    assert {one["name"] for one in report["rivals"]} == {s["name"] for s in baselines["systems"][1:]} | {
-        "end of turn alone"
-    }
+    assert {one["name"] for one in report["rivals"]} == {
+        *(system["name"] for system in baselines["systems"][1:]), "end of turn alone",
+    } - {report["winner"]}  # fmt: skip
     tested = {one["name"] for one in (*report["systems"], *report["rivals"]) if one["test"] is not None}
     assert tested == {"none", "concise", "end of turn alone", report["winner"]}
     assert report["validation"]["zero"]["n"] == 16 and report["test"]["best"]["n"] == 6
     kept = [json.loads(line) for line in (output / "measurements.jsonl").read_text().splitlines()]
     assert {line["system"] for line in kept if line["set"] == "test"} == tested
-    # The three finalists, and the start that won over them
-    assert [one["kind"] for one in report["systems"]].count("evolved") == 3 + report["winner"].startswith("start")
+    # The three finalists, and none twice: what won over them is one of the others
+    assert [one["kind"] for one in report["systems"]].count("evolved") == 3
+    names = [one["name"] for one in (*report["systems"], *report["rivals"])]
+    assert len(names) == len(set(names))
     # What is taken away is the winner, with its system prompt
     [winner] = [one for one in report["systems"] if one["name"] == report["winner"]]
     assert list(json.loads((output / "deltas_best.json").read_text()).values()) == winner["deltas"]
@@ -103,7 +105,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert (output / "pareto.png").exists() and json.loads((output / "pareto.json").read_text())["points"]
     assert report["verdict"] in " ".join(said.split())
     is_steered = any(winner["deltas"]) or (output / "dial.json").exists()
-    assert ("with each request min_new_tokens 14" in " ".join(said.split())) == is_steered
+    assert ("with each steered request min_new_tokens 14" in " ".join(said.split())) == is_steered
     assert "validation set, on which the winner was chosen" in said and "test set, asked after all choices" in said
 
     # When the same command is given again, then the same winner is tested, which counts once
@@ -194,12 +196,12 @@ def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_i
     # when
     final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), Vectors({}, (0.0, 0.0)), 0)
     # then
-    assert [s.name for s in final.systems] == ["none", "short", "best so far", "start"]
-    assert (final.winner.name, final.winner.deltas) == ("start", (0.0, 0.0))
+    assert [s.name for s in final.systems] == ["none", "short", "best so far"]
+    assert (final.winner.name, final.winner.kind, final.winner.deltas) == ("short", "prompt", (0.0, 0.0))
     assert final.assessment is not None and final.assessment.conclusion.outcome == "prompt_suffices"
 
 
-@pytest.mark.parametrize(("initial", "winner"), [("best", "start: log-odds alone"), ("zero", "best so far")])
+@pytest.mark.parametrize(("initial", "winner"), [("best", "log-odds alone"), ("zero", "best so far")])
 def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_is_best(
     closing: Callable[..., Closing], initial: str, winner: str
 ) -> None:
@@ -213,10 +215,10 @@ def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_
     vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (2.0, 0.0))
     # when
     final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
-    # then the other starts are in the report once, as what they are
+    # then the starts are in the report once, as what they are, also the one that won
     names = [s.name for s in final.systems]
-    assert names[:5] == ["none", "short", "end of turn alone", "log-odds alone", "best so far"]
-    assert final.winner.name == winner and names[5:] == [winner][: winner != "best so far"]
+    assert names == ["none", "short", "end of turn alone", "log-odds alone", "best so far"]
+    assert final.winner.name == winner and final.winner in final.systems
     assert final.assessment is not None
     assert final.assessment.conclusion.outcome == "vector_suffices"
 
@@ -238,7 +240,7 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
     assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
     # and the report says what each request needs, where anything steers
     settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
-    assert report_notes(settings, final) == (("with each request", "min_new_tokens 14"),)
+    assert report_notes(settings, final) == (("with each steered request", "min_new_tokens 14"),)
     assert report_notes(ended.settings, final) == ()
     # and why there is no dial, which is then no file of the run either
     unsteered = dataclasses.replace(final, dial=None, winner=dataclasses.replace(final.winner, deltas=(0.0, 0.0)))
@@ -246,3 +248,6 @@ def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing:
     files, fewer = (dict(report_files(ended.output, one)) for one in (final, unsteered))
     assert {Path(path).parent for path in files.values()} == {ended.output.path}
     assert files.keys() - fewer.keys() == {"the length dial"}
+    # and prompts of a reflector are listed where one was asked
+    ended.output.write("reflector_prompts/gen_0_mutation_g0_child0_mut.txt", "text")
+    assert dict(report_files(ended.output, final)).keys() - files.keys() == {"prompts"}

@@ -41,6 +41,12 @@ def test_every_rival_that_answered_the_whole_validation_set_can_be_tested() -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("winner", [PLAIN, ODDS, EOT])
+def test_a_winner_that_is_no_evolved_system_is_tested_once(winner: MeasuredSystem) -> None:
+    tested = [one.name for one in systems_to_test(ALL, winner, (), every=False)]
+    assert tested.count(winner.name) == 1 and tested[:3] == ["none", "final answer only", "log-odds alone"]
+
+
 def test_the_figures_of_the_test_set_stand_beside_those_of_the_validation_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     settings = load_settings(Path("configs/embedded.config"), ["OBJECTIVE=constrained"])

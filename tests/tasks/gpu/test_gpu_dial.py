@@ -116,6 +116,21 @@ def test_requests_need_the_least_number_of_tokens_of_the_run(tmp_path: Path) -> 
         assert request["sampling_params"] == {**sent, "custom_params": {"front": DIAL.front, "dial": 0.5}}
 
 
+def test_requests_without_steering_have_no_least_number_of_tokens_as_none_was_measured(tmp_path: Path) -> None:
+    def head(dial: Dial, least: int = 14) -> str:
+        text = render_dial(dial, labels_of(50, 4), PLAIN, min_new_tokens=least)
+        (tmp_path / "processor_dial.py").write_text(text, encoding="utf-8")
+        return " ".join(run(tmp_path, "-I", "processor_dial.py").stdout.split())
+
+    # given a dial of which the longest knot is the zero vector
+    assert "Leave it out at dial 0: those answers were measured without it." in head(DIAL)
+    # and one whose default is the model as it is
+    unsteered = dataclasses.replace(DIAL, default=(0.0,) * 4)
+    assert "Leave it out at dial 0 and without dial and target_tokens: " in head(unsteered)
+    # where each setting steers, or there is no such number, nothing is left out
+    assert "Leave it out" not in head(dataclasses.replace(DIAL, knots=KNOTS[1:])) + head(DIAL, least=0)
+
+
 def test_texts_of_others_cannot_change_the_dials_program() -> None:
     labels = labels_of(100, len(HOSTILE))
     knots = tuple(Knot(str(d), d, 9.0 - d, 0.5 - d / 10, (d,) * len(HOSTILE)) for d in (0.0, 1.0))
