@@ -19,7 +19,7 @@ from orchestrator.runs.clustering import SHORT_PROMPTS
 from orchestrator.runs.final import REPEATS
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import BOTH, EOT, EOT_DELTAS, FACTORS, LOG_ODDS, SEARCHED_ON, rungs_of_sets, stops_early
+from orchestrator.runs.vectors import BOTH, EOT, FACTORS, LOG_ODDS, RAISES, SEARCHED_ON, rungs_of_sets, stops_early
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -138,11 +138,10 @@ def _vectors(settings: Settings, prompts: int) -> dict[str, int]:
     """How many vectors each line without search has, by its name."""
     if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
         return {}
-    raised = sum(delta <= settings.delta_bound for delta in EOT_DELTAS)
-    lines = {EOT: raised}
+    lines = {EOT: len(RAISES)}
     if settings.clusters_by == "waste":
-        lines |= {LOG_ODDS: len(FACTORS), BOTH: len(FACTORS) if raised else 0}
-    return {line: count for line, count in lines.items() if count}
+        lines |= {LOG_ODDS: len(FACTORS), BOTH: len(FACTORS)}
+    return lines
 
 
 def _search_part(

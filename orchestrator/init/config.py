@@ -4,8 +4,8 @@ The search is CMA-ES on clusters of wasted tokens.  It starts from the best syst
 search, so that no language model has to reflect.  Everything else has Kconfig's default.
 
 A high raise of the end of a turn needs a least number of tokens of an answer.  How many follows from how long short
-right answers are, which is known of `make evolve` only.  Elsewhere the bound of the deltas is one at which no answer
-was seen to end before it said anything (docs/export.md).
+right answers are, which is known of `make evolve` only.  Elsewhere the bound of the deltas is Kconfig's, as in
+configs/gpu.config: answers that it ends early are wrong, and the search counts them (docs/export.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.settings import Settings, load_settings
 BASE: Mapping[str, str] = {
     "CLUSTERS_BY": "waste", "WASTE_BUCKETS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
     "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped", "PROMPTS_RACED": "y", "FINALISTS": "4",
-    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "DELTA_BOUND": "4", "RACING": "off", "OBJECTIVE": "constrained",
+    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "RACING": "off", "OBJECTIVE": "constrained",
     "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
     "CXPB": "0.5", "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2",
     "TRUNCATION_TOP_K": "2",

@@ -20,7 +20,7 @@ from tasks.objective import additive_fitness_of
 from tasks.plan import Candidate, ExampleSet
 
 PLAN = "prompts"
-LEAST_ANSWERS = 10
+LEAST_ANSWERS = 9
 """Fewer say too little to stop a prompt."""
 LEAST_PROMPTS = 4
 """How many go on to the end, the plain one aside: the shortest may turn out to lose too many right answers."""

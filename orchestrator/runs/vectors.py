@@ -32,8 +32,8 @@ from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
 LINES_PLAN, PLAN = "lines", "vectors"
-EOT_DELTAS = (2.0, 4.0, 8.0, 11.0, 13.0, 15.0)
-"""Logits added to the tokens that end a turn.  The highest need CONFIG_STEERED_MIN_NEW_TOKENS (docs/export.md)."""
+RAISES = (0.25, 0.5, 0.75, 1.0)
+"""What is added to the tokens that end a turn, as parts of the largest delta."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 SEARCHED_ON: tuple[ExampleSet, ...] = ("training", "validation")
@@ -58,7 +58,8 @@ class Families:
         cluster, how much likelier it is in wordy answers than in short ones, empty where that is not known; bound: the
         largest absolute delta.
         """
-        raised = [tuple(delta if i == eot else 0.0 for i in range(clusters)) for delta in EOT_DELTAS if delta <= bound]
+        raises = [part * bound for part in RAISES]
+        raised = [tuple(delta if i == eot else 0.0 for i in range(clusters)) for delta in raises]
         scaled = [tuple(min(bound, max(-bound, -factor * value)) for value in log_odds) for factor in FACTORS]
         return cls(tuple(raised) if eot is not None else (), tuple(scaled) if any(log_odds) else ())
 

@@ -32,8 +32,8 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
         "reference": 4 * 64,  # the plain prompt, and three that may be the start
         "clusters": 2 * 64,  # two prompts that shorten
-        # of both sets: six raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
-        "vectors without search": 2 * (6 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
+        # of both sets: four raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
+        "vectors without search": 2 * (4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
         "search": 3 * 6 * 64,
         "choice": 3 * 64,  # three finalists; the best of each line has answered before
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
@@ -65,26 +65,25 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     assert [many[part] for part in before_the_search] == [3 * few[part] for part in before_the_search]
 
 
-def test_a_bound_below_the_least_raise_leaves_one_line(settings: Settings) -> None:
-    # the log-odds alone: nothing raises the end of a turn, so nothing is added to it
-    bounded = dataclasses.replace(settings, delta_bound=0.5)
-    found = answers(bounded)
-    assert found["vectors without search"] == 2 * (4 * 16 + 2 * 16 + 1 * 32)
+def test_clusters_by_meaning_have_the_raises_alone(settings: Settings) -> None:
+    by_meaning = dataclasses.replace(settings, clusters_by="meaning")
+    assert answers(by_meaning)["vectors without search"] == 2 * 4 * 64
 
 
 def test_a_line_asks_the_same_share_of_a_smaller_validation_set_and_without_one_training_alone(
     settings: Settings,
 ) -> None:
-    bounded = dataclasses.replace(settings, delta_bound=0.5)  # the log-odds alone: four vectors
-    shared = answers(bounded, validation=10)["vectors without search"]
-    assert shared == 4 * (16 + 3) + 2 * (16 + 2) + 1 * (32 + 5)
-    assert answers(bounded, validation=0)["vectors without search"] == 4 * 16 + 2 * 16 + 1 * 32
+    # four raises answer everything; of two lines with four vectors each the worse half stops, twice
+    shared = answers(settings, validation=10)["vectors without search"]
+    assert shared == 4 * (64 + 10) + 2 * (4 * (16 + 3) + 2 * (16 + 2) + 1 * (32 + 5))
+    without = answers(settings, validation=0)["vectors without search"]
+    assert without == 4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)
 
 
 def test_a_vector_counts_as_one_evaluation_of_each_set(settings: Settings) -> None:
     works = planned_work(make_search(settings))
     [part] = [part for part in parts_of(settings, works, 3, SIZES, 14) if part.name == "vectors without search"]
-    assert part.evaluations == 2 * (6 + 4 + 4)
+    assert part.evaluations == 2 * (4 + 4 + 4)
 
 
 @pytest.mark.parametrize(
