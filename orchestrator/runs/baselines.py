@@ -24,7 +24,7 @@ from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
 
 REFERENCE = "reference"
-SHORTLIST = 3
+SHORTLIST = 2
 """How many of the prompts that answered the whole validation set are asked the training set as well."""
 START_SHARE = 0.5
 """Of the margin, what the start of the search may lose against the best prompt; the vector spends the rest."""

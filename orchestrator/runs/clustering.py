@@ -38,7 +38,7 @@ from tasks.validation import InvalidData, check_value, checked_json
 
 SIDES = "cluster_sides.json"
 SHORT_PROMPTS = 2
-"""How many prompts beside the start give short answers."""
+"""How many prompts give short answers; the start does as well, if it is none of these."""
 SHORTER = 0.75
 """Their answers have at most this share of the plain prompt's tokens, where enough prompts do."""
 

@@ -20,8 +20,9 @@ from tasks.objective import additive_fitness_of
 from tasks.plan import Candidate, ExampleSet
 
 PLAN = "prompts"
-LEAST_ANSWERS = 9
-"""Fewer say too little to stop a prompt."""
+RUNGS = ((8, 16), (4, 8), (2, 8))
+"""The worse half stops after an eighth of the questions if these are at least 16, and after a quarter and after a half
+if these are at least 8: fewer say too little."""
 LEAST_PROMPTS = 4
 """How many go on to the end, the plain one aside: the shortest may turn out to lose too many right answers."""
 ROUNDING = 1e-9
@@ -67,8 +68,8 @@ def measure_prompts(measurer: Measurer, race: PromptRace) -> dict[str, Answers]:
 
 def halving_rungs(count: int) -> tuple[int, ...]:
     """How many questions have been asked when the worse half stops; the last is all of them."""
-    parts = sorted({math.ceil(count / 8), math.ceil(count / 4), math.ceil(count / 2)})
-    return (*(part for part in parts if LEAST_ANSWERS <= part < count), count)
+    parts = {math.ceil(count / part) for part, least in RUNGS if math.ceil(count / part) >= least}
+    return (*sorted(parts - {count}), count)
 
 
 def _better_half(running: Sequence[str], found: Mapping[str, Answers], race: PromptRace) -> list[str]:

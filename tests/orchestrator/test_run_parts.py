@@ -30,7 +30,7 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
     assert answers(settings) == {
         # 14 prompts answer the first 16 of 64 questions, 8 the next 16, and 5 the last 32
         "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
-        "reference": 4 * 64,  # the plain prompt, and three that may be the start
+        "reference": 3 * 64,  # the plain prompt, and two that may be the start
         "clusters": 2 * 64,  # two prompts that shorten
         # of both sets: four raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
         "vectors without search": 2 * (4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),

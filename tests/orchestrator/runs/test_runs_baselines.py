@@ -184,7 +184,7 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     assert found.system("short").validation is not None and not found.system("short").is_stopped
     assert found.system("short").validation.right == 0  # type: ignore[union-attr]
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)
-    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=14)
+    assert found.evaluations == first.evaluations + again.evaluations == Evaluations(computed=13)
     assert read_baselines(output) == found and found.judge_changes == 1
 
 
