@@ -34,7 +34,7 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "clusters": 2 * 64,  # two prompts that shorten
         # of both sets: four raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
         "vectors without search": 2 * (4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
-        "search": 3 * 6 * 64,
+        "search": 2 * 6 * 64,
         "choice": 3 * 64,  # three finalists; the best of each line has answered before
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
@@ -47,7 +47,7 @@ def test_what_a_run_does_not_do_counts_nothing(settings: Settings) -> None:
     )  # fmt: skip
     found = answers(bare, prompts=1, validation=0, test=0)
     assert found == {
-        "system prompts": 64, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 18 * 64,
+        "system prompts": 64, "reference": 0, "clusters": 0, "vectors without search": 0, "search": 12 * 64,
         "choice": 0, "test": 0,
     }  # fmt: skip
 
