@@ -119,7 +119,7 @@ class Decoder:
         n is more than the highest row in use, so a step is the faster, the lower the rows in use are.  The logits of
         rows that are not named have no meaning.
         """
-        rows = next((size for size in self._sizes if size > max(entering)), cache.rows)
+        rows = next((size for size in self._sizes if max(entering) < size <= cache.rows), cache.rows)
         tokens, positions = torch.zeros(2, rows, dtype=torch.int64)
         for row, (token, position) in entering.items():
             tokens[row], positions[row] = token, position

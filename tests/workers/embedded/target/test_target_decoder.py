@@ -100,6 +100,15 @@ def test_a_step_of_few_rows_is_smaller(calibrated: Callable[[torch.dtype], Decod
     assert [len(_together(decoder, cache, {row: prompt})) for row in (0, 3, 4, 7, 8, 15)] == [4, 4, 8, 8, 16, 16]
 
 
+def test_a_step_has_no_more_rows_than_the_cache(calibrated: Callable[[torch.dtype], Decoder]) -> None:
+    decoder = calibrated(torch.bfloat16)
+    prompt = decoder.prefill(list(range(5, 45)))
+    alone = _together(decoder, decoder.new_cache(ROWS), {0: prompt})[0]
+    found = _together(decoder, decoder.new_cache(2), {0: prompt})
+    assert len(found) == 2
+    torch.testing.assert_close(found[0], alone, atol=0.1, rtol=0.05)
+
+
 def _together(decoder: Decoder, cache: KVCache, prompts: dict[int, Prompt]) -> torch.Tensor:
     for row, prompt in prompts.items():
         cache.admit(row, prompt.kv, 4)
