@@ -17,9 +17,10 @@ from orchestrator.optimisers.base import search as searched_plans
 from orchestrator.runs.baselines import SHORTLIST
 from orchestrator.runs.clustering import SHORT_PROMPTS
 from orchestrator.runs.final import REPEATS
+from orchestrator.runs.line_search import SEARCHED_ON, rungs_of_sets
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import BOTH, EOT, FACTORS, LOG_ODDS, RAISES, SEARCHED_ON, rungs_of_sets, stops_early
+from orchestrator.runs.vectors import BOTH, EOT, FACTORS, LOG_ODDS, RAISES, stops_early, with_prompt
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -79,8 +80,7 @@ def parts_of(
     starts = (1 + rivals if settings.target_system_prompt == BEST_PROMPT else 1) if has_validation else 0
     sides = min(SHORT_PROMPTS, prompts - 1) if by_waste else 0
     repeats = REPEATS if settings.target_temperature else 0
-    begun = 1 + (lines if settings.initial_deltas_path == BEST_VECTOR else 0)  # what the search could start from
-    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + begun * repeats
+    chosen = settings.finalists * (1 + repeats if has_validation else repeats) + repeats  # the start's as well
     tested = 2 + (prompts - 1 if settings.test_every_rival else min(3, prompts - 1)) + min(1, lines)
     searched = _searched_length(settings)
     line_sizes = [sizes[which] for which in SEARCHED_ON if sizes.get(which)]
@@ -139,6 +139,8 @@ def _vectors(settings: Settings, prompts: int) -> dict[str, int]:
     if prompts < 2 and settings.prompts_path is None and settings.initial_deltas_path != BEST_VECTOR:
         return {}
     lines = {EOT: len(RAISES)}
+    if prompts > 1 and settings.target_system_prompt == BEST_PROMPT and settings.initial_deltas_path == BEST_VECTOR:
+        lines[with_prompt(BEST_PROMPT)] = len(RAISES)
     if settings.clusters_by == "waste":
         lines |= {LOG_ODDS: len(FACTORS), BOTH: len(FACTORS)}
     return lines

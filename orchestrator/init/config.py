@@ -28,7 +28,7 @@ BASE: Mapping[str, str] = {
     "TRUNCATION_TOP_K": "2",
 }  # fmt: skip
 SAMPLE = Path("configs/data/sample_questions.jsonl")
-ON_SAMPLE: Mapping[str, str] = {"STEERED_MIN_NEW_TOKENS": "14", "DELTA_BOUND": "15"}
+ON_SAMPLE: Mapping[str, str] = {"STEERED_MIN_NEW_TOKENS": "15", "DELTA_BOUND": "18"}
 """Chosen for the embedded model and questions like those of the sample (docs/performance.md)."""
 
 

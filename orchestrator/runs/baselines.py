@@ -16,9 +16,10 @@ from orchestrator.report.systems import MeasuredSystem, Measurement
 from orchestrator.runs.changes import count_judge_changes
 from orchestrator.runs.measuring import Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import PromptRace, best_first, measure_prompts, prompt_systems, shortest_near_best
+from orchestrator.runs.vectors import StartPrompts
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
-from orchestrator.settings.references import BEST_PROMPT
+from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from orchestrator.settings.run import objective_of
 from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
@@ -27,12 +28,13 @@ REFERENCE = "reference"
 SHORTLIST = 2
 """How many of the prompts that answered the whole validation set are asked the training set as well."""
 START_SHARE = 0.5
-"""Of the margin, what the start of the search may lose against the best prompt; the vector spends the rest."""
+"""Of the margin, what the start may lose against the best prompt; the vector spends the rest."""
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the one that the search starts from.
+    """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the best one without a vector, from
+    which the search starts unless the plain prompt stays (`orchestrator.runs.vectors`).
 
     `plain` is the plain prompt on the training set.  `held_out` is "training" where there is no validation set.
     `judge_changes` is how often the run's judge had been changed: verdicts of two judges are not compared.
@@ -56,17 +58,18 @@ class Baselines:
         """The whole system prompts by name."""
         return {system.name: system.system_prompt for system in self.systems}
 
-    @property
-    def start_prompt(self) -> str:
-        return self.system(self.start).system_prompt
-
     def system(self, name: str) -> MeasuredSystem:
         return next(system for system in self.systems if system.name == name)
 
-    def run(self, run: Run, settings: Settings) -> Run:
-        """The run as the search has it: its system prompt, and its objective."""
-        target = dataclasses.replace(run.target, system_prompt=self.start_prompt)
+    def run(self, run: Run, settings: Settings, prompt: str) -> Run:
+        """The run as the search has it: the system prompt of this name, and its objective."""
+        target = dataclasses.replace(run.target, system_prompt=self.prompts[prompt])
         return dataclasses.replace(run, target=target, objective=_relative_to(self.plain, settings))
+
+    def start_prompts(self, settings: Settings) -> StartPrompts:
+        """The plain and the best one; the best alone for a search that does not start from the best vector."""
+        names = (PLAIN, self.start) if settings.initial_deltas_path == BEST_VECTOR else (self.start,)
+        return StartPrompts(self.prompts[PLAIN], {name: self.prompts[name] for name in names})
 
     def objective(self, settings: Settings) -> Objective:
         """That of the set `held_out`, on which systems are compared: relative to the plain model there."""

@@ -62,26 +62,32 @@ class Closing:
     measurer: Measurer
     settings: Settings
     baselines: Baselines
+    vectors: Vectors
     output: OutputFolder
     generation: int
 
-    def conclude(self, best: Best, initial_deltas: tuple[float, ...], vectors: Vectors, since: int) -> Final:
+    @property
+    def _start_prompt(self) -> MeasuredSystem:
+        """The system prompt of the search, without deltas."""
+        return self.baselines.system(self.vectors.start.prompt)
+
+    def conclude(self, best: Best, initial_deltas: tuple[float, ...], since: int) -> Final:
         """Choose the winner, and compare it.
 
-        best: the search's own; vectors: those that need no search; since: the first generation that the current
-        judge judged.  Raises: Parked, OutputError.
+        best: the search's own; initial_deltas: what the search started from; since: the first generation that the
+        current judge judged.  Raises: Parked, OutputError.
         """
         objective, held_out = self.baselines.objective(self.settings), self.baselines.held_out
         evolved = self._finalists(best, since, objective)
-        rivals = validate_vectors(self.measurer, vectors, held_out, objective, self.generation)
+        prompts = self.baselines.prompts
+        rivals = validate_vectors(self.measurer, self.vectors, prompts, held_out, objective, self.generation)
         systems = with_distinct_names([*self.baselines.systems, *rivals, *evolved])
-        starts = self.starts(initial_deltas, systems, objective)
+        start = self.start(initial_deltas, systems, objective)
         plain = self.baselines.system(PLAIN).validation
         assert plain is not None, "the plain prompt is always measured"
         searched = [system for system in systems if system.kind == "evolved"]
-        winner = choose_winner(searched, starts, plain, objective, self.settings.seed)
-        measured = {system.name: system for system in starts}
-        systems = [measured.get(system.name, system) for system in systems]
+        winner = choose_winner(searched, start, plain, objective, self.settings.seed)
+        systems = [start if start is not None and system.name == start.name else system for system in systems]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
         assessment, dial = self._assess(systems, winner, uses), self._dial(winner, [*evolved, *rivals])
@@ -92,12 +98,13 @@ class Closing:
             return None
         clustering = self.measurer.store.metadata(self.measurer.run_id, CLUSTERING)
         assert clustering is not None, "a search has a clustering"
-        return make_dial(clustering, winner, self.baselines.system(self.baselines.start), vectors)
+        start = self._start_prompt
+        return make_dial(clustering, winner, start, [v for v in vectors if v.system_prompt == start.system_prompt])
 
     def _assess(self, systems: Sequence[MeasuredSystem], winner: MeasuredSystem, uses: int) -> Assessment | None:
         if self.baselines.held_out != "validation":
             return None
-        run, start, settings = self.measurer.run_id, self.baselines.start, self.settings
+        run, start, settings = self.measurer.run_id, self._start_prompt.name, self.settings
         both = "training and validation"
         choices = {"finalists": "training", "vectors without search": both}
         if settings.target_system_prompt == BEST_PROMPT:
@@ -117,37 +124,28 @@ class Closing:
     def _repeats(self) -> int:
         return REPEATS if self.settings.target_temperature else 0
 
-    def starts(
+    def start(
         self, initial_deltas: tuple[float, ...], systems: Sequence[MeasuredSystem], objective: Objective
-    ) -> list[MeasuredSystem]:
-        """Of the systems those that the search could have started from: the vectors without search, and no vector.
+    ) -> MeasuredSystem | None:
+        """What the search started from, measured as often as the finalists: a vector without search, or none.
 
-        They are measured as often as the finalists.  No vector is the prompt of the search with deltas of zero.  A
-        search from the user's own deltas does not come back to none, and only one from the best vector has vectors as
-        starts.
+        No vector is the prompt of the search with deltas of zero.  None for a search from the user's own deltas.
         """
-        chooses = self.settings.initial_deltas_path == BEST_VECTOR
-        if any(initial_deltas) and not chooses:
-            return []
-        prompt = self.baselines.system(self.baselines.start)
-        zero = dataclasses.replace(prompt, deltas=(0.0,) * len(initial_deltas))
-        vectors = [system for system in systems if chooses and system.kind == "vector"]
-        return self._repeated([*vectors, zero], objective)
+        zero = dataclasses.replace(self._start_prompt, deltas=(0.0,) * len(initial_deltas))
+        if not any(initial_deltas):
+            return self._repeated(zero, objective)
+        if self.settings.initial_deltas_path != BEST_VECTOR:
+            return None
+        of_start = (zero.system_prompt, initial_deltas)
+        started = (s for s in systems if s.kind == "vector" and (s.system_prompt, s.deltas) == of_start)
+        return self._repeated(next(started), objective)
 
-    def _repeated(self, systems: Sequence[MeasuredSystem], objective: Objective) -> list[MeasuredSystem]:
-        """Systems that were measured once, measured as often as the finalists."""
-        times = self._repeats
-        further = [
-            Candidate(0, one.deltas, examples=self.baselines.held_out, system_prompt=one.system_prompt, repeat=1 + i)
-            for one in systems
-            for i in range(times)
-        ]
+    def _repeated(self, system: MeasuredSystem, objective: Objective) -> MeasuredSystem:
+        """A system that was measured once, measured as often as the finalists."""
+        candidate = Candidate(0, system.deltas, examples=self.baselines.held_out, system_prompt=system.system_prompt)
+        further = [dataclasses.replace(candidate, repeat=1 + i) for i in range(self._repeats)]
         answers = self.measurer.answers(FINALISTS, self.generation, further) if further else []
-        repeats = [measurement_of(given, objective) for given in answers]
-        return [
-            dataclasses.replace(one, repeats=tuple(repeats[times * place : times * (place + 1)]))
-            for place, one in enumerate(systems)
-        ]
+        return dataclasses.replace(system, repeats=tuple(measurement_of(given, objective) for given in answers))
 
     def _test(self, systems: list[MeasuredSystem], winner: MeasuredSystem) -> tuple[list[MeasuredSystem], int]:
         """The systems with what the test set shows of some, and how often it has been asked for a winner."""
@@ -155,7 +153,7 @@ class Closing:
             return systems, 0
         uses = count_test_use(self.measurer.store, self.measurer.run_id, winner)
         lossless, *_ = lossless_prompts(self.baselines.systems, self.settings.margin)
-        also = {self.baselines.start, lossless.name}
+        also = {self.vectors.start.prompt, lossless.name}
         chosen = systems_to_test(systems, winner, also, every=self.settings.test_every_rival)
         tested = {system.name: system for system in measure_test(self.measurer, chosen, self.settings, self.generation)}
         return [tested.get(system.name, system) for system in systems], uses

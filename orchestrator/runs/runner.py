@@ -50,9 +50,8 @@ from orchestrator.runs.report import build_report
 from orchestrator.runs.sameness import ensure_same_server, keep_questions, keep_servers, servers_kept, unknown_servers
 from orchestrator.runs.search import FinishedGeneration, Search, load_search, make_search
 from orchestrator.runs.status import StatusPublisher, clear_parked_state
-from orchestrator.runs.vectors import Families, Vectors, ensure_vectors
+from orchestrator.runs.vectors import Families, Vectors, ensure_vectors, read_vectors
 from orchestrator.settings import Settings, make_run, write_config
-from orchestrator.settings.brevity import PLAIN
 from orchestrator.settings.options import options
 from orchestrator.settings.references import BEST_VECTOR
 from orchestrator.settings.run import endpoint_of, is_racing
@@ -179,10 +178,13 @@ class _Session:
     def begin(self) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store, state = self.runner.settings, self.farm.store, self.state
-        run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
+        run, output = make_run(settings, self.run_id), self.runner.output
+        known, vectors = read_baselines(output), read_vectors(output)
         store.retention.apply_rule(self.run_id, settings.cache_days)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
-        store.put_run(run if known is None else known.run(run, settings))
+        if known is not None:
+            run = known.run(run, settings, known.start if vectors is None else vectors.start.prompt)
+        store.put_run(run)
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
             self._forget_stages()
@@ -226,7 +228,7 @@ class _Session:
         self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
         self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
         store = self.farm.store
-        store.put_run(self.baselines.run(store.run(self.run_id), settings))
+        self._put_prompt(self.baselines.start)
         sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
         found = clustering.ensure_clustering(self.scheduler, watch, sides)
         log.info("clustering %s", found)
@@ -235,17 +237,24 @@ class _Session:
             clustering.override_descriptions(self.farm.store, self.run_id, path, len(self.search.params.cluster_ids))
         keep_clusters(self.runner.output, store, self.run_id, found)
         measurer, clusters = Measurer(self.evaluate, self.examples), len(self.search.params.cluster_ids)
-        plain = self.baselines.prompts[PLAIN]
-        self.vectors = ensure_vectors(measurer, self._families(), clusters, plain, self.runner.output)
+        self.vectors = ensure_vectors(
+            measurer, self._families(), clusters, self.baselines.start_prompts(settings), self.runner.output
+        )
+        self._put_prompt(self.vectors.start.prompt)
         self.reporter.recorded = self._evaluations()
         if settings.initial_deltas_path == BEST_VECTOR:
             self._start_from(self.vectors)
         notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
+    def _put_prompt(self, name: str) -> None:
+        """Have the run's candidates asked with this system prompt."""
+        store = self.farm.store
+        store.put_run(self.baselines.run(store.run(self.run_id), self.runner.settings, name))
+
     def _start_from(self, vectors: Vectors) -> None:
         """Where the search starts is known now; a session that goes on has known it before."""
-        if self.search.params.initial_deltas != vectors.start:
-            self.search = make_search(self.runner.settings, vectors.start)
+        if self.search.params.initial_deltas != vectors.start.deltas:
+            self.search = make_search(self.runner.settings, vectors.start.deltas)
             self.reporter.search = self.recorder.search = self.in_progress.search = self.search
             self.in_progress.state = self.state = self.search.init()
 
@@ -332,8 +341,8 @@ class _Session:
         if state.best is None:
             raise OutputError(f"{output.state} holds no best individual, and CONFIG_NGEN leaves none to find")
         params = self.search.params
-        closing = Closing(self.measurer, settings, self.baselines, output, state.generation)
-        final = closing.conclude(state.best, params.initial_deltas, self.vectors, judged_since(read_changes(output)))
+        closing = Closing(self.measurer, settings, self.baselines, self.vectors, output, state.generation)
+        final = closing.conclude(state.best, params.initial_deltas, judged_since(read_changes(output)))
         self.recorder.record_final(final)
         self.artifacts.wait(FINISHING_S)
         self._release()  # what is written later is held again

@@ -177,7 +177,7 @@ def load_search(settings: Settings, output: OutputFolder) -> tuple[Search, Searc
     """
     starts_at_best = settings.initial_deltas_path == BEST_VECTOR
     known = read_vectors(output) if starts_at_best else None
-    search = make_search(settings, known.start if known is not None else ())
+    search = make_search(settings, known.start.deltas if known is not None else ())
     state = _load_state(output, search)
     if starts_at_best and known is None and state.best is not None:
         raise OutputError(f"{output.path / VECTORS_FILE} is missing: it says what the search started from")

@@ -1,4 +1,4 @@
-"""Vectors that need no search: `vectors.json` in the output folder.
+"""Vectors that need no search, and what the search starts from: `vectors.json` in the output folder.
 
     end of turn alone          the tokens that end a turn, raised
     log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
@@ -7,40 +7,36 @@
 Each is a line search on the training and the validation set together, before the first generation: one of them alone is
 so small that two answers decide.  The raised ends of a turn answer all questions, since their fitness differs by a few
 answers of a hundred; of the lines with log-odds the worse half stops after a part, as with the prompts.
-With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the best of all lines.  After the search the best of each
-line stands beside what the search has found, on the validation set, where it has been chosen in part: a search that is
-not better than these was not worth its evaluations.
+With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the simplest of these that nothing is shown to beat.  The
+end of turn is raised with the plain prompt and with the best sentence, and the sentence stays only where it is shown to
+be better; so do log-odds.  A raise cuts the model's own answers, which rarely makes a right one wrong; other words and
+other biases change many answers, for better and for worse, and of several the luckiest seems best.
+
+After the search the best of each line stands beside what the search has found, on the validation set, where it has been
+chosen in part: a search that is not better than these was not worth its evaluations.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from orchestrator.output import OutputError, OutputFolder, read_state
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.changes import count_judge_changes
-from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
-from orchestrator.runs.prompts import halving_rungs
+from orchestrator.runs.line_search import Deltas, Found, LineSearch
+from orchestrator.runs.measuring import Measurer, measurement_of
 from tasks.models import Objective
-from tasks.objective import relative_to
 from tasks.plan import Candidate, Evaluations, ExampleSet
-from tasks.validation import Delta
 
 VECTORS_FILE = "vectors.json"
-LINES_PLAN, PLAN = "lines", "vectors"
+PLAN = "vectors"
 RAISES = (0.25, 0.5, 0.75, 1.0)
 """What is added to the tokens that end a turn, as parts of the largest delta."""
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
-SEARCHED_ON: tuple[ExampleSet, ...] = ("training", "validation")
-"""The sets on which a line is searched, as far as a run has them."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
-
-Deltas = tuple[Delta, ...]
 
 
 @dataclass(frozen=True)
@@ -69,13 +65,31 @@ class Families:
 
 
 @dataclass(frozen=True)
-class Vectors:
-    """`best`: the best vector of each line on the sets SEARCHED_ON, by the line's name; `start`: the best of all, zeros
-    where none is better than the unsteered model.  `judge_changes` is how often the run's judge had been changed.
+class StartPrompts:
+    """`plain` is the whole system prompt of the plain model; `starts` are those that the search may start from, by
+    name.  Of two, the first stays unless the second is shown to be better.
     """
 
-    best: Mapping[str, Deltas]
-    start: Deltas
+    plain: str
+    starts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A vector and the system prompt that belongs to it, by the prompt's name."""
+
+    prompt: str
+    deltas: Deltas
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """`best`: the best vector of each line on the sets SEARCHED_ON, by the line's name; `start`: what the search starts
+    from, one of these or zeros.  `judge_changes` is how often the run's judge had been changed.
+    """
+
+    best: Mapping[str, Steered]
+    start: Steered
     evaluations: Evaluations = field(default_factory=Evaluations)
     judge_changes: int = 0
 
@@ -89,7 +103,7 @@ def read_vectors(output: OutputFolder) -> Vectors | None:
 
 
 def ensure_vectors(
-    measurer: Measurer, families: Families, clusters: int, plain_prompt: str, output: OutputFolder
+    measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts, output: OutputFolder
 ) -> Vectors:
     """Those of the output folder, measured unless they are there and of the current judge.
 
@@ -98,99 +112,102 @@ def ensure_vectors(
     """
     judge_changes = count_judge_changes(output)
     known = read_vectors(output)
-    if known is not None and {len(deltas) for deltas in (known.start, *known.best.values())} != {clusters}:
+    if known is not None and {len(one.deltas) for one in (known.start, *known.best.values())} != {clusters}:
         raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
     if known is not None and known.judge_changes == judge_changes:
         return known
-    found = measure_lines(measurer, families, clusters, plain_prompt)
-    if known is not None:
+    if known is None:
+        found = measure_lines(measurer, families, clusters, prompts)
+    else:
+        found = measure_lines(measurer, families, clusters, prompts, known.start.prompt)
         found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
     output.write_state(VECTORS_FILE, dataclasses.asdict(found))
     return found
 
 
-def measure_lines(measurer: Measurer, families: Families, clusters: int, plain_prompt: str) -> Vectors:
+def measure_lines(
+    measurer: Measurer, families: Families, clusters: int, prompts: StartPrompts, kept: str | None = None
+) -> Vectors:
     """The best vector of each line on the sets SEARCHED_ON together, by the search's objective.
 
-    `plain_prompt` is that of the plain model, which the objective is relative to.  Raises: Parked.
+    `kept` is the name of the prompt that the search starts from, None where that is to be chosen.  Raises: Parked.
     """
-    zero = (0.0,) * clusters
-    lines = {EOT: families.eot, LOG_ODDS: families.log_odds}
-    found = {name: _best_of(measurer, line, plain_prompt, stops_early(name)) for name, line in lines.items() if line}
-    if not found:
-        return Vectors({}, zero, measurer.evaluations)
-    if len(found) > 1:
-        found[BOTH] = _best_of(measurer, families.beside(found[EOT][1]), plain_prompt, stops_early(BOTH))
-    # max takes the first of equals: what is not better than zero is not added.
-    none = _best_of(measurer, [zero], plain_prompt, raced=False)
-    _, start = max([none, *found.values()], key=lambda one: one[0])
-    return Vectors({name: deltas for name, (_, deltas) in found.items()}, start, measurer.evaluations)
+    zero, search = (0.0,) * clusters, LineSearch(measurer, prompts.plain)
+    first, *others = prompts.starts
+    if families == Families() and not others:
+        return Vectors({}, Steered(first, zero), measurer.evaluations)
+    raised, simplest = dict[str, Found](), dict[str, Found]()
+    for name, text in prompts.starts.items():
+        simplest[name] = search.best_of([zero], text, raced=False)
+        if families.eot:
+            raised[name] = search.best_of(families.eot, text, raced=stops_early(EOT))
+            simplest[name] = _higher(simplest[name], raised[name])
+    tried = _count_alternatives(families, len(prompts.starts))
+    prompt = kept or _prompt_to_keep(search, simplest, tried)
+    found = {EOT: raised[prompt]} if raised else {}
+    if families.log_odds:
+        text = prompts.starts[prompt]
+        found[LOG_ODDS] = search.best_of(families.log_odds, text, raced=stops_early(LOG_ODDS))
+        if raised:
+            both = families.beside(raised[prompt].deltas)
+            found[BOTH] = search.best_of(both, text, raced=stops_early(BOTH))
+    start = simplest[prompt]
+    for line in (one for one in found if one != EOT):
+        if search.is_shown_better(found[line], simplest[prompt], tried):
+            start = _higher(start, found[line])
+    best = {line: Steered(prompt, one.deltas) for line, one in found.items()}
+    best |= {with_prompt(name): Steered(name, one.deltas) for name, one in raised.items() if name != prompt}
+    return Vectors(best, Steered(prompt, start.deltas), measurer.evaluations)
+
+
+def _higher(one: Found, other: Found) -> Found:
+    """Of two the one with the higher fitness, the first of equals: what is not better than no vector is not added."""
+    return max(one, other, key=lambda found: found.fitness)
+
+
+def _prompt_to_keep(search: LineSearch, simplest: Mapping[str, Found], tried: int) -> str:
+    """The first of the prompts, unless another is shown to be better, each with its raised end of turn or without."""
+    first, *others = simplest
+    shown = (name for name in others if search.is_shown_better(simplest[name], simplest[first], tried))
+    return next(shown, first)
+
+
+def _count_alternatives(families: Families, prompts: int) -> int:
+    """How many vectors are tried beside the first prompt's raised end of turn and no vector."""
+    lines_of_log_odds = 2 if families.eot else 1
+    return max(1, (prompts - 1) * (1 + len(families.eot)) + lines_of_log_odds * len(families.log_odds))
 
 
 def stops_early(line: str) -> bool:
     """Whether the worse vectors of a line stop early, by its name."""
-    return line != EOT
+    return line in (LOG_ODDS, BOTH)
 
 
-def _best_of(measurer: Measurer, line: Sequence[Deltas], plain_prompt: str, raced: bool) -> tuple[float, Deltas]:
-    """The fitness of a line's best vector on the sets SEARCHED_ON together, and the vector.
-
-    raced: by successive halving, else all are asked all questions.  A part of the questions may be harder than all of
-    them: there the objective is relative to the plain model's answers to that part.
-    """
-    objective = measurer.store.run(measurer.run_id).objective
-    sizes = {which: len(measurer.examples[which]) for which in SEARCHED_ON if measurer.examples.get(which)}
-    running, ranked = list(line), list[tuple[float, Deltas]]()
-    rungs = rungs_of_sets(tuple(sizes.values()))
-    for number, rung in enumerate(rungs if raced else rungs[-1:]):
-        parts = {which: asked if asked < sizes[which] else 0 for which, asked in zip(sizes, rung, strict=True)}
-        candidates = [Candidate(0, (), system_prompt=plain_prompt), *(Candidate(0, deltas) for deltas in running)]
-        reference, *answers = _answers_to_parts(measurer, number, candidates, parts)
-        plain_here = baseline_score(reference)
-        here = relative_to(objective, plain_here.mean_tokens, plain_here.correctness)
-        fitness = [measurement_of(given, here).fitness for given in answers]
-        ranked = sorted(zip(fitness, running, strict=True), key=lambda one: one[0], reverse=True)
-        running = [deltas for _, deltas in ranked[: math.ceil(len(ranked) / 2)]]
-    return ranked[0]
-
-
-def rungs_of_sets(sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """How many questions of each set have been asked when the worse half stops: of all sets the share of the first."""
-    first = sizes[0]
-    return tuple(tuple(math.ceil(rung * size / first) for size in sizes) for rung in halving_rungs(first))
-
-
-def _answers_to_parts(
-    measurer: Measurer, rung: int, candidates: Sequence[Candidate], parts: Mapping[ExampleSet, int]
-) -> list[Answers]:
-    """The answers of each candidate to the first questions of each set, joined; 0 is all questions of a set.
-
-    Each candidate counts as one evaluation of each set, in the first rung.  Raises: Parked.
-    """
-    asked = [
-        dataclasses.replace(candidate, examples=which, questions=count)
-        for candidate in candidates
-        for which, count in parts.items()
-    ]
-    found = measurer.answers(f"{LINES_PLAN}{rung}_", 0, asked, is_counted=rung == 0, every_sample=True)
-    return [tuple(chain(*found[i : i + len(parts)])) for i in range(0, len(found), len(parts))]
+def with_prompt(name: str) -> str:
+    """The line of raised ends of a turn with a system prompt that the search did not start from."""
+    return f'end of turn with "{name}"'
 
 
 def validate_vectors(
-    measurer: Measurer, vectors: Vectors, held_out: ExampleSet, objective: Objective, generation: int
+    measurer: Measurer,
+    vectors: Vectors,
+    prompts: Mapping[str, str],
+    held_out: ExampleSet,
+    objective: Objective,
+    generation: int,
 ) -> tuple[MeasuredSystem, ...]:
     """The best vector of each line with its answers to the set `held_out`, and their fitness by that set's `objective`.
 
-    The store has these answers since the lines were searched.
+    prompts: the whole system prompts by name.  The store has these answers since the lines were searched.
     Raises: Parked.
     """
     if not vectors.best:
         return ()
-    candidates = [Candidate(0, deltas, examples=held_out) for deltas in vectors.best.values()]
+    systems = [MeasuredSystem(line, "vector", prompts[one.prompt], one.deltas) for line, one in vectors.best.items()]
+    candidates = [Candidate(0, one.deltas, examples=held_out, system_prompt=one.system_prompt) for one in systems]
     answers = measurer.answers(PLAN, generation, candidates)
-    prompt = measurer.store.run(measurer.run_id).target.system_prompt
     return tuple(
-        MeasuredSystem(name, "vector", prompt, deltas, validation=measurement_of(given, objective))
-        for (name, deltas), given in zip(vectors.best.items(), answers, strict=True)
+        dataclasses.replace(system, validation=measurement_of(given, objective))
+        for system, given in zip(systems, answers, strict=True)
     )

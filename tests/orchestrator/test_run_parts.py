@@ -32,10 +32,11 @@ def test_the_parts_of_make_evolve(settings: Settings) -> None:
         "system prompts": 14 * 16 + 8 * 16 + 5 * 32,
         "reference": 3 * 64,  # the plain prompt, and two that may be the start
         "clusters": 2 * 64,  # two prompts that shorten
-        # of both sets: four raised ends of a turn answer all questions; in two lines 4 vectors answer 16, then 2 and 1
-        "vectors without search": 2 * (4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
+        # of both sets: four raised ends of a turn answer all questions with each of two prompts; in two lines 4 vectors
+        # answer 16, then 2 and 1
+        "vectors without search": 2 * (2 * 4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)),
         "search": 2 * 6 * 64,
-        "choice": 3 * 64,  # three finalists; the best of each line has answered before
+        "choice": 3 * 64,  # three finalists; the start has answered before
         "test": 6 * 40,  # plain, three prompts, a vector, the winner
     }
 
@@ -56,8 +57,8 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
     sampled = dataclasses.replace(settings, samples=3, target_temperature=0.5)
     plain, found = answers(settings), answers(sampled)
     assert found["search"] == 3 * plain["search"]
-    # finalists are measured twice more, and so are the best of three lines and no vector
-    assert found["choice"] == 3 * (3 * 3 + 4 * 2) * 64
+    # finalists are measured twice more, and so is the start
+    assert found["choice"] == 3 * (3 * 3 + 2) * 64
     # prompts and vectors stop after a part of the questions, however often each is answered
     before_the_search = ("system prompts", "vectors without search")
     few = answers(settings, training=24, validation=24)
@@ -67,23 +68,26 @@ def test_samples_and_sampled_answers_multiply(settings: Settings) -> None:
 
 def test_clusters_by_meaning_have_the_raises_alone(settings: Settings) -> None:
     by_meaning = dataclasses.replace(settings, clusters_by="meaning")
-    assert answers(by_meaning)["vectors without search"] == 2 * 4 * 64
+    assert answers(by_meaning)["vectors without search"] == 2 * 2 * 4 * 64
+    # with a prompt of the user's own there is no other to raise them with
+    own = dataclasses.replace(by_meaning, target_system_prompt="Answer.")
+    assert answers(own)["vectors without search"] == 2 * 4 * 64
 
 
 def test_a_line_asks_the_same_share_of_a_smaller_validation_set_and_without_one_training_alone(
     settings: Settings,
 ) -> None:
-    # four raises answer everything; of two lines with four vectors each the worse half stops, twice
+    # four raises answer everything with two prompts; of two lines with four vectors each the worse half stops, twice
     shared = answers(settings, validation=10)["vectors without search"]
-    assert shared == 4 * (64 + 10) + 2 * (4 * (16 + 3) + 2 * (16 + 2) + 1 * (32 + 5))
+    assert shared == 2 * 4 * (64 + 10) + 2 * (4 * (16 + 3) + 2 * (16 + 2) + 1 * (32 + 5))
     without = answers(settings, validation=0)["vectors without search"]
-    assert without == 4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)
+    assert without == 2 * 4 * 64 + 2 * (4 * 16 + 2 * 16 + 1 * 32)
 
 
 def test_a_vector_counts_as_one_evaluation_of_each_set(settings: Settings) -> None:
     works = planned_work(make_search(settings))
     [part] = [part for part in parts_of(settings, works, 3, SIZES, 14) if part.name == "vectors without search"]
-    assert part.evaluations == 2 * (4 + 4 + 4)
+    assert part.evaluations == 2 * (2 * 4 + 4 + 4)
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,8 @@ def test_only_where_short_right_answers_are_known_the_end_of_a_turn_is_raised_fa
 ) -> None:
     # the embedded model on the sample has what `make evolve` has
     evolve = load_settings(ROOT / "configs" / "cma.config")
-    assert (settings.steered_min_new_tokens, settings.delta_bound) == (14, 15.0)
-    assert (evolve.steered_min_new_tokens, evolve.delta_bound) == (14, 15.0)
+    assert (settings.steered_min_new_tokens, settings.delta_bound) == (15, 18.0)
+    assert (evolve.steered_min_new_tokens, evolve.delta_bound) == (15, 18.0)
     # other questions, or another model, have no least number and Kconfig's bound
     copied = tmp_path / "questions.jsonl"
     copied.write_bytes(Path("configs/data/sample_questions.jsonl").read_bytes().replace(b"What was", b"How high was"))

@@ -15,6 +15,7 @@ from orchestrator.report.assessment import noise_from_repeats
 from orchestrator.runs.baselines import ensure_baselines, prompts_to_measure, read_baselines
 from orchestrator.runs.changes import check_resumable, record_change
 from orchestrator.runs.final import Closing
+from orchestrator.runs.vectors import StartPrompts, Steered, Vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
 from tasks.envelope import unsealed
 from tasks.models import Constrained
@@ -76,9 +77,9 @@ def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
 ) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(), settings, output)
-    assert (found.start, found.start_prompt, found.held_out) == ("short", "Answer. Be brief.", "validation")
+    assert (found.start, found.held_out) == ("short", "validation")
     # The run has its prompt, and the objective is relative to the plain model's answers on the training set
-    run = found.run(make_run(settings, "run"), settings)
+    run = found.run(make_run(settings, "run"), settings, "short")
     assert run.target.system_prompt == "Answer. Be brief."
     assert run.objective == Constrained(100.0, 1.0)
     # The systems are compared with the plain model
@@ -104,7 +105,7 @@ def test_on_a_harder_validation_set_the_objective_is_relative_to_what_is_right_t
 
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(harder), settings, output)
-    assert found.run(RUN, settings).objective == Constrained(100.0, 1.0)
+    assert found.run(RUN, settings, "none").objective == Constrained(100.0, 1.0)
     assert found.objective(settings) == Constrained(100.0, 0.5)
 
 
@@ -117,47 +118,64 @@ def test_the_objective_is_relative_to_all_samples(prompts: Path, output: OutputF
     twice.samples = 2
     # when and then
     found = ensure_baselines(twice, settings, output)
-    assert found.run(RUN, settings).objective == Constrained(110.0, 0.5)
+    assert found.run(RUN, settings, "none").objective == Constrained(110.0, 0.5)
 
 
 def test_a_model_whose_answers_are_all_empty_is_compared_with_as_one_token(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(lambda candidate, _: (0, False)), settings, output)
-    assert found.run(RUN, settings).objective == Constrained(1.0, 0.0)
+    assert found.run(RUN, settings, "none").objective == Constrained(1.0, 0.0)
 
 
 @pytest.mark.parametrize(("temperature", "measured"), [("0", 0), ("0.7", 2)])
-def test_where_answers_are_sampled_the_starts_are_measured_as_often_as_the_finalists(
-    prompts: Path, output: OutputFolder, temperature: str, measured: int
+@pytest.mark.parametrize("delta", [2.0, 0.0])
+def test_where_answers_are_sampled_the_start_is_measured_as_often_as_the_finalists(
+    prompts: Path, output: OutputFolder, temperature: str, measured: int, delta: float
 ) -> None:
-    # given baselines that were measured once
+    # given baselines that were measured once, and a search from the best vector, which is one or zeros
     settings = settings_of(
         prompts, f"TARGET_TEMPERATURE={temperature}", "INITIAL_DELTAS_PATH=best", "CLUSTERS_BY=waste"
     )
-    found = ensure_baselines(measurer(), settings, output)
-    again = measurer()
+    found, deltas = ensure_baselines(measurer(), settings, output), (delta, 0.0)
+    name, again = "end of turn alone" if delta else "short", measurer()
+    vectors = Vectors({}, Steered("short", deltas))
+    raised = dataclasses.replace(found.system("short"), name=name, kind="vector", deltas=deltas)
+    other = dataclasses.replace(found.system("none"), name="with another prompt", kind="vector", deltas=deltas)
     # when
-    raised = dataclasses.replace(found.system("short"), name="end of turn alone", kind="vector", deltas=(2.0, 0.0))
-    starts = Closing(again, settings, found, output, 3).starts((2.0, 0.0), [raised], found.objective(settings))
+    closing = Closing(again, settings, found, vectors, output, 3)
+    start = closing.start(deltas, [other, raised], found.objective(settings))
     # then
     asked = [candidate for _, plan in again.asked for candidate in plan]
     assert [(c.system_prompt, c.deltas, c.examples, c.repeat) for c in asked] == [
-        ("Answer. Be brief.", deltas, "validation", 1 + i)
-        for deltas in ((2.0, 0.0), (0.0, 0.0))
-        for i in range(measured)
+        ("Answer. Be brief.", deltas, "validation", 1 + i) for i in range(measured)
     ]
-    assert [(one.name, one.deltas, len(one.repeats)) for one in starts] == [
-        ("end of turn alone", (2.0, 0.0), measured),
-        ("short", (0.0, 0.0), measured),
-    ]
-    # and the one that wins has a noise floor
-    assert all((noise_from_repeats(one) is not None) == bool(measured) for one in starts)
+    assert start is not None and (start.name, start.deltas, len(start.repeats)) == (name, deltas, measured)
+    # and where it wins it has a noise floor
+    assert (noise_from_repeats(start) is not None) == bool(measured)
+
+
+def test_a_search_from_deltas_of_the_users_own_has_no_start_to_come_back_to(
+    prompts: Path, output: OutputFolder
+) -> None:
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(), settings, output)
+    closing = Closing(measurer(), settings, found, Vectors({}, Steered("short", (0.0, 0.0))), output, 3)
+    assert closing.start((2.0, 0.0), found.systems, found.objective(settings)) is None
+
+
+def test_a_search_from_the_best_vector_may_keep_the_plain_prompt(prompts: Path, output: OutputFolder) -> None:
+    settings = settings_of(prompts)
+    found = ensure_baselines(measurer(), settings, output)
+    assert found.start_prompts(settings) == StartPrompts("Answer.", {"short": "Answer. Be brief."})
+    from_best = settings_of(prompts, "INITIAL_DELTAS_PATH=best", "CLUSTERS_BY=waste")
+    both = {"none": "Answer.", "short": "Answer. Be brief."}
+    assert found.start_prompts(from_best) == StartPrompts("Answer.", both)
 
 
 def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer.")
     found = ensure_baselines(measurer(), settings, output)
-    assert (found.start, found.start_prompt) == ("none", "Answer.")
+    assert found.start == "none"
 
 
 def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: OutputFolder) -> None:
@@ -180,7 +198,7 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     again = measurer(turned)
     found = ensure_baselines(again, settings_of(prompts, "JUDGE_MODEL=strict"), output)
     # Then all are measured anew, the start stays and answers everything, and evaluations add up
-    assert (found.start, found.start_prompt) == ("short", "Answer. Be brief.")
+    assert found.start == "short"
     assert found.system("short").validation is not None and not found.system("short").is_stopped
     assert found.system("short").validation.right == 0  # type: ignore[union-attr]
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)

@@ -24,7 +24,7 @@ from orchestrator.runs.baselines import ensure_baselines
 from orchestrator.runs.dial import ONE_KNOT
 from orchestrator.runs.final import Closing, with_distinct_names
 from orchestrator.runs.report import report_files, report_notes
-from orchestrator.runs.vectors import Vectors
+from orchestrator.runs.vectors import Steered, Vectors
 from orchestrator.settings import load_settings
 from tasks.plan import Candidate
 from tasks.store.keys import CLUSTERING
@@ -164,6 +164,10 @@ def test_systems_of_one_name_are_told_apart() -> None:
     ]  # fmt: skip
 
 
+ZERO = Steered("short", (0.0, 0.0))
+LINES = {"end of turn alone": Steered("short", (2.0, 0.0)), "log-odds alone": Steered("short", (0.0, -2.0))}
+
+
 @pytest.fixture
 def closing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Closing]:
     """A search that has ended, in a folder of which only the state is left: "concise" halves the tokens."""
@@ -171,7 +175,7 @@ def closing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text(PROMPTS)
 
-    def end(respond: Respond, **more: str) -> Closing:
+    def end(respond: Respond, vectors: Vectors, **more: str) -> Closing:
         options = {**OPTIONS, "PROMPTS_PATH": str(prompts), "REDIS_URL": "redis://127.0.0.1", **more}
         settings = load_settings(Path("configs/embedded.config"), [f"{name}={text}" for name, text in options.items()])
         measurer = SimulatedMeasurer(
@@ -179,11 +183,11 @@ def closing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
             store, training=12, validation=100, test=100,
         )  # fmt: skip
         baselines = ensure_baselines(measurer, settings, OutputFolder(tmp_path))
-        store.put_run(baselines.run(RUN, settings))
+        store.put_run(baselines.run(RUN, settings, vectors.start.prompt))
         store.put_examples(RUN.id, measurer.examples)
         store.put_metadata(RUN.id, CLUSTERING, "0" * 32)
         measurer.respond = respond
-        return Closing(measurer, settings, baselines, OutputFolder(tmp_path), 3)
+        return Closing(measurer, settings, baselines, vectors, OutputFolder(tmp_path), 3)
 
     return end
 
@@ -192,9 +196,11 @@ def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_i
     closing: Callable[..., Closing],
 ) -> None:
     # given a search whose best changes no answer
-    ended = closing(lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True))
+    ended = closing(
+        lambda candidate, number: (40 if candidate.system_prompt == "Answer." else 20, True), Vectors({}, ZERO)
+    )
     # when
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), Vectors({}, (0.0, 0.0)), 0)
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas, 0)
     # then
     assert [s.name for s in final.systems] == ["none", "short", "best so far"]
     assert (final.winner.name, final.winner.kind, final.winner.deltas) == ("short", "prompt", (0.0, 0.0))
@@ -202,20 +208,20 @@ def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_i
 
 
 @pytest.mark.parametrize(("initial", "winner"), [("best", "log-odds alone"), ("zero", "best so far")])
-def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_is_best(
+def test_the_vector_that_the_search_started_from_wins_where_no_finalist_is_shown_to_be_better(
     closing: Callable[..., Closing], initial: str, winner: str
 ) -> None:
-    # given a vector without search with answers of 8 tokens, and a search whose best has 12
-    lengths = {(0.0, -2.0): 8, (1.0, -1.0): 12}
+    # given a vector without search with answers of 8 tokens, a search whose best has 12, and a rival of both with 6
+    lengths = {(0.0, -2.0): 8, (1.0, -1.0): 12, (2.0, 0.0): 6}
 
     def respond(candidate: Candidate, _: int) -> tuple[int, bool]:
         return 40 if candidate.system_prompt == "Answer." else lengths.get(candidate.deltas, 20), True
 
-    ended = closing(respond, INITIAL_DELTAS_PATH=initial, CLUSTERS_BY="waste")
-    vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (2.0, 0.0))
+    start = LINES["log-odds alone"] if initial == "best" else ZERO
+    ended = closing(respond, Vectors(LINES, start), INITIAL_DELTAS_PATH=initial, CLUSTERS_BY="waste")
     # when
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
-    # then the starts are in the report once, as what they are, also the one that won
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), start.deltas, 0)
+    # then the rivals are in the report once, as what they are, also the one that won
     names = [s.name for s in final.systems]
     assert names == ["none", "short", "end of turn alone", "log-odds alone", "best so far"]
     assert final.winner.name == winner and final.winner in final.systems
@@ -225,16 +231,17 @@ def test_a_vector_without_search_that_the_search_could_start_from_wins_where_it_
 
 def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing: Callable[..., Closing]) -> None:
     # given a search whose best is short and loses a tenth, and a vector without search between it and no vector
-    answers = {(0.0, -2.0): (14, 97), (1.0, -1.0): (8, 90)}
+    answers = {(0.0, -2.0): (14, 97), (1.0, -1.0): (8, 90), (4.0, 0.0): (4, 99)}
 
     def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
         tokens, right = answers.get(candidate.deltas, (20, 100))
         return tokens, number < right
 
-    vectors = Vectors({"end of turn alone": (2.0, 0.0), "log-odds alone": (0.0, -2.0)}, (0.0, 0.0))
+    # and one with another system prompt, which cannot be dialled to
+    lines = {**LINES, 'end of turn with "none"': Steered("none", (4.0, 0.0))}
     # when
-    ended = closing(respond)
-    final = ended.conclude(Best((1.0, -1.0), "", 1.2), (0.0, 0.0), vectors, 0)
+    ended = closing(respond, Vectors(lines, ZERO))
+    final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas, 0)
     # then
     assert final.dial is not None
     assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]

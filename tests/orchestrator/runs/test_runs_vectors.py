@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from simulated_measurer import SimulatedMeasurer
 from simulated_run import RUN
 
 from orchestrator.output import OutputError, OutputFolder
+from orchestrator.runs.line_search import rungs_of_sets
 from orchestrator.runs.measuring import is_of_search
 from orchestrator.runs.vectors import (
     BOTH,
@@ -17,16 +19,21 @@ from orchestrator.runs.vectors import (
     LOG_ODDS,
     VECTORS_FILE,
     Families,
+    StartPrompts,
+    Steered,
     ensure_vectors,
     measure_lines,
-    rungs_of_sets,
     validate_vectors,
+    with_prompt,
 )
 from tasks.models import Constrained, Fitness
 from tasks.plan import Candidate, Plan, question_order
 from tasks.store.store import Store
 
 OBJECTIVE = Fitness(0.4, 0.6, 50)
+PLAIN = StartPrompts("Plain.", {"none": "Plain."})
+TEXTS = {"none": "Plain.", "concise": "Be concise."}
+BOTH_PROMPTS = StartPrompts("Plain.", TEXTS)
 
 
 def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
@@ -52,9 +59,9 @@ def test_a_clustering_that_allows_neither_has_no_vectors(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=4)
     store.put_run(RUN)
     assert Families.of(3, None, (0.0, 0.0, 0.0), 4.0) == Families()
-    found = measure_lines(measurer, Families(), 3, "Plain.")
-    assert found.best == {} and found.start == (0.0, 0.0, 0.0)
-    assert validate_vectors(measurer, found, "validation", OBJECTIVE, 3) == ()
+    found = measure_lines(measurer, Families(), 3, PLAIN)
+    assert found.best == {} and found.start == Steered("none", (0.0, 0.0, 0.0))
+    assert validate_vectors(measurer, found, TEXTS, "validation", OBJECTIVE, 3) == ()
     assert measurer.asked == []
 
 
@@ -63,10 +70,11 @@ def test_the_best_of_each_line_and_of_all_is_chosen(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
     store.put_run(RUN)
     # When the lines are searched
-    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, "Plain.")
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, PLAIN)
     # Then the shortest that is still right wins in each, and both together are better than either
-    assert found.best == {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 2.0), BOTH: (4.0, 0.5)}
-    assert found.start == (4.0, 0.5)
+    best = {EOT: (4.0, 0.0), LOG_ODDS: (0.0, 2.0), BOTH: (4.0, 0.5)}
+    assert found.best == {line: Steered("none", deltas) for line, deltas in best.items()}
+    assert found.start == Steered("none", (4.0, 0.5))
     assert {c.examples for _, candidates in measurer.asked for c in candidates} == {"training", "validation"}
     assert found.evaluations == measurer.evaluations
 
@@ -81,7 +89,7 @@ def test_right_answers_of_both_sets_choose(store: Store, wrong: str, best: float
     measurer = SimulatedMeasurer(half_wrong, store, training=8, validation=8)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
     # When and then: it is chosen where neither set speaks against it
-    assert measure_lines(measurer, Families(eot=((1, 0), (2, 0))), 2, "Plain.").start == (best, 0)
+    assert measure_lines(measurer, Families(eot=((1, 0), (2, 0))), 2, PLAIN).start.deltas == (best, 0)
 
 
 def test_rungs_ask_the_same_share_of_each_set() -> None:
@@ -97,17 +105,17 @@ def test_the_worse_half_of_a_line_stops_and_the_best_goes_on(store: Store) -> No
     measurer = SimulatedMeasurer(respond, store, training=64, validation=40)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
     # When the line is searched
-    found = measure_lines(measurer, Families(log_odds=((0, 0), (1, 0), (2, 0), (3, 0))), 2, "Plain.")
+    found = measure_lines(measurer, Families(log_odds=((0, 0), (1, 0), (2, 0), (3, 0))), 2, PLAIN)
     # Then the worse half stops after a quarter and after a half of each set, and the plain model answers the same parts
-    assert found.best == {LOG_ODDS: (3, 0)} and found.start == (3, 0)
-    line = measurer.asked[:3]
+    assert found.best == {LOG_ODDS: Steered("none", (3, 0))} and found.start == Steered("none", (3, 0))
+    line = measurer.asked[1:4]  # no vector comes first
     assert [name for name, _ in line] == ["lines0_", "lines1_", "lines2_"]
     for which, (first, second) in {"training": (16, 32), "validation": (10, 20)}.items():
         asked = [[c for c in candidates if c.examples == which] for _, candidates in line]
         assert [[(c.deltas, c.system_prompt, c.questions) for c in candidates] for candidates in asked] == [
-            [((), "Plain.", first), *(((delta, 0), None, first) for delta in range(4))],
-            [((), "Plain.", second), ((3, 0), None, second), ((2, 0), None, second)],
-            [((), "Plain.", 0), ((3, 0), None, 0)],
+            [((), "Plain.", first), *(((delta, 0), "Plain.", first) for delta in range(4))],
+            [((), "Plain.", second), ((3, 0), "Plain.", second), ((2, 0), "Plain.", second)],
+            [((), "Plain.", 0), ((3, 0), "Plain.", 0)],
         ]
     # And none of these plans is one of a search, whose records another judge would leave in the store
     assert not any(is_of_search(Plan(name, 0, ())) for name, _ in measurer.asked)
@@ -120,8 +128,8 @@ def test_raised_ends_of_a_turn_answer_all_questions(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=64, validation=64)
     store.put_run(RUN)
     # When and then: no raise stops early, whichever questions come first
-    measure_lines(measurer, Families(eot=((2, 0), (4, 0), (8, 0))), 2, "Plain.")
-    assert [name for name, _ in measurer.asked] == ["lines0_", "lines0_"]
+    measure_lines(measurer, Families(eot=((2, 0), (4, 0), (8, 0))), 2, PLAIN)
+    assert {name for name, _ in measurer.asked} == {"lines0_"}
     assert {c.questions for _, candidates in measurer.asked for c in candidates} == {0}
 
 
@@ -137,43 +145,116 @@ def test_on_a_part_of_harder_questions_a_vector_is_compared_with_the_plain_model
     measurer = SimulatedMeasurer(harder, store, training=64)
     store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 56 / 64)))
     # When only one of the two goes on after these questions
-    found = measure_lines(measurer, Families(log_odds=((1, 0), (10, 0))), 2, "Plain.")
+    found = measure_lines(measurer, Families(log_odds=((1, 0), (10, 0))), 2, PLAIN)
     # Then it is the shorter one: against the plain model there it has lost 1 answer of 16, and not 7
-    assert found.best == {LOG_ODDS: (10, 0)}
+    assert found.best == {LOG_ODDS: Steered("none", (10, 0))}
 
 
 def test_where_no_vector_is_better_the_search_starts_from_zeros(store: Store) -> None:
     measurer = SimulatedMeasurer(lambda candidate, number: (10, not any(candidate.deltas)), store, training=4)
     store.put_run(RUN)
-    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2, "Plain.").start == (0.0, 0.0)
+    assert measure_lines(measurer, Families.of(2, 0, (0.0, 1.0), 8.0), 2, PLAIN).start.deltas == (0.0, 0.0)
 
 
 def test_what_is_in_the_folder_is_not_measured_again(store: Store, output: OutputFolder) -> None:
     store.put_run(RUN)
     families = Families.of(2, 0, (0.0, 1.0), 8.0)
-    first = ensure_vectors(SimulatedMeasurer(respond, store, training=4), families, 2, "Plain.", output)
+    first = ensure_vectors(SimulatedMeasurer(respond, store, training=4), families, 2, PLAIN, output)
     again = SimulatedMeasurer(respond, store, training=4)
-    assert ensure_vectors(again, families, 2, "Plain.", output) == first
+    assert ensure_vectors(again, families, 2, PLAIN, output) == first
     assert again.asked == []
 
 
 @pytest.mark.parametrize(
     ("start", "says"),
-    [([0.0, 2000.0], r"vectors\.json.* start\[1\]: .* at most 1000"), ([0.0], r"not one delta for each of 2 clusters")],
+    [
+        ([0.0, 2000.0], r"vectors\.json.* start.deltas\[1\]: .* at most 1000"),
+        ([0.0], r"not one delta for each of 2 clusters"),
+    ],
 )
 def test_vectors_that_no_server_takes_are_refused_by_name(
     store: Store, output: OutputFolder, start: list[float], says: str
 ) -> None:
-    output.write_json(VECTORS_FILE, {"best": {}, "start": start})
+    output.write_json(VECTORS_FILE, {"best": {}, "start": {"prompt": "none", "deltas": start}})
     with pytest.raises(OutputError, match=says):
-        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, "Plain.", output)
+        ensure_vectors(SimulatedMeasurer(respond, store, training=4), Families.of(2, 0, (), 8.0), 2, PLAIN, output)
 
 
-def test_the_validation_set_is_asked_with_the_prompt_of_the_search(store: Store) -> None:
+def test_the_validation_set_is_asked_with_the_prompt_of_each_line(store: Store) -> None:
     measurer = SimulatedMeasurer(respond, store, training=8, validation=6)
-    store.put_run(dataclasses.replace(RUN, target=dataclasses.replace(RUN.target, system_prompt="Be concise.")))
-    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, "Plain.")
-    systems = validate_vectors(measurer, found, "validation", OBJECTIVE, 3)
-    assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", d) for n, d in found.best.items()]
-    assert {s.system_prompt for s in systems} == {"Be concise."}
-    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (80,) * 6, (55,) * 6]
+    store.put_run(RUN)
+    found = measure_lines(measurer, Families.of(2, 0, (0.0, -0.5), 8.0), 2, BOTH_PROMPTS)
+    systems = validate_vectors(measurer, found, TEXTS, "validation", OBJECTIVE, 3)
+    assert [(s.name, s.kind, s.deltas) for s in systems] == [(n, "vector", one.deltas) for n, one in found.best.items()]
+    with_concise = with_prompt("concise")
+    assert {s.name for s in systems} == {EOT, LOG_ODDS, BOTH, with_concise}
+    assert {s.name for s in systems if s.system_prompt == "Be concise."} == {with_concise}
+    assert [s.validation.tokens for s in systems if s.validation] == [(60,) * 6, (80,) * 6, (55,) * 6, (60,) * 6]
+
+
+def sentence(lost: int) -> Callable[[Candidate, int], tuple[int, bool]]:
+    """Answers that are a third shorter with "concise" as well as without, which makes `lost` of them wrong."""
+
+    def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
+        is_concise = candidate.system_prompt == "Be concise."
+        is_lost = is_concise and candidate.examples == "training" and number < lost
+        return round((67 if is_concise else 100) / (1 + sum(candidate.deltas))), not is_lost
+
+    return answer
+
+
+@pytest.mark.parametrize(("lost", "prompt"), [(0, "concise"), (4, "none")])
+def test_a_sentence_stays_only_where_it_is_shown_to_be_better(store: Store, lost: int, prompt: str) -> None:
+    # Given 40 answers of which the sentence makes all shorter, and 4 wrong or none
+    measurer = SimulatedMeasurer(sentence(lost), store, training=20, validation=20)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    # When the end of turn is raised with it and without it
+    found = measure_lines(measurer, Families(eot=((1, 0), (2, 0))), 2, BOTH_PROMPTS)
+    # Then the sentence's fitness is the higher one in both cases, but only without a loss is it shown to be
+    assert found.start == Steered(prompt, (2, 0)) == found.best[EOT]
+    other = {"concise": "none", "none": "concise"}[prompt]
+    assert found.best[with_prompt(other)] == Steered(other, (2, 0))
+
+
+@pytest.mark.parametrize(("lost", "prompt"), [(0, "concise"), (4, "none")])
+def test_where_no_raise_helps_the_sentence_stays_by_the_same_rule(store: Store, lost: int, prompt: str) -> None:
+    # Given that a raised end of turn makes all answers wrong
+    def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
+        tokens, is_right = sentence(lost)(candidate, number)
+        return tokens, is_right and not any(candidate.deltas)
+
+    measurer = SimulatedMeasurer(answer, store, training=20, validation=20)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    assert measure_lines(measurer, Families(eot=((1, 0),)), 2, BOTH_PROMPTS).start == Steered(prompt, (0, 0))
+    # and where no token ends a turn
+    assert measure_lines(measurer, Families(), 2, BOTH_PROMPTS).start == Steered(prompt, (0, 0))
+
+
+@pytest.mark.parametrize(("lost", "start"), [(0, (1, 1)), (4, (1, 0))])
+def test_log_odds_are_added_only_where_this_is_shown_to_be_better(
+    store: Store, lost: int, start: tuple[float, ...]
+) -> None:
+    def answer(candidate: Candidate, number: int) -> tuple[int, bool]:
+        is_scaled = any(candidate.deltas[1:])
+        return round(100 / (1 + sum(candidate.deltas))), not (is_scaled and number < lost)
+
+    measurer = SimulatedMeasurer(answer, store, training=40)
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    found = measure_lines(measurer, Families(eot=((1, 0),), log_odds=((0, 1),)), 2, PLAIN)
+    assert found.start.deltas == start and found.best[BOTH].deltas == (1, 1)
+
+
+def test_another_judge_leaves_the_prompt_of_the_start(store: Store, output: OutputFolder) -> None:
+    # Given a search that has started from the plain prompt
+    store.put_run(dataclasses.replace(RUN, objective=Constrained(100, 1)))
+    families = Families(eot=((1, 0), (2, 0)))
+    first = ensure_vectors(
+        SimulatedMeasurer(sentence(4), store, training=20, validation=20), families, 2, BOTH_PROMPTS, output
+    )
+    # When another judge finds all answers right
+    again = measure_lines(
+        SimulatedMeasurer(sentence(0), store, training=20, validation=20), families, 2, BOTH_PROMPTS, "none"
+    )
+    # Then both are measured again, and it stays
+    assert again.start.prompt == first.start.prompt == "none"
+    assert again.best.keys() == first.best.keys()
