@@ -92,7 +92,7 @@ class KilledRun(RunFolder):
     def in_a_line_of_vectors(self, calm: RunFolder) -> None:
         """In the third line, whose plans have the names of the other lines' and other vectors."""
         vectors = json.loads((calm.output / "vectors.json").read_text())
-        self.hold.write_text(json.dumps(vectors["best"][BOTH]))
+        self.hold.write_text(json.dumps(vectors["best"][BOTH]["deltas"]))
         held = self._held()
         self.kill_when(lambda: self._held() > held, "a vector of the third line")
         self.hold.unlink()

@@ -16,7 +16,7 @@ from orchestrator.optimisers.reflective import ReflectiveParams
 from orchestrator.output import OutputError, OutputFolder
 from orchestrator.runs.evolution_tree import EvolutionTree
 from orchestrator.runs.search import FinishedGeneration, load_search, make_search
-from orchestrator.runs.vectors import Vectors
+from orchestrator.runs.vectors import Steered, Vectors
 from orchestrator.settings import load_settings
 from tasks.models import Score
 from tasks.plan import Candidate, Outcome, Plan
@@ -180,7 +180,7 @@ def test_a_state_before_the_first_evaluation_starts_where_the_vectors_say(tmp_pa
     output, zeros = OutputFolder(tmp_path), make_search(settings)
     output.write("evolution_state.json", zeros.to_json(zeros.init()))
     start = tuple(float(cluster) for cluster in range(len(zeros.params.cluster_ids)))
-    output.write_json("vectors.json", dataclasses.asdict(Vectors({}, start)))
+    output.write_json("vectors.json", dataclasses.asdict(Vectors({}, Steered("none", start))))
     search, state = load_search(settings, output)
     assert search.params.initial_deltas == start
     assert state == make_search(settings, start).init() != zeros.init()
