@@ -20,7 +20,7 @@ from orchestrator.runs.final import REPEATS
 from orchestrator.runs.line_search import SEARCHED_ON, rungs_of_sets
 from orchestrator.runs.prompts import LEAST_PROMPTS, halving_rungs
 from orchestrator.runs.search import Search
-from orchestrator.runs.vectors import BOTH, EOT, FACTORS, LOG_ODDS, RAISES, stops_early, with_prompt
+from orchestrator.runs.vectors import BOTH, EOT, FACTORS, LOG_ODDS, RAISES, with_prompt
 from orchestrator.settings import Settings
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from tasks.models import Score
@@ -128,7 +128,7 @@ def _raced_vectors(vectors: Mapping[str, int], sizes: Sequence[int]) -> tuple[in
     rungs, answers, plans = [sum(rung) for rung in rungs_of_sets(sizes)], 0, 0
     for line, count in vectors.items():
         running, before = count, 0
-        for rung in rungs if stops_early(line) else rungs[-1:]:
+        for rung in rungs if line in (LOG_ODDS, BOTH) else rungs[-1:]:
             answers += running * (rung - before)
             before, running, plans = rung, math.ceil(running / 2), plans + 1
     return answers, plans
@@ -140,7 +140,7 @@ def _vectors(settings: Settings, prompts: int) -> dict[str, int]:
         return {}
     lines = {EOT: len(RAISES)}
     if prompts > 1 and settings.target_system_prompt == BEST_PROMPT and settings.initial_deltas_path == BEST_VECTOR:
-        lines[with_prompt(BEST_PROMPT)] = len(RAISES)
+        lines[with_prompt(BEST_PROMPT)] = len(RAISES)  # its name is known when the prompts have been measured
     if settings.clusters_by == "waste":
         lines |= {LOG_ODDS: len(FACTORS), BOTH: len(FACTORS)}
     return lines

@@ -1,7 +1,7 @@
 """The settings that follow from the four answers: those of `make evolve`, for another model, other questions and judge.
 
-The search is CMA-ES on clusters of wasted tokens.  It starts from the best system prompt and the best vector without
-search, so that no language model has to reflect.  Everything else has Kconfig's default.
+The search is CMA-ES on clusters of wasted tokens.  It starts from a system prompt and a vector without search
+(docs/runs.md), so that no language model has to reflect.  Everything else has Kconfig's default.
 
 A high raise of the end of a turn needs a least number of tokens of an answer.  How many follows from how long short
 right answers are, which is known of `make evolve` only.  Elsewhere the bound of the deltas is Kconfig's, as in

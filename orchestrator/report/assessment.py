@@ -54,7 +54,7 @@ def assess(
 ) -> Assessment:
     """Compare the winner with the plain model and all rivals (prompts, vectors without search).
 
-    winner: the name of the system that was chosen on the validation set, an evolved one or what the search could start
+    winner: the name of the system that was chosen on the validation set, an evolved one or what the search started
     from; margin: a share (0.03); `choices`: see `Assessment`, the choice of the winner is added.
     Raises: ValueError when names repeat, no system is the winner, there is not just one plain system, or the two were
     not measured on one set.

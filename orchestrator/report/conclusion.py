@@ -5,7 +5,7 @@ the same questions.  It wins where it is shown to be shorter than the plain mode
 where each rival is shown to be worse: longer, or right less often.  If a system prompt does as well, the first sentence
 says so.  If the vector is worse than the plain model, it says that.
 
-The winner may be no evolved vector but what the search could start from: a rival or the plain model itself.  Then the
+The winner may be no evolved vector but what the search started from: a rival or the plain model itself.  Then the
 sentences name it as the winner, and say that no evolved vector was shown to be better.
 
 The comparison with the plain model comes first and has the whole error rate; those with the rivals follow and share it
@@ -107,7 +107,7 @@ def _is_same(one: MeasuredSystem, other: MeasuredSystem) -> bool:
 
 
 def _title(start: MeasuredSystem) -> str:
-    """What a search could start from, as text: `"end of turn alone" (raised by 11)`."""
+    """What a search started from, as text: `"end of turn alone" (raised by 11)`."""
     if start.kind == "plain":
         return "the plain model"
     raised = [delta for delta in start.deltas if delta]
@@ -127,7 +127,7 @@ def _decide(
 
     pairs: the winner against each rival, itself among them where it is one; harmless: those of rivals that are shown to
     lose less than the margin against the plain model; useful: those of rivals that are shown to be shorter as well;
-    start: the winner, where it is what the search could start from.  A rival whose race was stopped can only be useful:
+    start: the winner, where it is what the search started from.  A rival whose race was stopped can only be useful:
     it has too few answers for more.
     """
     winner = "the evolved vector" if start is None else "the winner"

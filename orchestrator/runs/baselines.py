@@ -1,4 +1,4 @@
-"""What is measured before a search, and what the search then starts from: `baselines.json` in the output folder.
+"""The prompts that are measured before a search, and the best of them: `baselines.json` in the output folder.
 
 First the prompts on the validation set; then, on the training set, the plain model, to which the objective is relative,
 and the prompts that the search may start from.  A run that is resumed goes on with the choice in the file, whatever a
@@ -19,7 +19,8 @@ from orchestrator.runs.prompts import PromptRace, best_first, measure_prompts, p
 from orchestrator.runs.vectors import StartPrompts
 from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN, prompts_of
-from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
+from orchestrator.settings.population import read_fork
+from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR, FORK, FORK_FILE
 from orchestrator.settings.run import objective_of
 from tasks.models import Objective, Run, Score
 from tasks.plan import Candidate, Evaluations, ExampleSet
@@ -27,14 +28,14 @@ from tasks.plan import Candidate, Evaluations, ExampleSet
 REFERENCE = "reference"
 SHORTLIST = 2
 """How many of the prompts that answered the whole validation set are asked the training set as well."""
-START_SHARE = 0.5
-"""Of the margin, what the start may lose against the best prompt; the vector spends the rest."""
+PROMPT_SHARE = 0.5
+"""Of the margin, what the best prompt may lose against the one with the most right answers; the vector has the rest."""
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """`systems`: the prompts on the set `held_out`, the plain one first; `start`: the best one without a vector, from
-    which the search starts unless the plain prompt stays (`orchestrator.runs.vectors`).
+    """`systems`: the prompts on the set `held_out`, the plain one first; `best_prompt`: the name of the best one alone,
+    from which the search starts unless the plain prompt stays (`orchestrator.runs.vectors`).
 
     `plain` is the plain prompt on the training set.  `held_out` is "training" where there is no validation set.
     `judge_changes` is how often the run's judge had been changed: verdicts of two judges are not compared.
@@ -42,15 +43,15 @@ class Baselines:
 
     held_out: ExampleSet
     systems: tuple[MeasuredSystem, ...]
-    start: str
+    best_prompt: str
     plain: Measurement
     evaluations: Evaluations
     judge_changes: int = 0
 
     def __post_init__(self) -> None:
-        """Raises: ValueError when the plain prompt or the start is not among the systems, or was not measured."""
+        """Raises: ValueError when the plain or the best prompt is not among the systems, or was not measured."""
         measured_ones = {system.name for system in self.systems if system.validation is not None}
-        if missing := {PLAIN, self.start} - measured_ones:
+        if missing := {PLAIN, self.best_prompt} - measured_ones:
             raise ValueError(f"{', '.join(sorted(missing))} is not among the measured systems")
 
     @property
@@ -68,7 +69,7 @@ class Baselines:
 
     def start_prompts(self, settings: Settings) -> StartPrompts:
         """The plain and the best one; the best alone for a search that does not start from the best vector."""
-        names = (PLAIN, self.start) if settings.initial_deltas_path == BEST_VECTOR else (self.start,)
+        names = (PLAIN, self.best_prompt) if settings.initial_deltas_path == BEST_VECTOR else (self.best_prompt,)
         return StartPrompts(self.prompts[PLAIN], {name: self.prompts[name] for name in names})
 
     def objective(self, settings: Settings) -> Objective:
@@ -109,44 +110,52 @@ def ensure_baselines(measurer: Measurer, settings: Settings, output: OutputFolde
     if known is not None and known.judge_changes == judge_changes:
         return known
     if known is None:
-        found = measure_baselines(measurer, settings, prompts_of(settings))
+        found = measure_baselines(measurer, settings, prompts_of(settings), _forked_prompt(settings, output))
     else:
-        found = measure_baselines(measurer, settings, known.prompts, known.start)
+        found = measure_baselines(measurer, settings, known.prompts, known.best_prompt)
         found = dataclasses.replace(found, evaluations=known.evaluations + found.evaluations)
     found = dataclasses.replace(found, judge_changes=judge_changes)
     output.write_state("baselines.json", dataclasses.asdict(found))
     return found
 
 
+def _forked_prompt(settings: Settings, output: OutputFolder) -> str | None:
+    """The prompt that a fork's vectors belong to; None for another run, and where that prompt is not known."""
+    if settings.initial_deltas_path != FORK or settings.target_system_prompt != BEST_PROMPT:
+        return None
+    prompt = read_fork(output.path / FORK_FILE)["prompt"]
+    return prompt if prompt in prompts_of(settings) else None
+
+
 def measure_baselines(
-    measurer: Measurer, settings: Settings, prompts: Mapping[str, str], start: str | None = None
+    measurer: Measurer, settings: Settings, prompts: Mapping[str, str], best: str | None = None
 ) -> Baselines:
-    """Measure the prompts and choose the start, unless `start` names it already.  Raises: Parked."""
+    """Measure the prompts and choose the best, unless `best` names it already.  Raises: Parked."""
     held_out: ExampleSet = "validation" if measurer.examples.get("validation") else "training"
-    complete = frozenset({PLAIN, start or PLAIN})
+    complete = frozenset({PLAIN, best or PLAIN})
     race = PromptRace(prompts, held_out, settings.margin, settings.prompts_raced, complete)
     answers = measure_prompts(measurer, race)
     systems = prompt_systems(race, answers, objective_of(settings, baseline_score(answers[PLAIN])))
-    if start is None and settings.target_system_prompt == BEST_PROMPT:
+    if best is None and settings.target_system_prompt == BEST_PROMPT:
         complete_ones = [system.name for system in systems if system.name != PLAIN and not system.is_stopped]
-        starts = best_first(complete_ones, answers, settings.margin)[:SHORTLIST]
+        shortlist = best_first(complete_ones, answers, settings.margin)[:SHORTLIST]
     else:
-        starts = [start or PLAIN]
-    names = list(dict.fromkeys((PLAIN, *starts)))
+        shortlist = [best or PLAIN]
+    names = list(dict.fromkeys((PLAIN, *shortlist)))
     asked = [Candidate(0, (), system_prompt=prompts[name]) for name in names]
     answers_to_training = measurer.answers(REFERENCE, 0, asked, every_sample=True)
     objective = objective_of(settings, baseline_score(answers_to_training[0]))
     on_training = {
         name: measurement_of(given, objective) for name, given in zip(names, answers_to_training, strict=True)
     }
-    if start is None:
+    if best is None:
         on_validation = {system.name: system.validation for system in systems}
         sets = {name: [one for one in (on_validation[name], on_training[name]) if one is not None] for name in names}
-        start = shortest_near_best(sets, START_SHARE * settings.margin)
+        best = shortest_near_best(sets, PROMPT_SHARE * settings.margin)
     return Baselines(
         held_out=held_out,
         systems=systems,
-        start=start,
+        best_prompt=best,
         plain=on_training[PLAIN],
         evaluations=measurer.evaluations,
     )

@@ -38,7 +38,7 @@ from tasks.validation import InvalidData, check_value, checked_json
 
 SIDES = "cluster_sides.json"
 SHORT_PROMPTS = 2
-"""How many prompts give short answers; the start does as well, if it is none of these."""
+"""How many prompts give short answers; the best prompt does as well, if it is none of these."""
 SHORTER = 0.75
 """Their answers have at most this share of the plain prompt's tokens, where enough prompts do."""
 
@@ -60,7 +60,7 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
     """The answers that make clusters by waste; None for clusters by meaning.
 
     Without a collection they are answers to the training set: those of the plain prompt, and the right ones of the
-    start and of some prompts.  They are kept in the output folder, since other answers are another clustering.
+    best prompt and of some others.  They are kept in the output folder, since other answers are another clustering.
     Raises: Parked, OutputError, SettingsError.
     """
     if settings.clusters_by == "meaning" or settings.clusters_waste_from is not None:
@@ -68,7 +68,7 @@ def ensure_sides(measurer: Measurer, baselines: Baselines, settings: Settings, o
     path = output.path / SIDES
     if path.exists():
         return read_state(path, Sides)
-    chosen = {s.name: s for s in (baselines.system(baselines.start), *short_prompts(baselines))}
+    chosen = {s.name: s for s in (baselines.system(baselines.best_prompt), *short_prompts(baselines))}
     systems = [baselines.systems[0], *(system for system in chosen.values() if system.kind == "prompt")]
     answers = measurer.answers(REFERENCE, 0, [Candidate(0, (), system_prompt=s.system_prompt) for s in systems])
     short = [answer for given in answers[1:] for answer in given]

@@ -21,6 +21,7 @@ from orchestrator.results import RunResults
 from orchestrator.runs.changes import saved_settings
 from orchestrator.runs.clustering import SIDES
 from orchestrator.runs.search import load_search
+from orchestrator.runs.vectors import read_vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, pinned_of
 from orchestrator.settings.kconfig import PREFIX
 from orchestrator.settings.population import ForkFile, StartVector, most_vectors, population_problem, read_fork
@@ -45,11 +46,15 @@ START = "INITIAL_DELTAS_PATH"
 
 @dataclass(frozen=True)
 class Fork:
-    """A run, where in it another one begins ("generation 2", "g1_child0_mut"), and what that one begins with."""
+    """A run, where in it another one begins ("generation 2", "g1_child0_mut"), and what that one begins with.
+
+    `prompt` is the name of the system prompt that the vectors belong to, "" where the run no longer says it.
+    """
 
     run: str
     folder: Path
     at: str
+    prompt: str
     cluster_ids: tuple[str, ...]
     population: tuple[Genome, ...]
 
@@ -104,6 +109,7 @@ class Fork:
             "run": self.run,
             "folder": str(self.folder.resolve()),
             "at": self.at,
+            "prompt": self.prompt,
             "population": [
                 {"deltas": dict(zip(self.cluster_ids, one.deltas, strict=True)), "scratchpad": one.scratchpad}
                 for one in self.population
@@ -139,10 +145,12 @@ def find_fork(spec: str) -> Fork:
     count = len(results.generations)
     if not count:
         raise OutputError(f"{folder} has no finished generation to fork")
+    vectors = read_vectors(results.output)
+    prompt = "" if vectors is None else vectors.start.prompt
     if at in ("", str(count)):
         search, state = load_search(saved_settings(folder), results.output)
         return Fork(
-            results.run, folder, f"the end of {count} generations", search.params.cluster_ids,
+            results.run, folder, f"the end of {count} generations", prompt, search.params.cluster_ids,
             search.optimiser.members(state),
         )  # fmt: skip
     if at.isdecimal():
@@ -157,7 +165,7 @@ def find_fork(spec: str) -> Fork:
     ids = tuple(members[0].deltas)
     members.sort(key=lambda one: -one.fitness)  # of equal ones the first stays first
     genomes = tuple(Genome(tuple(float(one.deltas[i]) for i in ids), one.scratchpad) for one in members)
-    return Fork(results.run, folder, at, ids, genomes)
+    return Fork(results.run, folder, at, prompt, ids, genomes)
 
 
 def _split(spec: str) -> tuple[Path, str]:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from orchestrator.report.inference import LEVEL
 from orchestrator.report.statistics import JudgedAnswer
 from orchestrator.runs.measuring import Answers, Measurer, baseline_score, measurement_of
 from orchestrator.runs.prompts import halving_rungs
-from orchestrator.runs.superiority import LEVEL, Answered, share_better
+from orchestrator.runs.superiority import Answered, is_shown_better
 from tasks.objective import relative_to
 from tasks.plan import Candidate, ExampleSet
 from tasks.validation import Delta
@@ -69,14 +70,17 @@ class LineSearch:
         return ranked[0]
 
     def is_shown_better(self, ours: Found, theirs: Found, tried: int) -> bool:
-        """Whether `ours` has the higher fitness in `LEVEL` of the resamples of all questions, which both answered.
+        """Whether `ours` is shown to have the higher fitness on all questions, which both answered.
 
-        The level is corrected (Bonferroni) for the number of vectors that were tried beside `theirs`.
+        `tried` is the number of vectors that were tried beside `theirs`.  Of so few questions that all of them may be
+        shorter by chance, nothing is shown.
         """
         run = self.measurer.store.run(self.measurer.run_id)
         plain = _answered(ours.plain)
-        share = share_better(_answered(ours.answers), _answered(theirs.answers), plain, run.objective, run.seed)
-        return share >= 1 - (1 - LEVEL) / tried
+        answers = _answered(ours.answers), _answered(theirs.answers)
+        if 0.5 ** len(plain.tokens) * tried > 1 - LEVEL:
+            return False
+        return is_shown_better(*answers, plain, run.objective, run.seed, tried)
 
     def _answers(self, candidates: Sequence[Candidate], rung: int, parts: Mapping[ExampleSet, int]) -> list[Answers]:
         """The answers of each candidate to the first questions of each set, joined; 0 is all questions of a set.

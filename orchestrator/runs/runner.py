@@ -178,13 +178,10 @@ class _Session:
     def begin(self) -> None:
         """Put the run into the store, and take up what earlier sessions have recorded."""
         settings, store, state = self.runner.settings, self.farm.store, self.state
-        run, output = make_run(settings, self.run_id), self.runner.output
-        known, vectors = read_baselines(output), read_vectors(output)
+        run, known = make_run(settings, self.run_id), read_baselines(self.runner.output)
         store.retention.apply_rule(self.run_id, settings.cache_days)
         # Tasks of an earlier session may still run: they go on with the system prompt that the search has.
-        if known is not None:
-            run = known.run(run, settings, known.start if vectors is None else vectors.start.prompt)
-        store.put_run(run)
+        store.put_run(run if known is None else known.run(run, settings, self._prompt(known)))
         changes = read_changes(self.runner.output)
         if not all(change.is_applied for change in changes):
             self._forget_stages()
@@ -228,7 +225,7 @@ class _Session:
         self.baselines = ensure_baselines(Measurer(self.evaluate, self.examples), settings, self.runner.output)
         self.reporter.recorded = self.baselines.evaluations + evaluations_of(self.recorder.history)
         store = self.farm.store
-        self._put_prompt(self.baselines.start)
+        store.put_run(self.baselines.run(store.run(self.run_id), settings, self._prompt(self.baselines)))
         sides = clustering.ensure_sides(self.measurer, self.baselines, settings, self.runner.output)
         found = clustering.ensure_clustering(self.scheduler, watch, sides)
         log.info("clustering %s", found)
@@ -240,16 +237,16 @@ class _Session:
         self.vectors = ensure_vectors(
             measurer, self._families(), clusters, self.baselines.start_prompts(settings), self.runner.output
         )
-        self._put_prompt(self.vectors.start.prompt)
+        store.put_run(self.baselines.run(store.run(self.run_id), settings, self.vectors.start.prompt))
         self.reporter.recorded = self._evaluations()
         if settings.initial_deltas_path == BEST_VECTOR:
             self._start_from(self.vectors)
         notify(setup.reflector_prompt_estimate(self.farm.store, self.run_id, len(self.examples["training"])))
 
-    def _put_prompt(self, name: str) -> None:
-        """Have the run's candidates asked with this system prompt."""
-        store = self.farm.store
-        store.put_run(self.baselines.run(store.run(self.run_id), self.runner.settings, name))
+    def _prompt(self, baselines: Baselines) -> str:
+        """The name of the search's system prompt, as far as it is known: the best one until the vectors are."""
+        vectors = read_vectors(self.runner.output)
+        return baselines.best_prompt if vectors is None else vectors.start.prompt
 
     def _start_from(self, vectors: Vectors) -> None:
         """Where the search starts is known now; a session that goes on has known it before."""

@@ -1,7 +1,7 @@
 """How surely one system is better than another on the same questions: the paired bootstrap of their fitness.
 
-Whoever picks the best of several by a few dozen questions also picks their luck.  So what is there stays, unless
-another is shown to be better: its fitness is higher in at least `LEVEL` of the resamples.
+The best of several systems on a few dozen questions is partly so by chance.  So the simpler one stays, unless another
+is shown to be better: its fitness is higher in nearly all resamples.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.report.inference import resampled_counts
+from orchestrator.report.inference import LEVEL, resampled_counts
 from tasks.models import Objective
 from tasks.objective import additive_fitness_of, relative_to
 
-LEVEL = 0.95
-"""Of one decision, one-sided."""
 RESAMPLES = 2_000
 
 Means = tuple[float, float]
@@ -35,6 +33,16 @@ class Answered(NamedTuple):
         """From the tokens and the verdicts of each time that the same questions were asked, in one order."""
         tokens, correct = (np.array(rows, dtype=np.float64).mean(0) for rows in zip(*measured, strict=True))
         return cls(tokens, correct)
+
+
+def is_shown_better(
+    ours: Answered, theirs: Answered, plain: Answered, objective: Objective, seed: int, tried: int = 1
+) -> bool:
+    """Whether `ours` has the higher fitness in 95 % of the resamples (one-sided); see `share_better`.
+
+    The level is corrected (Bonferroni) for `tried`, of how many systems `ours` may be the best.
+    """
+    return share_better(ours, theirs, plain, objective, seed) >= 1 - (1 - LEVEL) / tried
 
 
 def share_better(ours: Answered, theirs: Answered, plain: Answered, objective: Objective, seed: int) -> float:

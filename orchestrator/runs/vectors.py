@@ -1,16 +1,19 @@
 """Vectors that need no search, and what the search starts from: `vectors.json` in the output folder.
 
     end of turn alone          the tokens that end a turn, raised
+    end of turn with "..."     the same with the other system prompt that the search could have started from
     log-odds alone             the negative log-odds of each cluster of wasted tokens, times one factor
     end of turn and log-odds   the log-odds times one factor, added to the best of the first line
 
-Each is a line search on the training and the validation set together, before the first generation: one of them alone is
-so small that two answers decide.  The raised ends of a turn answer all questions, since their fitness differs by a few
-answers of a hundred; of the lines with log-odds the worse half stops after a part, as with the prompts.
-With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the simplest of these that nothing is shown to beat.  The
-end of turn is raised with the plain prompt and with the best sentence, and the sentence stays only where it is shown to
-be better; so do log-odds.  A raise cuts the model's own answers, which rarely makes a right one wrong; other words and
-other biases change many answers, for better and for worse, and of several the luckiest seems best.
+Each is a line search (`orchestrator.runs.line_search`) before the first generation.  The raised ends of a turn answer
+all questions, since their fitness differs by a few answers of a hundred; of the lines with log-odds the worse half
+stops after a part.
+
+With CONFIG_INITIAL_DELTAS_PATH="best" the search starts from the plain prompt with the end of turn raised, or without,
+whichever has the higher fitness.  The best prompt replaces the plain one, and log-odds are added, only where this is
+shown to be better.  A raise cuts the model's own answers, which rarely makes a right one wrong; another prompt and
+other biases change many answers, for better and for worse, so that the best of several on a few dozen questions is
+partly so by chance.
 
 After the search the best of each line stands beside what the search has found, on the validation set, where it has been
 chosen in part: a search that is not better than these was not worth its evaluations.
@@ -37,6 +40,7 @@ RAISES = (0.25, 0.5, 0.75, 1.0)
 FACTORS = (0.5, 1.0, 2.0, 4.0)
 """What the negative log-odds of each cluster are multiplied by."""
 EOT, LOG_ODDS, BOTH = "end of turn alone", "log-odds alone", "end of turn and log-odds"
+OLD_START = "start by the judge before"
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,9 @@ def ensure_vectors(
         raise OutputError(f"{output.path / VECTORS_FILE} has not one delta for each of {clusters} clusters")
     if known is not None and known.judge_changes == judge_changes:
         return known
-    if known is None:
-        found = measure_lines(measurer, families, clusters, prompts)
-    else:
-        found = measure_lines(measurer, families, clusters, prompts, known.start.prompt)
-        found = dataclasses.replace(found, start=known.start, evaluations=known.evaluations + found.evaluations)
+    found = measure_lines(measurer, families, clusters, prompts, None if known is None else known.start.prompt)
+    if known is not None:
+        found = _with_start(found, known)
     found = dataclasses.replace(found, judge_changes=judge_changes)
     output.write_state(VECTORS_FILE, dataclasses.asdict(found))
     return found
@@ -141,29 +143,29 @@ def measure_lines(
     for name, text in prompts.starts.items():
         simplest[name] = search.best_of([zero], text, raced=False)
         if families.eot:
-            raised[name] = search.best_of(families.eot, text, raced=stops_early(EOT))
-            simplest[name] = _higher(simplest[name], raised[name])
+            raised[name] = search.best_of(families.eot, text, raced=False)
+            simplest[name] = _highest(simplest[name], raised[name])
     tried = _count_alternatives(families, len(prompts.starts))
     prompt = kept or _prompt_to_keep(search, simplest, tried)
-    found = {EOT: raised[prompt]} if raised else {}
-    if families.log_odds:
-        text = prompts.starts[prompt]
-        found[LOG_ODDS] = search.best_of(families.log_odds, text, raced=stops_early(LOG_ODDS))
-        if raised:
-            both = families.beside(raised[prompt].deltas)
-            found[BOTH] = search.best_of(both, text, raced=stops_early(BOTH))
-    start = simplest[prompt]
-    for line in (one for one in found if one != EOT):
-        if search.is_shown_better(found[line], simplest[prompt], tried):
-            start = _higher(start, found[line])
-    best = {line: Steered(prompt, one.deltas) for line, one in found.items()}
-    best |= {with_prompt(name): Steered(name, one.deltas) for name, one in raised.items() if name != prompt}
-    return Vectors(best, Steered(prompt, start.deltas), measurer.evaluations)
+    lines = {LOG_ODDS: families.log_odds, BOTH: families.beside(raised[prompt].deltas) if raised else ()}
+    scaled = {name: search.best_of(line, prompts.starts[prompt], raced=True) for name, line in lines.items() if line}
+    shown = [one for one in scaled.values() if search.is_shown_better(one, simplest[prompt], tried)]
+    best = {EOT if name == prompt else with_prompt(name): Steered(name, one.deltas) for name, one in raised.items()}
+    best |= {line: Steered(prompt, one.deltas) for line, one in scaled.items()}
+    return Vectors(best, Steered(prompt, _highest(simplest[prompt], *shown).deltas), measurer.evaluations)
 
 
-def _higher(one: Found, other: Found) -> Found:
-    """Of two the one with the higher fitness, the first of equals: what is not better than no vector is not added."""
-    return max(one, other, key=lambda found: found.fitness)
+def _with_start(found: Vectors, known: Vectors) -> Vectors:
+    """What another judge finds, with the start that the search has had: a line of its own where it is none's best."""
+    best, start = dict(found.best), known.start
+    if any(start.deltas) and start not in best.values():
+        best[OLD_START] = start
+    return Vectors(best, start, known.evaluations + found.evaluations)
+
+
+def _highest(*found: Found) -> Found:
+    """That of the highest fitness, of equals the first: what is not better than no vector is not added."""
+    return max(found, key=lambda one: one.fitness)
 
 
 def _prompt_to_keep(search: LineSearch, simplest: Mapping[str, Found], tried: int) -> str:
@@ -176,12 +178,7 @@ def _prompt_to_keep(search: LineSearch, simplest: Mapping[str, Found], tried: in
 def _count_alternatives(families: Families, prompts: int) -> int:
     """How many vectors are tried beside the first prompt's raised end of turn and no vector."""
     lines_of_log_odds = 2 if families.eot else 1
-    return max(1, (prompts - 1) * (1 + len(families.eot)) + lines_of_log_odds * len(families.log_odds))
-
-
-def stops_early(line: str) -> bool:
-    """Whether the worse vectors of a line stop early, by its name."""
-    return line in (LOG_ODDS, BOTH)
+    return (prompts - 1) * (1 + len(families.eot)) + lines_of_log_odds * len(families.log_odds)
 
 
 def with_prompt(name: str) -> str:

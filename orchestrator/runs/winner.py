@@ -1,7 +1,7 @@
 """Which system wins on the validation set: what the search started from, unless a finalist is shown to be better.
 
 The best of several finalists seems better than it is, since their luck differs.  So it wins over the start only where
-its fitness is higher in `LEVEL` of the paired bootstrap's resamples, corrected for the number of finalists.
+its fitness is higher in 95 % of the paired bootstrap's resamples, corrected for the number of finalists.
 The start has been chosen in part on the validation set, which makes it seem better there: that is to the finalists'
 disadvantage.
 """
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.runs.superiority import LEVEL, Answered, share_better
+from orchestrator.runs.superiority import Answered, is_shown_better
 from tasks.models import Objective
 
 
@@ -30,17 +30,9 @@ def choose_winner(
     best = max(finalists, key=lambda system: (_fitness(system), not any(system.deltas)))
     if start is None:
         return best
-    level = 1 - (1 - LEVEL) / len(finalists)
-    return best if share_finalist_better(best, start, plain, objective, seed) >= level else start
-
-
-def share_finalist_better(
-    finalist: MeasuredSystem, start: MeasuredSystem, plain: Measurement, objective: Objective, seed: int
-) -> float:
-    """In which share of resamples of the validation questions the finalist has the higher fitness."""
     asked = plain.examples
-    ours, theirs = _answered(finalist, asked), _answered(start, asked)
-    return share_better(ours, theirs, _means_of((plain,), asked), objective, seed)
+    answers = _answered(best, asked), _answered(start, asked), _means_of((plain,), asked)
+    return best if is_shown_better(*answers, objective, seed, tried=len(finalists)) else start
 
 
 def _answered(system: MeasuredSystem, asked: Sequence[str]) -> Answered:

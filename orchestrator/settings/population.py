@@ -45,12 +45,13 @@ class StartVectorFile(TypedDict):
 class ForkFile(TypedDict):
     """fork.json: the run that another one was forked from, at what ("generation 2"), and the population it begins with.
 
-    `folder` is where the run was then.
+    `folder` is where the run was then; `prompt` is the name of its system prompt, "" where that is not known.
     """
 
     run: str
     folder: str
     at: str
+    prompt: str
     population: list[StartVectorFile]
 
 

@@ -25,7 +25,7 @@ ZERO = Path("zero")
 SHIPPED = Path("shipped")
 """In place of a file of system prompts: configs/prompts.yaml of this project, wherever the command runs."""
 BEST_VECTOR = Path("best")
-"""In place of a file of deltas: the best vector that needs no search; the search starts from it."""
+"""In place of a file of deltas: a vector that needs no search; the search starts from it."""
 FORK, FORK_FILE = Path("fork"), "fork.json"
 """In place of a file of deltas: the population in this file of the output folder, where `evolve --fork` puts it."""
 BEST_PROMPT = "best"

@@ -32,7 +32,7 @@ def test_prompts_and_vectors_are_rivals_and_other_evolved_systems_are_not() -> N
 
 
 def test_a_vector_without_search_that_has_won_is_not_its_own_rival() -> None:
-    # given a winner that is one of the systems that the search could start from
+    # given a winner that is what the search started from
     ends = replace(ENDS, deltas=(0.0, 4.0))
     assessment = assessed(PLAIN, ONE_SENTENCE, SHORT_BUT_WRONG, ends, EVOLVED, winner="end of turn alone")
     # then it is neither compared with itself nor counted, also not by the correction of p values

@@ -90,7 +90,7 @@ def test_a_sentence_with_as_few_tokens_and_as_many_right_is_named_first_even_whe
 
 
 def test_a_vector_without_search_that_has_won_itself_is_said_to_have_won() -> None:
-    # given a winner that is what the search could start from
+    # given a winner that is what the search started from
     raised = replace(system("end of turn alone", "vector", 0.4), deltas=(11.0, 0.0))
     # when
     conclusion = concluded(raised, [ONE_SENTENCE, raised])

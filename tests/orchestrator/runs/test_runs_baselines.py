@@ -1,4 +1,4 @@
-"""What is measured before a search: kept in a file, and the start of the search never changes."""
+"""The prompts that are measured before a search: kept in a file, and the best one never changes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from orchestrator.runs.changes import check_resumable, record_change
 from orchestrator.runs.final import Closing
 from orchestrator.runs.vectors import StartPrompts, Steered, Vectors
 from orchestrator.settings import Settings, SettingsError, load_settings, make_run, write_config
+from orchestrator.settings.references import FORK, FORK_FILE
 from tasks.envelope import unsealed
 from tasks.models import Constrained
 from tasks.plan import Candidate, Evaluations
@@ -72,12 +73,12 @@ def measurer(respond: Any = respond, **sets: int) -> SimulatedMeasurer:
     return SimulatedMeasurer(respond, **(sets or {"training": 10, "validation": 40, "test": 5}))
 
 
-def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
+def test_the_best_prompt_is_the_shortest_that_is_as_good_as_the_one_with_the_most_right(
     prompts: Path, output: OutputFolder
 ) -> None:
     settings = settings_of(prompts)
     found = ensure_baselines(measurer(), settings, output)
-    assert (found.start, found.held_out) == ("short", "validation")
+    assert (found.best_prompt, found.held_out) == ("short", "validation")
     # The run has its prompt, and the objective is relative to the plain model's answers on the training set
     run = found.run(make_run(settings, "run"), settings, "short")
     assert run.target.system_prompt == "Answer. Be brief."
@@ -87,14 +88,16 @@ def test_the_search_starts_from_the_shortest_prompt_that_is_as_good_as_the_best(
 
 
 @pytest.mark.parametrize(("margin", "start"), [("0.03", "short"), ("0.05", "shorter")])
-def test_the_start_may_lose_half_of_the_margin(prompts: Path, output: OutputFolder, margin: str, start: str) -> None:
+def test_the_best_prompt_may_lose_half_of_the_margin(
+    prompts: Path, output: OutputFolder, margin: str, start: str
+) -> None:
     # given 50 answers, of which the shorter prompt has one wrong
     def lossy(candidate: Candidate, number: int) -> tuple[int, bool]:
         prompt = candidate.system_prompt or ""
         return LENGTHS[prompt], not ("Hurry" in prompt and candidate.examples == "validation" and number == 0)
 
     found = ensure_baselines(measurer(lossy), settings_of(prompts, f"MARGIN={margin}"), output)
-    assert found.start == start
+    assert found.best_prompt == start
 
 
 def test_on_a_harder_validation_set_the_objective_is_relative_to_what_is_right_there(
@@ -172,10 +175,10 @@ def test_a_search_from_the_best_vector_may_keep_the_plain_prompt(prompts: Path, 
     assert found.start_prompts(from_best) == StartPrompts("Answer.", both)
 
 
-def test_a_prompt_that_the_settings_name_is_the_start_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:
+def test_a_prompt_that_the_settings_name_is_the_best_whatever_is_shorter(prompts: Path, output: OutputFolder) -> None:
     settings = settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer.")
     found = ensure_baselines(measurer(), settings, output)
-    assert found.start == "none"
+    assert found.best_prompt == "none"
 
 
 def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: OutputFolder) -> None:
@@ -188,7 +191,7 @@ def test_a_stopped_run_goes_on_with_what_is_in_the_file(prompts: Path, output: O
     assert again.asked == []
 
 
-def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path, output: OutputFolder) -> None:
+def test_another_judge_judges_the_same_prompts_and_the_best_stays(prompts: Path, output: OutputFolder) -> None:
     # Given a run that has started from "short", and a file of prompts that has changed
     settings = settings_of(prompts)
     first = ensure_baselines(measurer(), settings, output)
@@ -198,7 +201,7 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     again = measurer(turned)
     found = ensure_baselines(again, settings_of(prompts, "JUDGE_MODEL=strict"), output)
     # Then all are measured anew, the start stays and answers everything, and evaluations add up
-    assert found.start == "short"
+    assert found.best_prompt == "short"
     assert found.system("short").validation is not None and not found.system("short").is_stopped
     assert found.system("short").validation.right == 0  # type: ignore[union-attr]
     assert found.prompts == first.prompts == prompts_to_measure(settings, output)
@@ -206,7 +209,7 @@ def test_another_judge_judges_the_same_prompts_and_the_start_stays(prompts: Path
     assert read_baselines(output) == found and found.judge_changes == 1
 
 
-def test_a_prompt_that_lost_nothing_by_chance_is_not_the_start(prompts: Path, output: OutputFolder) -> None:
+def test_a_prompt_that_lost_nothing_by_chance_is_not_the_best(prompts: Path, output: OutputFolder) -> None:
     """ "Hurry." is as good on the validation set, and loses too much on both sets together."""
 
     def lucky(candidate: Candidate, number: int) -> tuple[int, bool]:
@@ -215,12 +218,12 @@ def test_a_prompt_that_lost_nothing_by_chance_is_not_the_start(prompts: Path, ou
 
     settings = settings_of(prompts, "MARGIN=0.06")
     found = ensure_baselines(measurer(lucky, training=40, validation=20), settings, output)
-    assert found.start == "short"
+    assert found.best_prompt == "short"
     few = OutputFolder(output.path / "few")
-    assert ensure_baselines(measurer(lucky, training=10, validation=40), settings, few).start == "shorter"
+    assert ensure_baselines(measurer(lucky, training=10, validation=40), settings, few).best_prompt == "shorter"
 
 
-def test_a_prompt_that_lost_too_much_by_chance_can_be_the_start(prompts: Path, output: OutputFolder) -> None:
+def test_a_prompt_that_lost_too_much_by_chance_can_be_the_best(prompts: Path, output: OutputFolder) -> None:
     """ "Hurry." loses 2 of 40 answers on the validation set and none of 40 on the training set."""
 
     def unlucky(candidate: Candidate, number: int) -> tuple[int, bool]:
@@ -230,12 +233,12 @@ def test_a_prompt_that_lost_too_much_by_chance_can_be_the_start(prompts: Path, o
         )
 
     found = ensure_baselines(measurer(unlucky, training=40, validation=40), settings_of(prompts, "MARGIN=0.06"), output)
-    assert found.start == "shorter"
+    assert found.best_prompt == "shorter"
 
 
 def test_without_a_validation_set_the_training_set_chooses(prompts: Path, output: OutputFolder) -> None:
     found = ensure_baselines(measurer(training=40), settings_of(prompts), output)
-    assert (found.held_out, found.start) == ("training", "short")
+    assert (found.held_out, found.best_prompt) == ("training", "short")
 
 
 def test_no_model_is_asked_with_the_word_best(prompts: Path, output: OutputFolder) -> None:
@@ -259,6 +262,23 @@ def test_long_questions_are_treated_alike_once_something_is_measured(prompts: Pa
 
 def test_a_file_without_its_start_cannot_be_used(prompts: Path, output: OutputFolder) -> None:
     ensure_baselines(measurer(), settings_of(prompts), output)
-    output.write_state("baselines.json", unsealed(output.baselines.read_bytes()) | {"start": "gone"})
+    output.write_state("baselines.json", unsealed(output.baselines.read_bytes()) | {"best_prompt": "gone"})
     with pytest.raises(OutputError, match="gone is not among the measured systems"):
         read_baselines(output)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "start"), [("none", "none"), ("shorter", "shorter"), ("gone", "short"), ("", "short")]
+)
+def test_a_fork_keeps_the_prompt_of_its_origin_where_it_still_exists(
+    prompts: Path, output: OutputFolder, prompt: str, start: str
+) -> None:
+    output.write_state(FORK_FILE, {"run": "r", "folder": "f", "at": "generation 1", "prompt": prompt, "population": []})
+    forked = dataclasses.replace(settings_of(prompts), initial_deltas_path=FORK)
+    found = ensure_baselines(measurer(), forked, output)
+    assert found.best_prompt == start
+    assert found.system(start).validation is not None and not found.system(start).is_stopped
+    # and one with a prompt of its own has that
+    own = OutputFolder(output.path / "own")
+    settings = dataclasses.replace(settings_of(prompts, "TARGET_SYSTEM_PROMPT=Answer."), initial_deltas_path=FORK)
+    assert ensure_baselines(measurer(), settings, own).best_prompt == "none"

@@ -75,7 +75,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     run_id = run_id_of(output)
     # The search has started from the best prompt, and its candidates were asked with it
     baselines = json.loads((output / "baselines.json").read_text())
-    assert (baselines["start"], baselines["held_out"], len(baselines["systems"])) == ("concise", "validation", 14)
+    assert (baselines["best_prompt"], baselines["held_out"], len(baselines["systems"])) == ("concise", "validation", 14)
     assert driver.store.run(run_id).target.system_prompt == f"{BASE} Be concise."
     first = json.loads((output / "history.jsonl").read_text().splitlines()[0])["population"][0]
     assert first["mean_tokens"] < sum(baselines["plain"]["tokens"]) / 12
@@ -118,15 +118,27 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert json.loads((output / "baselines.json").read_text()) == baselines
 
 
-@pytest.mark.parametrize(("node", "training"), [("g0_pop0", "0-11"), ("lines0_1", "0-31")])
+FEW = {"TRAINING_INDICES": "0-1", "VALIDATION_INDICES": "0-1", "INITIAL_DELTAS_PATH": "best"}
+"""So few questions that no sentence is shown to be better than none: the plain prompt stays."""
+
+
+@pytest.mark.parametrize(
+    ("node", "changed", "prompt"),
+    [
+        ("g0_pop0", {}, "Answer. Be concise."),
+        ("lines0_1", {"TRAINING_INDICES": "0-31"}, "Answer. Be concise."),
+        ("g0_pop0", FEW, "Answer."),
+    ],
+)
 def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
-    driver: Driver, farm: Any, tmp_path: Path, node: str, training: str
+    driver: Driver, farm: Any, tmp_path: Path, node: str, changed: dict[str, str], prompt: str
 ) -> None:
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text(PROMPTS)
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    options = {"PROMPTS_PATH": str(prompts), "TRAINING_INDICES": training}
+    options = {"PROMPTS_PATH": str(prompts), **changed}
     finish(evolve(farm, calm, **options))
+    assert json.loads((calm / "baselines.json").read_text())["best_prompt"] == "short"
     # Given a run that is killed when its baselines are known: in the first answers of its search, or among the vectors
     # without search
     driver.set_signal("hold", "answer", node)
@@ -141,7 +153,9 @@ def test_a_run_that_is_killed_between_baselines_and_search_keeps_its_start(
     driver.clear_signal("hold", "answer", node)
     finish(evolve(farm, killed, **options))
     # Then it has the start that it had, and ends as the other one
-    assert driver.store.run(run_id_of(killed)).target.system_prompt == "Answer. Be concise."
+    assert driver.store.run(run_id_of(killed)).target.system_prompt == prompt
+    evolved = [one for one in report_of(killed)["systems"] if one["kind"] == "evolved"]
+    assert {one["system_prompt"] for one in evolved} == {prompt}
     for file in ("baselines.json", "evolution_state.json", "individuals.jsonl", "deltas_best.json", "pareto.json"):
         assert (killed / file).read_bytes() == (calm / file).read_bytes(), file
     assert report_of(killed)["rivals"] == report_of(calm)["rivals"]
@@ -208,7 +222,7 @@ def test_a_best_whose_lines_are_lost_is_a_finalist_and_loses_to_the_start_that_i
 
 
 @pytest.mark.parametrize(("initial", "winner"), [("best", "log-odds alone"), ("zero", "best so far")])
-def test_the_vector_that_the_search_started_from_wins_where_no_finalist_is_shown_to_be_better(
+def test_a_vector_without_search_wins_only_where_the_search_started_from_it(
     closing: Callable[..., Closing], initial: str, winner: str
 ) -> None:
     # given a vector without search with answers of 8 tokens, a search whose best has 12, and a rival of both with 6

@@ -92,6 +92,9 @@ def test_what_a_fork_begins_with(finished_run: Path, tmp_path: Path) -> None:
     one = find_fork(f"{finished_run}@g1_child0_mut")
     individual = results.individual("g1_child0_mut")
     assert (one.at, one.population[0].scratchpad) == ("g1_child0_mut", individual.scratchpad)
+    # with the prompt that its vectors were found with
+    start = json.loads((finished_run / "vectors.json").read_text())["start"]
+    assert one.prompt == end.prompt == start["prompt"]
     assert one.population[0].deltas == tuple(individual.deltas.values())
     # a folder may have an @ in its name
     copied = shutil.copytree(finished_run, tmp_path / "run@1")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from measured_systems import PLAIN, system
 
+from orchestrator.report.inference import LEVEL
 from orchestrator.report.systems import MeasuredSystem, Measurement
-from orchestrator.runs.superiority import LEVEL
-from orchestrator.runs.winner import choose_winner, share_finalist_better
+from orchestrator.runs.superiority import Answered, share_better
+from orchestrator.runs.winner import choose_winner
 from tasks.models import Constrained, Fitness
 
 REFERENCE = PLAIN.validation
@@ -23,8 +25,15 @@ def winner(finalists: list[MeasuredSystem], start: MeasuredSystem | None) -> Mea
 
 
 def share(one: MeasuredSystem, other: MeasuredSystem) -> float:
-    assert REFERENCE is not None
-    return share_finalist_better(one, other, REFERENCE, OBJECTIVE, seed=1)
+    """In which share of the resamples the first system is the better one."""
+
+    def answered(given: Sequence[Measurement | None]) -> Answered:
+        assert REFERENCE is not None
+        ordered = [measured.on(REFERENCE.examples) for measured in given if measured is not None]
+        return Answered.of([(measured.tokens, measured.correct) for measured in ordered])
+
+    ours, theirs = (answered((system.validation, *system.repeats)) for system in (one, other))
+    return share_better(ours, theirs, answered([REFERENCE]), OBJECTIVE, seed=1)
 
 
 def test_without_a_start_the_highest_fitness_wins() -> None:
