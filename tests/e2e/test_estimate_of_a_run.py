@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from run_folder import RunFolder
 
 from orchestrator.run_parts import parts_of, planned_work
@@ -11,6 +12,7 @@ from orchestrator.settings import load_settings
 from orchestrator.settings.brevity import prompts_of
 
 
+@pytest.mark.long
 def test_a_run_generates_about_as_many_answers_as_were_planned(reference_run: RunFolder) -> None:
     settings = load_settings(reference_run.output / "config")
     sizes = {which: len(rows) for which, rows in choose_examples(settings).items()}

@@ -14,6 +14,7 @@ from run_folder import LOGS, RunFolder, finish, orchestrator, wait_until
 from workers.embedded.valkey import socket_path
 
 
+@pytest.mark.long
 def test_killed_at_many_moments_it_resumes_and_repeats_nothing(reference_run: RunFolder, run_folder: RunFolder) -> None:
     kill_at_moments(run_folder, reference_run.answers(), kill_moments(1))
     done = run_folder.run()

@@ -107,7 +107,7 @@ def test_what_a_fork_begins_with_is_in_its_output_folder(sound: Any, problems: A
     output = sound.folder / "output"
     overrides = ["INITIAL_DELTAS_PATH=fork", f"OUTPUT_DIR={output}"]
     assert f"{output}/fork.json is missing" in problems(*overrides)[0]
-    origin = {"run": "run-1", "folder": "/elsewhere", "at": "generation 2"}
+    origin = {"run": "run-1", "folder": "/elsewhere", "at": "generation 2", "prompt": "none"}
     members = [{"deltas": ZEROS, "scratchpad": "a"}, {"deltas": ZEROS | {"11": -1.5}, "scratchpad": ""}]
     OutputFolder(output).write_state("fork.json", {**origin, "population": members})
     assert load_settings(sound.path, overrides).initial_deltas_path == FORK
