@@ -91,6 +91,11 @@ def _change(pair: Pairwise | None) -> str:
 def provenance(assessment: Assessment, width: int = 80) -> list[str]:
     """What the search started from, and how often the test set has been asked."""
     sentences = [f'The search started from the system prompt "{escape_control(assessment.start)}".']
+    if _has_higher_vectors(assessment):
+        sentences.append(
+            "The winner is what it started from: some vectors have a higher fitness on validation, "
+            "and none was shown to be better."
+        )
     stopped = [system for system in assessment.systems if system.is_stopped]
     if stopped:
         subject = "1 system was" if len(stopped) == 1 else f"{len(stopped)} systems were"
@@ -99,3 +104,12 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
         winners = "1 winner" if assessment.test_uses == 1 else f"{assessment.test_uses} winners"
         sentences.append(f"The test set has been asked for {winners} so far, this one included.")
     return wrap(" ".join(sentences), width)
+
+
+def _has_higher_vectors(assessment: Assessment) -> bool:
+    """Whether the start has won, although a vector has a higher fitness on the validation set."""
+    winner, systems = assessment.winner, assessment.systems
+    if winner.kind == "evolved" or winner.validation is None:
+        return False
+    vectors = (system.validation for system in systems if system.kind in ("vector", "evolved"))
+    return any(one is not None and one.fitness > winner.validation.fitness for one in vectors)

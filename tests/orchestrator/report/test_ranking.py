@@ -66,3 +66,14 @@ def test_it_says_where_the_search_started_and_how_often_the_test_set_was_asked()
     assert "The test set has been asked for 3 winners so far, this one included." in text
     assert "asked for 1 winner so far, this one included" in " ".join(provenance(assessed()))
     assert "test set" not in " ".join(provenance(assessed(test_uses=0)))
+
+
+@pytest.mark.parametrize(
+    ("winner", "other", "is_said"), [("raised", 0.3, True), ("raised", 0.7, False), ("evolved 1", 0.3, False)]
+)
+def test_a_start_that_wins_over_vectors_with_a_higher_fitness_is_explained(
+    winner: str, other: float, is_said: bool
+) -> None:
+    raised, rival = system("raised", "vector", 0.5, seed=3), system("with a prompt", "vector", other, seed=4)
+    found = assess("quiet-1", (PLAIN, raised, rival, system("evolved 1", "evolved", 0.6)), winner, "none", 0.03, seed=7)
+    assert ("some vectors have a higher fitness on validation" in " ".join(provenance(found))) == is_said
