@@ -90,9 +90,9 @@ menuconfig:      ## edit .config in a menu (CONFIG=FILE); also guiconfig, olddef
 menuconfig guiconfig olddefconfig savedefconfig: $(STAMP)
 	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
 
-# Without the modules that benchmarks import, the server that they start, judge.py, which needs labelled answers, and
-# soak.py, which takes an hour.
-BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
+# Without the modules that benchmarks import, the server that they start, judge.py, which needs labelled answers,
+# start_rule.py, which needs a finished run, and soak.py, which takes an hour.
+BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py %/start_rule.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
 bench: models    ## run the benchmarks; results in benchmarks/results
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
