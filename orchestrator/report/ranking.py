@@ -93,7 +93,7 @@ def provenance(assessment: Assessment, width: int = 80) -> list[str]:
     sentences = [f'The search started from the system prompt "{escape_control(assessment.start)}".']
     if _has_higher_vectors(assessment):
         sentences.append(
-            f'With it, it started from the winner, "{escape_control(assessment.winner.name)}": '
+            f'What it started from, "{escape_control(assessment.winner.name)}", won: '
             "some vectors have a higher fitness on validation, and none was shown to be better."
         )
     stopped = [system for system in assessment.systems if system.is_stopped]
