@@ -42,7 +42,8 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "raced": {**WASTE, "OPTIMISER": "cma", "RACING": "on"},
     "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
 }
-"""`prompted` starts from the best system prompt, all others from the plain one."""
+"""`prompted` may start from the best system prompt, all others start from the plain one.  `raced` has twice the
+generations of the others, since its generations ask fewer questions: compare by what was answered."""
 MODEL_REFLECTOR = "llm-"
 """A kind with this prefix has the served model itself as reflector, over the server's OpenAI routes."""
 
@@ -168,6 +169,8 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         "TEST_EVERY_RIVAL": "y",
         **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
     }
+    if run.kind == "raced":
+        settings["NGEN"] = 2 * options.generations
     if by_model:
         settings |= {
             "OPENAI_BASE_URL": f"{options.reflector_url}/v1",
@@ -213,13 +216,21 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
         return None
     report = json.loads((folder / "report.json").read_text())
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    questions = json.loads((folder / "questions.json").read_text())
     return {
         "report": report,
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
+        "answered": [answered_questions(line["population"], len(questions["training"])) for line in history],
+        "best_on_validation": [line["validation"]["fitness"] for line in history if "validation" in line],
         "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
+
+
+def answered_questions(population: Sequence[Mapping[str, Any]], questions: int) -> int:
+    """How many training questions a generation's candidates were asked, of `questions`: a stopped one only a part."""
+    return sum(one["stopped"]["answered"] if "stopped" in one else questions for one in population)
 
 
 def late_over_early(rates: Sequence[float]) -> float:

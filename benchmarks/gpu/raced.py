@@ -1,0 +1,68 @@
+"""Racing against full evaluation on a card: answered questions until the best is as good on the validation set.
+
+Of a result of `search.py` whose runs had CONFIG_PATIENCE, so that each new best answered the validation set: `cma:N`
+with full evaluation beside `raced:N`, the same search from the same seed.  The goal is nine tenths of the gain (in
+logarithms) that full evaluation had in the end; each is charged the training questions until its best first had it.
+
+`python -m benchmarks.gpu.raced --result search_tatqa`
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks import figures
+from benchmarks.racing import GOAL, until
+
+FULL, RACED = "cma", "raced"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--result", required=True, help="of benchmarks/results/gpu_RESULT.json")
+    options = parser.parse_args()
+    runs = json.loads((figures.FOLDER / f"gpu_{options.result}.json").read_text("utf-8"))["runs"]
+    seeds = [name.partition("-")[2] for name in runs if name.startswith(f"{RACED}-")]
+    pairs = {seed: (runs[f"{FULL}-{seed}"], runs[f"{RACED}-{seed}"]) for seed in seeds if f"{FULL}-{seed}" in runs}
+    if not pairs:
+        sys.exit(f"gpu_{options.result}.json has no runs {FULL}-N and {RACED}-N of one seed")
+    compared = {seed: compare(*pair) for seed, pair in pairs.items()}
+    head = ["seed", "goal", "full evaluation", "racing", "ratio", "same generations"]
+    print(figures.table(head, [row(seed, one) for seed, one in compared.items()]))
+    print(f"median ratio {statistics.median(one['ratio'] for one in compared.values()):.2f}")
+    return 0
+
+
+def compare(full: Mapping[str, Any], raced: Mapping[str, Any]) -> dict[str, float]:
+    """The goal, the answers of both until it was reached, and their ratios: until then, and in as many generations."""
+    whole, saved = points(full), points(raced)
+    goal = whole[-1][1] ** GOAL
+    spent = until(whole, goal), until(saved, goal)
+    return {
+        "goal": goal,
+        "full": spent[0],
+        "raced": spent[1],
+        "ratio": spent[1] / spent[0],
+        "same": saved[len(whole) - 1][0] / whole[-1][0],
+    }
+
+
+def points(run: Mapping[str, Any]) -> list[tuple[int, float]]:
+    """After each generation: the training questions answered so far, and the fitness of the best on validation."""
+    return list(zip(itertools.accumulate(run["answered"]), run["best_on_validation"], strict=True))
+
+
+def row(seed: str, one: Mapping[str, float]) -> list[str]:
+    raced = "not reached" if math.isinf(one["raced"]) else f"{one['raced']:.0f}"
+    return [seed, f"{one['goal']:.3f}", f"{one['full']:.0f}", raced, f"{one['ratio']:.2f}", f"{one['same']:.2f}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
