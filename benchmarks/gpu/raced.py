@@ -1,8 +1,9 @@
 """Racing against full evaluation on a card: answered questions until the best is as good on the validation set.
 
 Of a result of `search.py` whose runs had CONFIG_PATIENCE, so that each new best answered the validation set: `cma:N`
-with full evaluation beside `raced:N`, the same search from the same seed.  The goal is nine tenths of the gain (in
-logarithms) that full evaluation had in the end; each is charged the training questions until its best first had it.
+with full evaluation beside `raced:N`, the same search from the same seed.  A search is as good as the best that it has
+validated so far.  The goal is nine tenths of the gain (in logarithms) that full evaluation had in the end; each is
+charged the training questions until it first had it.
 
 `python -m benchmarks.gpu.raced --result search_tatqa`
 """
@@ -55,8 +56,9 @@ def compare(full: Mapping[str, Any], raced: Mapping[str, Any]) -> dict[str, floa
 
 
 def points(run: Mapping[str, Any]) -> list[tuple[int, float]]:
-    """After each generation: the training questions answered so far, and the fitness of the best on validation."""
-    return list(zip(itertools.accumulate(run["answered"]), run["best_on_validation"], strict=True))
+    """After each generation: the training questions answered so far, and the highest fitness on validation so far."""
+    highest = itertools.accumulate(run["best_on_validation"], max)
+    return list(zip(itertools.accumulate(run["answered"]), highest, strict=True))
 
 
 def row(seed: str, one: Mapping[str, float]) -> list[str]:

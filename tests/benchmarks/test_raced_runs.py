@@ -31,6 +31,12 @@ def test_each_search_is_charged_until_it_had_nine_tenths_of_the_gain() -> None:
     assert math.isinf(never["raced"]) and math.isinf(never["ratio"])
 
 
+def test_what_was_validated_before_counts_where_a_later_best_is_worse() -> None:
+    worse_later = {"answered": [400, 400, 400], "best_on_validation": [1.0, 2.0, 1.2]}
+    found = compare(worse_later, {"answered": [100, 100, 100], "best_on_validation": [1.9, 1.0, 1.0]})
+    assert (found["full"], found["raced"]) == (800, 100)
+
+
 def test_only_seeds_that_both_have_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
