@@ -123,6 +123,23 @@ def until(points: Sequence[tuple[int, float]], goal: float) -> float:
     return next((answered for answered, fitness in points if fitness >= goal), math.inf)
 
 
+def compare(full: Sequence[tuple[int, float]], raced: Sequence[tuple[int, float]]) -> dict[str, float]:
+    """The goal, the answers of each search until it was reached, and their ratios: until then, and in all generations.
+
+    full, raced: after each generation the answers so far and the fitness on validation; raced has at least as many, and
+    the last ratio is of the first len(full).
+    """
+    goal = full[-1][1] ** GOAL
+    spent, saved = until(full, goal), until(raced, goal)
+    return {
+        "goal": goal,
+        "full": spent,
+        "raced": saved,
+        "ratio": saved / spent,
+        "same": raced[len(full) - 1][0] / full[-1][0],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3)
@@ -138,12 +155,13 @@ def main() -> None:
         full = curve(given.optimiser, seed, *sizes, raced=False)
         # Racing is cheaper, so it may have more generations; only the answers count.
         raced = curve(given.optimiser, seed, sizes[0], 2 * sizes[1], sizes[2], raced=True)
-        goal = full[-1][1] ** GOAL
-        spent, saved = until(full, goal), until(raced, goal)
+        found = compare(full, raced)
         best = max(fitness for _, fitness in raced)
-        ratios.append(saved / spent)
-        same = raced[given.generations - 1][0] / full[-1][0]
-        print(f"{seed:4}  {goal:.3f}  {spent:15.0f}  {saved:7.0f}  {saved / spent:6.2f}   {best:14.3f}   {same:.2f}")
+        ratios.append(found["ratio"])
+        print(
+            f"{seed:4}  {found['goal']:.3f}  {found['full']:15.0f}  {found['raced']:7.0f}  {found['ratio']:6.2f}   "
+            f"{best:14.3f}   {found['same']:.2f}"
+        )
     print(f"median ratio {statistics.median(ratios):.2f}")
 
 

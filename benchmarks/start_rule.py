@@ -4,62 +4,29 @@ From the answers of one finished run, whose test set was asked for every rival (
 some of its test questions choose the start by either rule, and others test the choice.  The choice is among the vectors
 without search that the run has measured.  The simplest is "end of turn alone".  Each choice is compared with the plain
 model and with the prompt of the highest fitness on the questions that chose.
-`python benchmarks/start_rule.py RUN [--choose 64] [--test 100] [--draws 1000]`
+`python -m benchmarks.start_rule RUN [--choose 64] [--test 100] [--draws 1000]`
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from figures import table, write
-from numpy.typing import NDArray
 
-from orchestrator.runs.superiority import Answered, is_shown_better
+from benchmarks.figures import table, write
+from benchmarks.run_answers import PLAIN, Answers, Questions
+from orchestrator.runs.superiority import is_shown_better
 from orchestrator.runs.vectors import EOT, FACTORS, RAISES
 from tasks.models import Constrained
-from tasks.objective import fitness_of
 
-PLAIN = "none"
 TRIED = 1 + len(RAISES) + 2 * len(FACTORS)
 """Vectors that a run tries beside the raised end of turn."""
 MOST_LOST = 0.03
 SEED = 1
 
-Questions = NDArray[np.int64]
-Rule = Callable[["Answers", Questions], str]
-
-
-class Answers:
-    """Tokens and verdicts of each system, by its name, on the same questions."""
-
-    def __init__(self, run: Path) -> None:
-        """Raises: SystemExit where the run's test set was not asked for every rival."""
-        lines = [json.loads(line) for line in (run / "measurements.jsonl").read_text().splitlines()]
-        kept = {line["system"]: line for line in lines if line["set"] == "test"}
-        self.kinds: Mapping[str, str] = {name: line["kind"] for name, line in kept.items()}
-        self.of = {name: Answered.of([(line["tokens"], line["correct"])]) for name, line in kept.items()}
-        if {PLAIN, EOT} - self.of.keys() or "prompt" not in self.kinds.values():
-            raise SystemExit(f"{run}: its test set was not asked for every rival (TEST_EVERY_RIVAL=y)")
-        self.count = len(self.of[PLAIN].tokens)
-
-    def named(self, kind: str) -> list[str]:
-        return [name for name, one in self.kinds.items() if one == kind]
-
-    def on(self, name: str, asked: Questions) -> Answered:
-        return Answered(*(values[asked] for values in self.of[name]))
-
-    def fitness(self, name: str, asked: Questions) -> float:
-        """Relative to the plain model on these questions."""
-        plain, ours = self.on(PLAIN, asked), self.on(name, asked)
-        objective = Constrained(plain.tokens.mean(), plain.correct.mean())
-        return fitness_of(ours.tokens.mean(), ours.correct.mean(), objective)
-
-    def best(self, names: Sequence[str], asked: Questions) -> str:
-        return max(names, key=lambda name: self.fitness(name, asked))
+Rule = Callable[[Answers, Questions], str]
 
 
 def highest(answers: Answers, asked: Questions) -> str:
@@ -100,7 +67,9 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=100, help="other questions, on which the choice is tested")
     parser.add_argument("--draws", type=int, default=1000)
     options = parser.parse_args()
-    answers, rng = Answers(options.run), np.random.default_rng(SEED)
+    answers, rng = Answers(options.run, "test"), np.random.default_rng(SEED)
+    if EOT not in answers.kinds or not answers.named("prompt"):
+        parser.error(f"{options.run}: its test set was not asked for every rival (TEST_EVERY_RIVAL=y)")
     if options.choose + options.test > answers.count:
         parser.error(f"{options.choose} and {options.test} questions are more than the {answers.count} of the test set")
     rows: dict[str, list[list[float]]] = {name: [] for name in RULES}

@@ -1,11 +1,11 @@
-"""Racing against full evaluation on a card: answered questions until the best is as good on the validation set.
+"""Racing against full evaluation on a GPU: answered questions until the best is as good on the validation set.
 
 Of a result of `search.py` whose runs had CONFIG_PATIENCE, so that each new best answered the validation set: `cma:N`
 with full evaluation beside `raced:N`, the same search from the same seed.  A search is as good as the best that it has
 validated so far.  The goal is nine tenths of the gain (in logarithms) that full evaluation had in the end; each is
 charged the training questions until it first had it.
 
-`python -m benchmarks.gpu.raced --result search_tatqa`
+`python -m benchmarks.gpu.raced --result search_tatqa_start`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.racing import GOAL, until
+from benchmarks.racing import compare
 
 FULL, RACED = "cma", "raced"
 
@@ -30,29 +30,24 @@ def main() -> int:
     parser.add_argument("--result", required=True, help="of benchmarks/results/gpu_RESULT.json")
     options = parser.parse_args()
     runs = json.loads((figures.FOLDER / f"gpu_{options.result}.json").read_text("utf-8"))["runs"]
-    seeds = [name.partition("-")[2] for name in runs if name.startswith(f"{RACED}-")]
+    seeds = sorted((name.partition("-")[2] for name in runs if name.startswith(f"{RACED}-")), key=int)
     pairs = {seed: (runs[f"{FULL}-{seed}"], runs[f"{RACED}-{seed}"]) for seed in seeds if f"{FULL}-{seed}" in runs}
     if not pairs:
         sys.exit(f"gpu_{options.result}.json has no runs {FULL}-N and {RACED}-N of one seed")
-    compared = {seed: compare(*pair) for seed, pair in pairs.items()}
+    if any(not is_validated(run) for pair in pairs.values() for run in pair):
+        sys.exit(
+            f"gpu_{options.result}.json: a run did not ask the validation set in each generation (CONFIG_PATIENCE)"
+        )
+    compared = {seed: compare(points(full), points(raced)) for seed, (full, raced) in pairs.items()}
     head = ["seed", "goal", "full evaluation", "racing", "ratio", "same generations"]
     print(figures.table(head, [row(seed, one) for seed, one in compared.items()]))
     print(f"median ratio {statistics.median(one['ratio'] for one in compared.values()):.2f}")
     return 0
 
 
-def compare(full: Mapping[str, Any], raced: Mapping[str, Any]) -> dict[str, float]:
-    """The goal, the answers of both until it was reached, and their ratios: until then, and in as many generations."""
-    whole, saved = points(full), points(raced)
-    goal = whole[-1][1] ** GOAL
-    spent = until(whole, goal), until(saved, goal)
-    return {
-        "goal": goal,
-        "full": spent[0],
-        "raced": spent[1],
-        "ratio": spent[1] / spent[0],
-        "same": saved[len(whole) - 1][0] / whole[-1][0],
-    }
+def is_validated(run: Mapping[str, Any]) -> bool:
+    """Whether the best was asked the validation set after each generation."""
+    return 0 < len(run.get("answered", ())) == len(run.get("best_on_validation", ()))
 
 
 def points(run: Mapping[str, Any]) -> list[tuple[int, float]]:

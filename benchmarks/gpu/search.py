@@ -42,8 +42,8 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "raced": {**WASTE, "OPTIMISER": "cma", "RACING": "on"},
     "prompted": {**WASTE, "OPTIMISER": "cma", "TARGET_SYSTEM_PROMPT": "best"},
 }
-"""`prompted` may start from the best system prompt, all others start from the plain one.  `raced` has twice the
-generations of the others, since its generations ask fewer questions: compare by what was answered."""
+"""`prompted` may start from the best system prompt, all others start from the plain one.  `raced` runs twice
+as many generations, since each asks fewer questions; compare runs by answered questions."""
 MODEL_REFLECTOR = "llm-"
 """A kind with this prefix has the served model itself as reflector, over the server's OpenAI routes."""
 
@@ -169,7 +169,7 @@ def command(options: argparse.Namespace, run: NamedRun, redis_url: str, url: str
         "TEST_EVERY_RIVAL": "y",
         **KINDS[run.kind.removeprefix(MODEL_REFLECTOR)],
     }
-    if run.kind == "raced":
+    if run.kind.removeprefix(MODEL_REFLECTOR) == "raced":
         settings["NGEN"] = 2 * options.generations
     if by_model:
         settings |= {

@@ -40,9 +40,14 @@ def is_shown_better(
 ) -> bool:
     """Whether `ours` has the higher fitness in 95 % of the resamples (one-sided); see `share_better`.
 
-    The level is corrected (Bonferroni) for `tried`, of how many systems `ours` may be the best.
+    The level is corrected for `tried`, of how many systems `ours` may be the best: see `required_share`.
     """
-    return share_better(ours, theirs, plain, objective, seed) >= 1 - (1 - LEVEL) / tried
+    return share_better(ours, theirs, plain, objective, seed) >= required_share(tried)
+
+
+def required_share(tried: int) -> float:
+    """The least share of resamples in which the best of `tried` systems must be better (Bonferroni)."""
+    return 1 - (1 - LEVEL) / tried
 
 
 def share_better(ours: Answered, theirs: Answered, plain: Answered, objective: Objective, seed: int) -> float:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import figures
-from benchmarks.gpu.raced import compare, main
+from benchmarks.gpu.raced import main, points
 from benchmarks.gpu.search import answered_questions
+from benchmarks.racing import compare
 
 FULL = {"answered": [400, 400, 400], "best_on_validation": [1.0, 1.5, 2.0]}
 
@@ -24,16 +25,16 @@ def test_a_stopped_candidate_counts_with_what_it_was_asked() -> None:
 def test_each_search_is_charged_until_it_had_nine_tenths_of_the_gain() -> None:
     # Given a goal of 2 ** 0.9 = 1.87, which racing reaches in its fourth generation
     raced = {"answered": [200, 100, 100, 100], "best_on_validation": [1.0, 1.4, 1.8, 1.9]}
-    found = compare(FULL, raced)
+    found = compare(points(FULL), points(raced))
     assert (found["full"], found["raced"], found["same"]) == (1200, 500, 400 / 1200)
     assert found["ratio"] == pytest.approx(500 / 1200)
-    never = compare(FULL, {"answered": [200, 100, 100], "best_on_validation": [1.0, 1.4, 1.8]})
+    never = compare(points(FULL), points({"answered": [200, 100, 100], "best_on_validation": [1.0, 1.4, 1.8]}))
     assert math.isinf(never["raced"]) and math.isinf(never["ratio"])
 
 
 def test_what_was_validated_before_counts_where_a_later_best_is_worse() -> None:
     worse_later = {"answered": [400, 400, 400], "best_on_validation": [1.0, 2.0, 1.2]}
-    found = compare(worse_later, {"answered": [100, 100, 100], "best_on_validation": [1.9, 1.0, 1.0]})
+    found = compare(points(worse_later), points({"answered": [100, 100, 100], "best_on_validation": [1.9, 1.0, 1.0]}))
     assert (found["full"], found["raced"]) == (800, 100)
 
 
@@ -45,6 +46,9 @@ def test_only_seeds_that_both_have_are_compared(
     document = tmp_path / "gpu_found.json"
     document.write_text(json.dumps({"runs": {"cma-1": FULL, "raced-2": FULL}}))
     with pytest.raises(SystemExit, match="no runs cma-N and raced-N of one seed"):
+        main()
+    document.write_text(json.dumps({"runs": {"cma-1": {"evaluations": []}, "raced-1": FULL}}))
+    with pytest.raises(SystemExit, match="CONFIG_PATIENCE"):
         main()
     document.write_text(json.dumps({"runs": {"cma-1": FULL, "raced-1": FULL, "raced-2": FULL}}))
     assert main() == 0
