@@ -3,7 +3,7 @@
 From the validation answers of finished runs: in each draw, some of a run's validation questions choose between its
 start and its best finalist, and the others test the choice.  The finalists did best on the training questions, so their
 validation answers are those to new questions.  The start has been chosen on the validation set in part, which makes it
-seem better than it is, here as in a run.
+seem better than it is, here as in a run.  The fitness is that of CONFIG_OBJECTIVE="constrained".
 `python -m benchmarks.winner_rule RUN [RUN ...] [--choose 100] [--draws 100] [--result winner_rule]`
 """
 
@@ -69,6 +69,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=100, help="of each run")
     parser.add_argument("--result", default="winner_rule", help="written to benchmarks/results/RESULT.json")
     options = parser.parse_args()
+    if min(options.choose, options.draws) < 1:
+        parser.error("--choose and --draws are at least 1")
+    for folder in options.runs:
+        if not (folder / "measurements.jsonl").exists():
+            parser.error(f"{folder} is not the folder of a finished run")
     runs = [(Answers(folder, "validation"), start_of(folder)) for folder in options.runs]
     for folder, (answers, start) in zip(options.runs, runs, strict=True):
         if start not in answers.kinds or not answers.named("evolved"):

@@ -29,16 +29,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--result", required=True, help="of benchmarks/results/gpu_RESULT.json")
     options = parser.parse_args()
-    runs = json.loads((figures.FOLDER / f"gpu_{options.result}.json").read_text("utf-8"))["runs"]
+    path = figures.FOLDER / f"gpu_{options.result}.json"
+    if not path.exists():
+        sys.exit(f"{path} does not exist")
+    runs = json.loads(path.read_text("utf-8"))["runs"]
     seeds = sorted((name.partition("-")[2] for name in runs if name.startswith(f"{RACED}-")), key=int)
     pairs = {seed: (runs[f"{FULL}-{seed}"], runs[f"{RACED}-{seed}"]) for seed in seeds if f"{FULL}-{seed}" in runs}
     if not pairs:
-        sys.exit(f"gpu_{options.result}.json has no runs {FULL}-N and {RACED}-N of one seed")
+        sys.exit(f"{path.name} has no runs {FULL}-N and {RACED}-N of one seed")
     if any(not is_validated(run) for pair in pairs.values() for run in pair):
         sys.exit(
             f"gpu_{options.result}.json: a run did not ask the validation set in each generation (CONFIG_PATIENCE)"
         )
-    compared = {seed: compare(points(full), points(raced)) for seed, (full, raced) in pairs.items()}
+    try:
+        compared = {seed: compare(points(full), points(raced)) for seed, (full, raced) in pairs.items()}
+    except ValueError as error:
+        sys.exit(f"{path.name}: {error}")
     head = ["seed", "goal", "full evaluation", "racing", "ratio", "same generations"]
     print(figures.table(head, [row(seed, one) for seed, one in compared.items()]))
     print(f"median ratio {statistics.median(one['ratio'] for one in compared.values()):.2f}")
@@ -47,13 +53,13 @@ def main() -> int:
 
 def is_validated(run: Mapping[str, Any]) -> bool:
     """Whether the best was asked the validation set after each generation."""
-    return 0 < len(run.get("answered", ())) == len(run.get("best_on_validation", ()))
+    return 0 < len(run.get("asked", ())) == len(run.get("best_on_validation", ()))
 
 
 def points(run: Mapping[str, Any]) -> list[tuple[int, float]]:
     """After each generation: the training questions answered so far, and the highest fitness on validation so far."""
     highest = itertools.accumulate(run["best_on_validation"], max)
-    return list(zip(itertools.accumulate(run["answered"]), highest, strict=True))
+    return list(zip(itertools.accumulate(run["asked"]), highest, strict=True))
 
 
 def row(seed: str, one: Mapping[str, float]) -> list[str]:

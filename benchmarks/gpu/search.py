@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -217,30 +218,38 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     report = json.loads((folder / "report.json").read_text())
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     questions = json.loads((folder / "questions.json").read_text())
+    individuals = [json.loads(line) for line in (folder / "individuals.jsonl").read_text().splitlines()]
     return {
         "report": report,
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
-        "answered": [answered_questions(line["population"], len(questions["training"])) for line in history],
+        "asked": asked_questions(individuals, len(questions["training"])),
+        "generations": len(history),
         "best_on_validation": [line["validation"]["fitness"] for line in history if "validation" in line],
         "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
 
 
-def answered_questions(population: Sequence[Mapping[str, Any]], questions: int) -> int:
-    """How many training questions a generation's candidates were asked, of `questions`: a stopped one only a part."""
-    return sum(one["stopped"]["answered"] if "stopped" in one else questions for one in population)
+def asked_questions(individuals: Sequence[Mapping[str, Any]], questions: int) -> list[int]:
+    """How many of the training questions each generation's individuals were asked: a stopped one only a part."""
+    asked: dict[int, int] = {}
+    for one in individuals:
+        part = one["stopped"]["answered"] if "stopped" in one else questions
+        asked[one["generation"]] = asked.get(one["generation"], 0) + part
+    return [asked[generation] for generation in sorted(asked)]
 
 
 def late_over_early(rates: Sequence[float]) -> float:
     """The last generations' mean rate, relative to the first ones': a third of all each, without the very first.
 
-    A run's rate also depends on the runs beside it, so it says something where they are the same in both thirds.
+    A run's rate also depends on the runs beside it, so it says something where they are the same in both thirds.  NaN
+    for a run whose answers all came from the store.
     """
     later = rates[1:] or rates
     third = max(1, len(later) // 3)
-    return statistics.fmean(later[-third:]) / statistics.fmean(later[:third])
+    early = statistics.fmean(later[:third])
+    return statistics.fmean(later[-third:]) / early if early else math.nan
 
 
 def report(found: Mapping[str, dict[str, Any]]) -> None:
