@@ -124,22 +124,22 @@ def until(points: Sequence[tuple[int, float]], goal: float) -> float:
 
 
 def compare(full: Sequence[tuple[int, float]], raced: Sequence[tuple[int, float]]) -> dict[str, float]:
-    """The goal, the answers of each search until it was reached, and their ratios: until then, and in all generations.
+    """The goal, the answers of each search until it had it, and the ratios: of these, and in the generations of both.
 
-    full, raced: after each generation the answers so far and the fitness on validation; the last ratio is of the
-    generations that both have.  Raises: ValueError where full evaluation gained nothing, so that there is no goal.
+    full, raced: after each generation the answers so far and the fitness on validation.  Raises: ValueError where full
+    evaluation gained nothing, so that there is no goal.
     """
     if full[-1][1] <= 1:
         raise ValueError(f"full evaluation gained nothing on validation: its fitness is {full[-1][1]:.2f}")
     goal = full[-1][1] ** GOAL
-    both = min(len(full), len(raced)) - 1
+    last = min(len(full), len(raced)) - 1
     spent, saved = until(full, goal), until(raced, goal)
     return {
         "goal": goal,
         "full": spent,
         "raced": saved,
         "ratio": saved / spent,
-        "same": raced[both][0] / full[both][0],
+        "same": raced[last][0] / full[last][0],
     }
 
 

@@ -10,7 +10,6 @@ seem better than it is, here as in a run.  The fitness is that of CONFIG_OBJECTI
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,9 @@ import numpy as np
 
 from benchmarks.figures import table, write
 from benchmarks.run_answers import PLAIN, Answers
+from orchestrator.output import OutputFolder
 from orchestrator.runs.superiority import required_share, share_better
+from orchestrator.runs.vectors import read_vectors
 from tasks.models import Constrained
 
 SEED = 1
@@ -35,11 +36,11 @@ def least_shares(finalists: int) -> Mapping[str, float]:
 
 def start_of(folder: Path) -> str:
     """The name of the vector without search that a run started from.  Raises: SystemExit where it started from none."""
-    vectors = json.loads((folder / "vectors.json").read_text("utf-8"))
-    for name, one in vectors["best"].items():
-        if one == vectors["start"]:
-            return str(name)
-    raise SystemExit(f"{folder}: it started from no vector")
+    vectors = read_vectors(OutputFolder(folder))
+    names = [name for name, one in vectors.best.items() if one == vectors.start] if vectors else []
+    if not names:
+        raise SystemExit(f"{folder}: it started from no vector")
+    return names[0]
 
 
 def one_draw(answers: Answers, start: str, rng: np.random.Generator, choose: int) -> dict[str, list[float]]:

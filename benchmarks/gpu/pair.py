@@ -9,15 +9,15 @@ does not say what it saves over the plain model; the `measurements.jsonl` of two
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
+from benchmarks.run_answers import measurements_of
 from orchestrator.report.pairwise import compare
-from orchestrator.report.systems import MeasuredSystem, Measurement
+from orchestrator.report.systems import MeasuredSystem
 
 SEED = 42
 HEAD = ["run", "system", "questions", "tokens", "right", "ratio", "95 %", "points", "95 %", "lost<margin"]
@@ -45,11 +45,9 @@ def main() -> int:
 
 def on_the_test_set(run: Path, kind: str = "") -> Iterator[MeasuredSystem]:
     """The systems of a run, or those of one kind, with their answers to the test questions."""
-    for line in (run / "measurements.jsonl").read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)
-        if one["set"] == "test" and kind in ("", one["kind"]):
-            test = Measurement(tuple(one["examples"]), tuple(one["tokens"]), tuple(one["correct"]), one["fitness"])
-            yield MeasuredSystem(one["system"], one["kind"], "", test=test)
+    for name, its_kind, test in measurements_of(run, "test"):
+        if kind in ("", its_kind):
+            yield MeasuredSystem(name, its_kind, "", test=test)
 
 
 def against(plain: MeasuredSystem, system: MeasuredSystem, run: str, margin: float) -> dict[str, Any]:

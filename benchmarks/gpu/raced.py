@@ -38,9 +38,7 @@ def main() -> int:
     if not pairs:
         sys.exit(f"{path.name} has no runs {FULL}-N and {RACED}-N of one seed")
     if any(not is_validated(run) for pair in pairs.values() for run in pair):
-        sys.exit(
-            f"gpu_{options.result}.json: a run did not ask the validation set in each generation (CONFIG_PATIENCE)"
-        )
+        sys.exit(f"{path.name}: a run did not ask the validation set in each generation (CONFIG_PATIENCE)")
     try:
         compared = {seed: compare(points(full), points(raced)) for seed, (full, raced) in pairs.items()}
     except ValueError as error:

@@ -29,6 +29,7 @@ from typing import Any
 from benchmarks import figures
 from benchmarks.gpu import common
 from benchmarks.gpu.port import open_port
+from orchestrator.runs.individuals import IndividualRecord, read_individuals
 from workers.embedded import control
 
 WASTE = {"CLUSTERS_BY": "waste", "INITIAL_DELTAS_PATH": "best", "OBJECTIVE": "constrained", "RACING": "off"}
@@ -218,20 +219,19 @@ def figures_of(folder: Path) -> dict[str, Any] | None:
     report = json.loads((folder / "report.json").read_text())
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     questions = json.loads((folder / "questions.json").read_text())
-    individuals = [json.loads(line) for line in (folder / "individuals.jsonl").read_text().splitlines()]
+    individuals = [one for _, one in read_individuals(folder / "individuals.jsonl")]
     return {
         "report": report,
         "tokens_a_second": [line["tokens"]["target"] / line["seconds"]["wall"] for line in history],
         "best_by_generation": [line["best_ever"] for line in history],
         "evaluations": [line["evaluations"] for line in history],
         "asked": asked_questions(individuals, len(questions["training"])),
-        "generations": len(history),
         "best_on_validation": [line["validation"]["fitness"] for line in history if "validation" in line],
         "deltas": json.loads((folder / "deltas_best.json").read_text()),
     }
 
 
-def asked_questions(individuals: Sequence[Mapping[str, Any]], questions: int) -> list[int]:
+def asked_questions(individuals: Sequence[IndividualRecord], questions: int) -> list[int]:
     """How many of the training questions each generation's individuals were asked: a stopped one only a part."""
     asked: dict[int, int] = {}
     for one in individuals:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import figures
-from benchmarks.gpu.search import main, runs_before
+from benchmarks.gpu.search import late_over_early, main, runs_before
 
 
 @pytest.fixture
@@ -45,3 +46,8 @@ def test_a_judge_by_numbers_that_a_setting_names_is_refused_before_a_server_star
     monkeypatch.setattr(sys, "argv", ["search.py", *arguments.split(), "--set", "JUDGE=exact_number"])
     with pytest.raises(SystemExit, match=r"^reports.jsonl: 1 of 1 right answers have no number"):
         main()
+
+
+def test_a_run_whose_answers_all_came_from_the_store_has_no_rate_to_compare() -> None:
+    assert math.isnan(late_over_early([0.0, 0.0, 0.0]))
+    assert late_over_early([9.0, 100.0, 80.0]) == 0.8

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,10 @@ from measured_systems import EVOLVED, PLAIN, system
 
 from benchmarks.run_answers import Answers
 from benchmarks.winner_rule import one_draw, start_of
+from orchestrator.output import OutputFolder
 from orchestrator.report.measurements import measurement_lines
 from orchestrator.report.systems import MeasuredSystem
+from orchestrator.runs.vectors import VECTORS_FILE, Steered, Vectors
 
 START = system("end of turn alone", "vector", 0.6, seed=4)
 
@@ -21,6 +22,10 @@ START = system("end of turn alone", "vector", 0.6, seed=4)
 def run_folder(folder: Path, *finalists: MeasuredSystem) -> Path:
     (folder / "measurements.jsonl").write_text(measurement_lines([PLAIN, START, *finalists]))
     return folder
+
+
+def write_vectors(folder: Path, vectors: Vectors) -> None:
+    OutputFolder(folder).write_state(VECTORS_FILE, asdict(vectors))
 
 
 def winners(folder: Path) -> dict[str, bool]:
@@ -50,9 +55,9 @@ def test_the_choice_is_tested_on_the_questions_that_did_not_choose(tmp_path: Pat
 
 
 def test_the_start_is_the_vector_that_the_run_names(tmp_path: Path) -> None:
-    vectors = tmp_path / "vectors.json"
-    vectors.write_text(json.dumps({"best": {"a": [1.0], "b": [2.0]}, "start": [2.0]}))
+    one, other = Steered("none", (1.0,)), Steered("none", (2.0,))
+    write_vectors(tmp_path, Vectors({"a": one, "b": other}, other))
     assert start_of(tmp_path) == "b"
-    vectors.write_text(json.dumps({"best": {"a": [1.0]}, "start": [0.0]}))
+    write_vectors(tmp_path, Vectors({"a": one}, Steered("none", (0.0,))))
     with pytest.raises(SystemExit, match="started from no vector"):
         start_of(tmp_path)
