@@ -26,7 +26,7 @@ EPILOG = """\
 start here:
   make evolve                                        everything on this machine, with a small model
   orchestrator init                                  four questions, then a .config for your model and questions
-  orchestrator evolve --config configs/gpu.config    your model on a GPU (see docs/settings.md)
+  orchestrator evolve --config configs/gpu.config    your model on a GPU
 
 exit status: 0 finished; 1 the settings or arguments are wrong, and nothing was started; 2 an error while running;
 3 the run is parked, and `orchestrator retry RUN` resumes it; 129 the terminal hung up, 130 interrupted (Ctrl+C) and

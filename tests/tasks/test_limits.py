@@ -26,8 +26,6 @@ from tasks.judging.user_function import UserFunctionError, load_function
 from tasks.questions import read_questions
 from tasks.validation import InvalidData, parse_json
 
-DOCS = Path(__file__).parents[2] / "docs" / "limits.md"
-
 
 @contextmanager
 def at_most(megabytes: int) -> Iterator[None]:
@@ -182,10 +180,3 @@ def no_verdict(question: str, gold: str, answer: str) -> Any:
 def test_what_a_judge_of_the_users_own_returns_is_bounded(name: str, says: str) -> None:
     with pytest.raises(UserFunctionError, match=says):
         load_function(f"{__name__}:{name}").grade("why?", "4", "4")
-
-
-def test_the_documentation_lists_each_limit_with_its_value() -> None:
-    text = DOCS.read_text()
-    for name, value in vars(limits).items():
-        if name.isupper() and name != "MIB":
-            assert f"| `{name}` | {value:,}".removesuffix(".0") in text, name

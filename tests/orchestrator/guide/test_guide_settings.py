@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from guide_values import setting_problems
 
 from orchestrator.guide.settings import GuideSettings, guide_settings_from, read_guide_settings, settings_hash
 from orchestrator.settings import SettingsError
-from orchestrator.settings.documents import flatten, key_names
+from orchestrator.settings.documents import flatten
 
 # The keys that a file must have, written down a second time, so that none can be dropped by mistake.
 MANDATORY = """
@@ -107,19 +106,6 @@ def test_a_run_without_a_name_is_called_after_its_file_and_what_it_says(values: 
     assert setting_problems(with_value(values, "output.run_id", "../out"))[0].startswith(
         "output.run_id: is no name of a folder"
     )
-
-
-def test_the_page_has_every_key_and_no_other() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guide.md").read_text("utf-8")
-    table = page.partition("## The settings file")[2].partition("\n## ")[0]
-    named, section = list[str](), ""
-    for cell in re.findall(r"^\| (.*?) \|", table, re.MULTILINE):
-        for name in re.findall(r"`([\w.]+)`", cell):
-            section = section if name.startswith(".") else name.partition(".")[0]
-            named.append(f"{section}{name}" if name.startswith(".") else name)
-    keys = key_names(GuideSettings)
-    assert [name for name in named if not any(f"{name}.".startswith(f"{key}.") for key in keys)] == []
-    assert [key for key in keys if not any(f"{name}.".startswith(f"{key}.") for name in named)] == []
 
 
 def test_only_a_run_with_held_out_tickets_has_a_gate(values: dict[str, Any]) -> None:

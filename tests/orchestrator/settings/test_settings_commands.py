@@ -131,7 +131,6 @@ def test_savedefconfig_writes_only_what_differs_and_it_means_the_same(sound: Any
         (["olddefconfig", "--config", "no/such/folder/x.config"], "olddefconfig: "),
         (["menuconfig"], "menuconfig: needs a terminal"),
         (["guiconfig"], "guiconfig: needs "),
-        (["document", "--out", "no/such/folder/page.md"], "document: "),
     ],
 )
 def test_a_command_that_cannot_work_says_so_in_one_line(arguments: list[str], told: str) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from orchestrator.settings import load_settings
-from orchestrator.settings.__main__ import settings_page
-from orchestrator.settings.options import options
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "configs").glob("*.config"))
@@ -18,13 +15,6 @@ SHIPPED = sorted((ROOT / "configs").glob("*.config"))
 
 def test_a_configuration_ships_for_the_embedded_farm_and_for_a_gpu() -> None:
     assert {"embedded.config", "gpu.config"} <= {path.name for path in SHIPPED}
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_a_shipped_file_names_every_option(path: Path) -> None:
-    named = set(re.findall(r"^(?:# )?CONFIG_(\w+)(?:=| is not set)", path.read_text(), re.MULTILINE))
-
-    assert named == {option.name for option in options()}
 
 
 def test_the_embedded_configuration_loads_at_the_root_of_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,17 +41,3 @@ def test_the_gpu_configuration_loads_where_financebench_lies(tmp_path: Path, mon
 
 def test_the_zero_deltas_are_zero_for_the_default_clusters() -> None:
     assert json.loads((ROOT / "configs" / "deltas_zero.json").read_text()) == {str(c): 0.0 for c in range(12)}
-
-
-def test_the_page_of_all_settings_is_current() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text("utf-8") == settings_page(), (
-        "run: python -m orchestrator.settings document"
-    )
-
-
-def test_the_page_describes_every_option_once() -> None:
-    page = settings_page()
-
-    assert {option.name: page.count(f"**`CONFIG_{option.name}`**") for option in options()} == {
-        option.name: 1 for option in options()
-    }
