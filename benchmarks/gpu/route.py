@@ -31,7 +31,6 @@ from torch import Tensor  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from benchmarks.figures import table, write  # noqa: E402
-from benchmarks.gpu.route_common import ALL_TARGETS  # noqa: E402
 from tasks.gpu.routing.adapter import Adapter  # noqa: E402
 from tasks.gpu.routing.bases import Basis, decompose  # noqa: E402
 from tasks.gpu.routing.causal_lm import CausalLM, load_causal_lm  # noqa: E402
@@ -43,6 +42,8 @@ from tasks.gpu.routing.token_rows import TokenRow  # noqa: E402
 from tasks.gpu.routing.trajectory_state import TrajectorySettings  # noqa: E402
 from tasks.gpu.routing.world import PromptTokens, TeacherRow, WorldScore  # noqa: E402
 
+ALL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Every Linear of a layer of Qwen2.5."""
 SPLITS = (
     *("real", "pooled", "activations", "advantage_free", "permuted", "uniform", "ceiling"),
     *("random_0", "random_1", "random_2"),
