@@ -103,7 +103,6 @@ class _Session:
     _evaluated: dict[Deployment, Result] = field(default_factory=dict)
     _trainings: dict[Arm, RouteJob] = field(default_factory=dict)
     _evaluations: dict[Arm, RouteJob] = field(default_factory=dict)
-    _notices: dict[str, str] = field(default_factory=dict)  # by job: why it waits
     _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -225,7 +224,6 @@ class _Session:
 
     def _watch(self) -> None:
         if time.monotonic() - self._reported > PUBLISH_EVERY_S:
-            self._log_notices()
             self.report()
 
     def report(self, *, is_finished: bool = False) -> None:
@@ -256,22 +254,8 @@ class _Session:
 
     def _done(self, stage: str, job: RouteJob | None) -> int:
         """The steps or evaluations of a job under way."""
-        said = self._said(job) if job else {}
+        said = json.loads(self.farm.store.metadata(self.run_id, progress_field(job[0])) or "{}") if job else {}
         return int(said["done"]) if said.get("stage") == stage else 0
-
-    def _log_notices(self) -> None:
-        """Log what the last job of each arm waits for, once."""
-        for job in (self._trainings | self._evaluations).values():
-            key, spec = job
-            notice = self._said(job).get("notice", "")
-            if notice and self._notices.get(key) != notice:
-                log.warning("%s: %s", spec.label, notice)
-            self._notices[key] = notice
-
-    def _said(self, job: RouteJob) -> dict[str, Any]:
-        """How far a job is, as its worker says."""
-        said: dict[str, Any] = json.loads(self.farm.store.metadata(self.run_id, progress_field(job[0])) or "{}")
-        return said
 
     def _hack(self, deployed: str) -> float | None:
         """The hack rate of the held-out mode, over the seeds that are evaluated."""

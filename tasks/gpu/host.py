@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from tasks.models import Target
 from tasks.task import GiveBack
 
 CardUse = Literal["", "serves", "computes"]
-T = TypeVar("T")
 
 
 class TargetUnavailable(RuntimeError):
@@ -39,18 +38,11 @@ class TargetHost(Protocol):
         Raises: CardComputes.
         """
 
-    def computing(self, check: Callable[[], None]) -> AbstractContextManager[None]:
+    def computing(self, check: Callable[[], None], *, alone: bool = False) -> AbstractContextManager[None]:
         """In the block the card computes: waits until no server is in use, then stops the server.
 
-        Several tasks compute side by side.  `check` is called while this waits, and may raise.
-        """
-
-    def share_memory(self, attempt: Callable[[], T], check: Callable[[], None], notify: Callable[[str], None]) -> T:
-        """What `attempt` returns: a child that computes, in a block of `computing`.
-
-        When it raises CardMemoryFull and was not alone on the card, it waits until another one has ended, and is called
-        again.  For a while fewer then share the card, so the first call may wait too.  `check` is called while this
-        waits, and may raise; `notify` is told in a sentence that it waits, and why.  Raises: what `attempt` raises.
+        Several tasks compute side by side; one that is `alone` has the card to itself.  `check` is called while this
+        waits, and may raise.
         """
 
     def card_use(self) -> CardUse:

@@ -2,7 +2,7 @@
 
 Tasks that do the same share the card.  A task that computes waits until nobody is served any more, and from then on
 nobody new is served: training goes first.  Who wants to be served meanwhile is refused at once, and its message goes
-to another worker or waits in the queue.
+to another worker or waits in the queue.  A task that computes alone waits for the others, and new ones wait for it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Card:
         self._changed = threading.Condition()
         self._serving = 0
         self._computing = 0  # tasks that compute, or wait to
+        self._running = 0  # those of them that have begun
+        self._alone = 0  # those of them that compute alone, or wait to
         self._own = threading.local()
 
     @property
@@ -49,18 +51,28 @@ class Card:
                 self._changed.notify_all()
 
     @contextmanager
-    def computing(self, check: Callable[[], None]) -> Iterator[None]:
+    def computing(self, check: Callable[[], None], *, alone: bool = False) -> Iterator[None]:
         """`check` is called while this waits, and may raise."""
         with self._changed:
             self._computing += 1
+            self._alone += alone
+        begun = False
         try:
-            while self._is_serving():
+            while not (begun := self._begins(alone)):
                 check()
             yield
         finally:
             with self._changed:
                 self._computing -= 1
+                self._alone -= alone
+                self._running -= begun
+                self._changed.notify_all()
 
-    def _is_serving(self) -> bool:
+    def _begins(self, alone: bool) -> bool:
+        """Whether its turn comes within `CHECK_S` seconds; then it counts as running."""
         with self._changed:
-            return not self._changed.wait_for(lambda: not self._serving, CHECK_S)
+            is_free = self._changed.wait_for(
+                lambda: not (self._serving or (self._running if alone else self._alone)), CHECK_S
+            )
+            self._running += is_free
+            return is_free

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tenacity
 
@@ -30,7 +30,6 @@ from workers.embedded import models
 from workers.processes.pid_records import PidRecords
 from workers.sglang import gpus
 from workers.sglang.card import Card
-from workers.sglang.card_memory import CardMemory
 from workers.sglang.engines import engine_of
 from workers.sglang.identity import ExternalServers
 from workers.sglang.server import (
@@ -57,8 +56,6 @@ EXTERNAL_SERVER_S = 10.0  # how long a server that this worker did not start may
 PAUSE_S = 0.2
 FAILURE_S = 10.0  # a failed start is reported to the other tasks that wait for it, so that they do not repeat it
 
-T = TypeVar("T")
-
 
 class LocalTargetHost:
     """A `tasks.gpu.host.TargetHost` that runs the server on this machine.
@@ -79,7 +76,6 @@ class LocalTargetHost:
         self._closing = threading.Event()
         self._claim: gpus.Claim | None = None
         self._card = Card()
-        self._memory = CardMemory()
         self._server: TargetServer | None = None
         self._starts = 0
         self._identities: dict[ServerSpec, Mapping[str, Any]] = {}  # of specs without a processor
@@ -99,13 +95,10 @@ class LocalTargetHost:
         return nullcontext() if target.url else self._card.serving()
 
     @contextmanager
-    def computing(self, check: Callable[[], None]) -> Iterator[None]:
-        with self._card.computing(lambda: self._check_open(check)):
+    def computing(self, check: Callable[[], None], *, alone: bool = False) -> Iterator[None]:
+        with self._card.computing(lambda: self._check_open(check), alone=alone):
             self.stop()
             yield
-
-    def share_memory(self, attempt: Callable[[], T], check: Callable[[], None], notify: Callable[[str], None]) -> T:
-        return self._memory.share(attempt, lambda: self._check_open(check), notify)
 
     def _check_open(self, check: Callable[[], None]) -> None:
         if self._closing.is_set():

@@ -6,18 +6,16 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from tasks.gpu import host
-from tasks.gpu.compute.process import ComputeChild, Report, run_child
+from tasks.gpu.compute.process import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.job import Job
-from tasks.models import Target
+from tasks.models import Sampling, Target
 from tasks.progress import PROGRESS_CLOCK
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
-from tasks.validation import parse_json
 
 log = logging.getLogger(__name__)
 Work = Literal["bases", "train", "evaluate"]
@@ -30,13 +28,12 @@ def run_training_child(
 
     It begins with the checkpoint that the store has under the key `checkpoint`, and each that it makes goes there.
     Results that it reports by content key go into the store at once.  What `more` returns is given to it beside the
-    job's arguments, each time a child is started.  A child that finds no memory on the card beside others is started
-    again from the latest checkpoint when another one has ended.
-
-    Raises: ChildFailed; Cancelled; LookupError when data are not in the store.
+    job's arguments, each time a child is started.  A child that finds the memory of the card full is started once more,
+    from the latest checkpoint, when it has the card to itself.
     """
-    worker, reports = host.current(), _Reports(job, checkpoint)
-    target = parse_json(Target, json.dumps(job.arguments["inputs"]["target"]))
+    worker, store, run = host.current(), job.store, job.run
+    values = job.arguments["inputs"]["target"]
+    target = Target(**{**values, "sampling": Sampling(**values["sampling"])})
     given = {
         **job.arguments,
         "data": _texts(job, job.arguments["inputs"]["data"]),
@@ -46,58 +43,44 @@ def run_training_child(
     }
 
     def check() -> None:
-        raise_if_cancelled(job.store, job.run)
+        raise_if_cancelled(store, run)
+
+    def take(report: Report) -> None:
+        PROGRESS_CLOCK.note()
+        if "checkpoint" in report:
+            store.put_checkpoint(run, checkpoint, Path(report["checkpoint"]).read_bytes())
+        elif "results" in report:
+            for key, result in report["results"].items():
+                store.put_shared(run, key, result)
+        else:
+            progress = json.dumps({**report, "job": job.key})
+            store.put_metadata(run, PROGRESS, progress)
+            store.put_metadata(run, progress_field(job.key), progress)
 
     def attempt() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="whetstone-train-") as folder:
             begin = Path(folder) / "begin"
-            found = job.store.checkpoint(job.run, checkpoint) if checkpoint else None
+            found = store.checkpoint(run, checkpoint) if checkpoint else None
             if found is not None:
                 begin.write_bytes(found)
             here = {"begin": str(begin) if found is not None else "", "folder": folder}
             stdin = json.dumps({**given, **more(), **here}).encode()
             child = ComputeChild("training", "tasks.gpu.training", (work,), stdin, worker.environment(target.device))
-            return run_child(child, reports.take, check)
+            return run_child(child, take, check)
 
-    with worker.computing(check):
-        return worker.share_memory(attempt, check, reports.take_notice)
-
-
-@dataclass
-class _Reports:
-    """What becomes of a child's reports: checkpoints, results, and how far it is, beside a notice for the user."""
-
-    job: Job
-    checkpoint: str
-    progress: Report = field(default_factory=dict)
-
-    def take(self, report: Report) -> None:
-        PROGRESS_CLOCK.note()
-        store, run = self.job.store, self.job.run
-        if "checkpoint" in report:
-            store.put_checkpoint(run, self.checkpoint, Path(report["checkpoint"]).read_bytes())
-        elif "results" in report:
-            for key, result in report["results"].items():
-                store.put_shared(run, key, result)
-        else:
-            self.progress = {**report, "job": self.job.key}
-            self._publish(self.progress)
-
-    def take_notice(self, notice: str) -> None:
-        log.warning("%s", notice)
-        self._publish({**self.progress, "notice": notice})
-
-    def _publish(self, progress: Report) -> None:
-        text = json.dumps(progress)
-        self.job.store.put_metadata(self.job.run, PROGRESS, text)
-        self.job.store.put_metadata(self.job.run, progress_field(self.job.key), text)
+    try:
+        with worker.computing(check):
+            return attempt()
+    except CardMemoryFull as error:
+        log.warning(
+            "%s; it starts again when it has the card to itself (fewer GPU_SLOTS or --gpu-jobs avoid that)", error
+        )
+    with worker.computing(check, alone=True):
+        return attempt()
 
 
 def progress_field(key: str) -> str:
-    """The field of a run's metadata that says how far the job with this key is, as JSON: stage, done, total.
-
-    While it waits for something it has a `notice`, the sentence that says why.
-    """
+    """The field of a run's metadata that says how far the job with this key is, as JSON: stage, done, total."""
     return f"{PROGRESS}:{key}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -90,6 +91,27 @@ def test_one_who_waits_to_compute_may_give_up() -> None:
         with pytest.raises(InterruptedError), card.computing(check):
             pass
         assert card.use == "serves"
+
+
+def test_one_that_computes_alone_waits_for_the_others_and_new_ones_wait_for_it() -> None:
+    card, order, ends = Card(), list[str](), {name: threading.Event() for name in ("first", "alone", "later")}
+
+    def compute(name: str) -> None:
+        with card.computing(lambda: None, alone=name == "alone"):
+            order.append(name)
+            ends[name].wait(30)
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(compute, "first")
+        until(lambda: order == ["first"])
+        alone = threads.submit(compute, "alone")
+        until(lambda: card._alone == 1)
+        later = threads.submit(compute, "later")
+        for name, work in (("first", first), ("alone", alone), ("later", later)):
+            until(lambda name=name: order[-1] == name)
+            ends[name].set()
+            work.result(30)
+    assert (order, card.use) == (["first", "alone", "later"], "")
 
 
 @pytest.mark.usefixtures("processes")

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from answer_runs import embedded_target, installed_host
-from farm_bench import until
 from training_values import TRAINING
 
 from tasks.gpu.bases import compute_bases
@@ -42,7 +36,7 @@ from workers.sglang.host import LocalTargetHost
 pytestmark = pytest.mark.long  # each child loads torch
 
 WORLD = str(Path(__file__).parents[4] / "benchmarks" / "route_toy.py") + ":toy_world"
-# The toy world, which notes what is begun.  While a file is there, its card is full once, at step 1 or at mode "none".
+# The toy world, which notes what is begun.  Its card is full, at step 1 or at mode "none", as often as a file says.
 FULL_WORLD = """
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,8 +52,9 @@ HERE = Path(__file__).parent
 def note(what):
     with (HERE / "begun").open("a") as begun:
         begun.write(f"{what} ")
-    if what in (1, "none") and (HERE / "full").exists():
-        (HERE / "full").unlink()
+    times = int((HERE / "full").read_text())
+    if what in (1, "none") and times:
+        (HERE / "full").write_text(str(times - 1))
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
@@ -144,57 +139,28 @@ def test_a_cancelled_run_stops_its_child(store: Store, worker: LocalTargetHost) 
     assert worker.card_use() == ""
 
 
-@contextmanager
-def beside_another(
-    store: Store, worker: LocalTargetHost, key: str, work: Callable[[], dict[str, Any]]
-) -> Iterator[Future[dict[str, Any]]]:
-    """`work` of the job `key`, on a card that another child shares until this one waits for memory."""
-    begun, ends = threading.Event(), threading.Event()
-
-    def other() -> bool:
-        begun.set()
-        return ends.wait(300)
-
-    def is_waiting() -> bool:
-        said = json.loads(store.metadata("run", progress_field(key)) or "{}")
-        return "the memory of the card was full" in said.get("notice", "")
-
-    with ThreadPoolExecutor(2) as threads:
-        try:
-            threads.submit(worker.share_memory, other, lambda: None, lambda _: None)
-            assert begun.wait(30)
-            found = threads.submit(work)
-            until(lambda: is_waiting() or found.done(), 120)
-            assert not found.done(), found.exception()
-        finally:
-            ends.set()
-        yield found
-
-
-def test_a_child_that_finds_no_memory_goes_on_when_another_one_has_ended(
+def test_a_child_that_finds_the_card_full_starts_again_from_its_checkpoint(
     store: Store, worker: LocalTargetHost, tmp_path: Path
 ) -> None:
     (tmp_path / "full.py").write_text(FULL_WORLD.replace("WORLD", WORLD))
     inputs = dataclasses.replace(INPUTS, world=f"{tmp_path}/full.py:world")
-    arm, begun = Arm("shared", 0), tmp_path / "begun"
+    arm, begun, full = Arm("shared", 0), tmp_path / "begun", tmp_path / "full"
     weights = compute_bases(job_of(store, bases_job(inputs, 60)))["weights"]
     training, alone = (train_job(inputs, each, weights, None, 60) for each in (arm, Arm("shared", 1)))
-    # When a training finds no memory with the card to itself, then it fails
-    (tmp_path / "full").touch()
+    # When the card is full twice, the second time with this training alone on it, then it fails
+    full.write_text("2")
     with pytest.raises(CardMemoryFull, match=r"^torch\.OutOfMemoryError: CUDA out of memory"):
         train(job_of(store, alone))
     begun.unlink()
-    # When it finds none beside another child, then it waits for the end of that one, and goes on from its checkpoint
-    (tmp_path / "full").touch()
-    with beside_another(store, worker, training[0], lambda: train(job_of(store, training))) as trained:
-        whole = trained.result(120)
+    # When it is full once, then the training goes on from its checkpoint
+    full.write_text("1")
+    whole = train(job_of(store, training))
     assert begun.read_text().split() == ["0", "1", "1"]
     assert [row["step"] for row in whole["rows"]] == [0, 1]
     begun.unlink()
-    # When an evaluation finds none in its third batch, then what was answered by then is not asked again
+    # When an evaluation finds it full in its third batch, then what was answered by then is not asked again
     deployed = [Deployment(arm, "real", mode) for mode in ("A", "B", "none")]
+    full.write_text("1")
     evaluation = evaluate_job(inputs, deployed, training, whole["sha256"], 60)
-    (tmp_path / "full").touch()
-    with beside_another(store, worker, evaluation[0], lambda: evaluate_checkpoint(job_of(store, evaluation))) as asked:
-        assert len(asked.result(120)["evaluations"]) == 3
+    assert len(evaluate_checkpoint(job_of(store, evaluation))["evaluations"]) == 3
     assert begun.read_text().split() == ["A", "B", "none", "B", "none"]
