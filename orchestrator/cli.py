@@ -57,7 +57,7 @@ COMMANDS = {
     "doctor": "check everything that a run needs, with a hint for each problem",
     "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",
-    "init": "write a .config from four answers, with the time and cost of its run",
+    "init": "write a .config from four answers",
     "flower": "monitor a farm in a browser, and retry failed tasks",
     "completion": "print the script for completion in bash, zsh or fish",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import exit_status
@@ -20,7 +21,7 @@ The run lives in its output folder: the same command goes on where a run was sto
 power cut, and repeats no evaluation and no call that was finished.  With CONFIG_FARM="embedded" the farm is started
 and taken down with the run; with "external" the workers at CONFIG_REDIS_URL do the work.
 
-Without a .config it asks at a terminal how to begin; elsewhere that is an error which names the ways."""
+Without a .config the error names three ways to begin."""
 
 EPILOG = """\
 examples:
@@ -51,18 +52,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from orchestrator.init.asking import NoAnswer, WrongAnswer
-    from orchestrator.init.ways import begin
-
     def work() -> int:
         if not arguments.fork and common.is_without_settings(arguments.config):
-            try:
-                chosen = begin(arguments.config)
-            except (NoAnswer, WrongAnswer) as error:
-                return exit_status.fail(exit_status.WRONG, str(error))
-            if chosen is None:
-                return exit_status.DONE
-            arguments.config = chosen
+            return exit_status.fail(exit_status.WRONG, *_ways(arguments.config))
         settings, fork = _settings(arguments)
         # Imported here: this needs Celery, and wrong settings are reported at once.
         from orchestrator.runs.evolve import start_evolution
@@ -70,6 +62,19 @@ def run(arguments: argparse.Namespace) -> int:
         return start_evolution(settings, fresh=arguments.fresh, plain=arguments.plain, fork=fork).exit()
 
     return common.handle_errors(work, full_disk=exit_status.PARKED)
+
+
+def _ways(missing: Path) -> list[str]:
+    """How to begin without the settings that are missing."""
+    from orchestrator.farm.compose import unused_reason
+
+    return [
+        f"{missing}: there is no such file.  Three ways to begin:",
+        "  orchestrator evolve --config configs/cma.config   a small model on this machine, free",
+        f"  orchestrator init                                 four questions, then a complete {missing}",
+        f"  make menuconfig                                   every option; configs/ has files to copy to {missing}",
+        *filter(None, [unused_reason(Path.cwd())]),
+    ]
 
 
 def _settings(arguments: argparse.Namespace) -> tuple[Settings, Fork | None]:

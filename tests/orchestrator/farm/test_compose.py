@@ -117,7 +117,6 @@ def test_why_a_farm_is_not_used_is_named_where_one_may_be_meant(
         return "".join(capsys.readouterr())
 
     not_up = "no farm of docker compose answers at secrets/socket/valkey.sock; `docker compose up --detach` starts it"
-    monkeypatch.setattr("orchestrator.init.ways.can_ask", lambda: False)
     assert not_up in said("evolve")
     assert f"no farm is up in outputs/farm; {not_up}" in said("workers")
     monkeypatch.setattr("orchestrator.farm.connection.DEFAULT", "redis://127.0.0.1:1/0")

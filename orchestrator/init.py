@@ -1,0 +1,274 @@
+"""The four answers of `orchestrator init`, each checked, and the settings that follow from them.
+
+The search is CMA-ES on clusters of wasted tokens.  It starts from a system prompt and a vector without search, so that
+no language model has to reflect.  Everything else has Kconfig's default.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.settings import Settings, load_settings
+from orchestrator.settings.value_checks import server_address
+from tasks.dataset import DatasetError
+from tasks.judging.exact_number import final_number
+from tasks.judging.grader import EXACT_NUMBER, THREE_STAGES
+from tasks.models import Example
+from tasks.plan import EXAMPLE_SETS, ExampleSet
+from tasks.questions import Columns, SplitExample, read_questions
+from tasks.tables import format_of, read_table
+
+POPULATION = 10
+GENERATIONS = 6
+"""Of a search whose budget is money: a run that reaches the budget parks."""
+SEARCH: Mapping[str, str] = {
+    "CLUSTERS_BY": "waste", "WASTE_BUCKETS": "6", "EMBEDDER_MODEL": "embedded", "TARGET_SYSTEM_PROMPT": "best",
+    "INITIAL_DELTAS_PATH": "best", "PROMPTS_PATH": "shipped", "PROMPTS_RACED": "y", "FINALISTS": "4",
+    "OPTIMISER": "cma", "STEP_SIZE": "0.5", "RACING": "off", "OBJECTIVE": "constrained",
+    "TOO_LONG": "drop", "POPULATION_SIZE": str(POPULATION), "LAMBDA_SHORTNESS": "0.4", "LAMBDA_CORRECTNESS": "0.6",
+    "CXPB": "0.5", "MUTPB": "0.8", "ELITISM_SIZE": "1", "SELECTION": "tournament", "TOURNAMENT_SIZE": "2",
+    "TRUNCATION_TOP_K": "2",
+}  # fmt: skip
+SAMPLE = Path("configs/data/sample_questions.jsonl")
+ON_SAMPLE: Mapping[str, str] = {"STEERED_MIN_NEW_TOKENS": "15", "DELTA_BOUND": "18"}
+"""For the embedded model and the sample, of which it is known how long short right answers are."""
+
+EMBEDDED = "embedded"
+SMALL_BYTES = 2e9
+"""Weights up to this size can be computed on a CPU."""
+ON_CPU: Mapping[str, str] = {
+    "TARGET_ENGINE": EMBEDDED, "DEVICE": "cpu", "FARM": "embedded", "GPU_SLOTS": "8", "TARGET_CONCURRENCY": "64",
+    "SGLANG_ARGS": "--rows 32", "TARGET_MAX_NEW_TOKENS": "96",
+}  # fmt: skip
+ON_GPU: Mapping[str, str] = {
+    "TARGET_ENGINE": "sglang", "DEVICE": "cuda", "GPU_SLOTS": "64", "TARGET_CONCURRENCY": "1024",
+    "TARGET_MAX_NEW_TOKENS": "512",
+}  # fmt: skip
+
+SIZES: Mapping[str, Mapping[ExampleSet, int]] = {
+    EMBEDDED: {"training": 24, "validation": 40, "test": 40},
+    "sglang": {"training": 100, "validation": 200, "test": 300},
+}
+"""How many questions are asked, by engine."""
+LEAST_QUESTIONS = 20
+LOOKED_AT = 100  # rows, for the names of columns
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "question": ("question", "query", "prompt", "problem", "input"),
+    "answer": ("answer", "gold", "gold_answer", "target", "output", "solution"),
+    "context": ("context", "passage", "document", "documents", "evidence"),
+    "id": ("id", "question_id", "uid"),
+    "split": ("split", "subset"),
+}
+"""By which names a column is found, the likelier first; upper and lower case do not matter."""
+SPLITS: Mapping[ExampleSet, Sequence[str]] = {
+    "training": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test",),
+}
+SHARES: Mapping[ExampleSet, float] = {"training": 0.4, "validation": 0.3, "test": 0.3}
+"""Of rows without splits."""
+
+PRICED = "gpt-4o"
+"""The model whose prices are the defaults of Kconfig."""
+FREE: Mapping[str, str] = {
+    "EMBEDDED_ENDPOINT": "rules", "OPENAI_REQUESTS_PER_MINUTE": "100000", "OPENAI_TOKENS_PER_MINUTE": "1000000000",
+    "OPENAI_PRICE_PROMPT": "", "OPENAI_PRICE_CACHED": "", "OPENAI_PRICE_COMPLETION": "",
+}  # fmt: skip
+
+
+class WrongAnswer(ValueError):
+    """An answer that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`options` are settings as a person types them; `about` says what was found."""
+
+    options: Mapping[str, str]
+    about: str
+    examples: Sequence[Example] = ()
+
+
+def settings_of(options: Mapping[str, str], folder: Path) -> Settings:
+    """The complete settings of a run in `folder`; `options` are those of the four answers.  Raises: SettingsError."""
+    is_sample = options["TARGET_MODEL"] == EMBEDDED and Path(options["DATA_PATH"]).resolve() == SAMPLE.resolve()
+    chosen = {**SEARCH, **(ON_SAMPLE if is_sample else {}), **options, "OUTPUT_DIR": str(folder)}
+    with tempfile.NamedTemporaryFile(suffix=".config") as nothing:
+        return load_settings(Path(nothing.name), chosen)
+
+
+def read_model(text: str) -> Answer:
+    """ "embedded", a folder, a Hugging Face id, or one of these and @URL of a running SGLang server.
+
+    Raises: WrongAnswer.
+    """
+    if text == EMBEDDED:
+        return Answer({**ON_CPU, "TARGET_MODEL": EMBEDDED}, "SmolLM2-135M-Instruct, on this CPU")
+    name, at, url = text.rpartition("@")
+    model = os.path.expanduser(name if at else text)
+    size = _weights(Path(model)) if Path(model).is_dir() else None
+    if size is None and not re.fullmatch(r"[\w.-]+/[\w.-]+", model, re.ASCII):
+        raise WrongAnswer(f"{text!r} is neither {EMBEDDED} nor a folder nor an id such as Qwen/Qwen2.5-1.5B-Instruct")
+    on_gpu = {**ON_GPU, "TARGET_MODEL": model}
+    if at:
+        try:
+            server_address(url)
+        except ValueError as error:
+            raise WrongAnswer(str(error)) from None
+        return Answer({**on_gpu, "FARM": "embedded", "SGLANG_URL": url}, f"{model}, at {url}")
+    if shutil.which("nvidia-smi") is not None:
+        return Answer({**on_gpu, "FARM": "embedded"}, f"{model}, with SGLang on this machine's GPU")
+    if size is not None and size <= SMALL_BYTES:
+        return Answer({**ON_CPU, "TARGET_MODEL": model}, f"{model}, on this CPU")
+    return Answer({**on_gpu, "FARM": "external"}, f"{model}, with SGLang on an external farm: there is no GPU here")
+
+
+def _weights(folder: Path) -> int:
+    """The bytes of the weights in a model's folder.  Raises: WrongAnswer for a folder without a chat model."""
+    if not (folder / "config.json").is_file():
+        raise WrongAnswer(f"{folder} has no config.json: it holds no model")
+    try:
+        template = json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        template = None
+    if not template and not (folder / "chat_template.jinja").is_file():
+        raise WrongAnswer(f"{folder} has no chat template: use an instruction-tuned model")
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    if not size:
+        raise WrongAnswer(f"{folder} has no weights (*.safetensors)")
+    return size
+
+
+def read_data(text: str, sizes: Mapping[ExampleSet, int]) -> Answer:
+    """PATH, and where the columns have unusual names COLUMN=NAME behind it: questions.csv answer=Antwort.
+
+    `sizes` are how many questions each set has at most.
+    Raises: WrongAnswer when it cannot be read, has no column for question or answer, or too few rows.
+    """
+    path, named = _path_and_names(text)
+    try:
+        file_format = format_of(path)
+        columns = {} if file_format == "financebench" else _columns(path, named)
+        questions = read_questions(path, Columns(**columns), file_format)
+    except (DatasetError, ValueError) as error:
+        raise WrongAnswer(str(error)) from None
+    if len(questions) < LEAST_QUESTIONS:
+        raise WrongAnswer(f"{path} has {len(questions)} questions; at least {LEAST_QUESTIONS} are needed")
+    options = {"DATA_PATH": str(path), **{f"{which.upper()}_COLUMN": name for which, name in columns.items()}}
+    chosen: list[Example] = []
+    about = [f"{len(questions)} questions"]
+    for which, (split, all_rows) in _sets(questions).items():
+        rows = all_rows[: sizes[which]]
+        there = [question.example for question in questions if not split or question.split == split]
+        chosen += [there[row] for row in rows]
+        options |= {f"{which.upper()}_SPLIT": split, f"{which.upper()}_INDICES": f"{rows[0]}-{rows[-1]}"}
+        about.append(f"{len(rows)} for {which}")
+    return Answer(options, ", ".join(about), chosen)
+
+
+def _path_and_names(text: str) -> tuple[Path, dict[str, str]]:
+    try:
+        first, *others = [text] if Path(text).exists() else shlex.split(text)
+    except ValueError:
+        raise WrongAnswer("name a file: JSON Lines, CSV, Parquet or a saved `datasets` folder") from None
+    named = dict(word.split("=", 1) for word in others if "=" in word)
+    if len(named) < len(others) or not named.keys() <= COLUMNS.keys():
+        raise WrongAnswer(f"behind the file only {', '.join(f'{which}=COLUMN' for which in COLUMNS)} can be given")
+    path = Path(first).expanduser()
+    if not path.exists():
+        raise WrongAnswer(f"{path} does not exist")
+    return path, named
+
+
+def _columns(path: Path, named: Mapping[str, str]) -> dict[str, str]:
+    """The columns by the names that a person gave, or else by those that are usual.  Raises: DatasetError."""
+    rows = itertools.islice(read_table(path, format_of(path), ()), LOOKED_AT)
+    present = {name.lower(): name for row in rows for name in row.values if name}
+    usual = {which: next((present[name] for name in names if name in present), "") for which, names in COLUMNS.items()}
+    found = {**usual, **named}
+    for which in ("question", "answer"):
+        if not found[which]:
+            raise WrongAnswer(
+                f"{path} has no column for the {which} among {', '.join(present.values())}; name it: {which}=COLUMN"
+            )
+    return found
+
+
+def _sets(questions: Sequence[SplitExample]) -> dict[ExampleSet, tuple[str, Sequence[int]]]:
+    """The split of each set, "" for all rows, and its rows there.  A set without a split takes a part of training's."""
+    counts = Counter(question.split for question in questions)
+    splits = {which: next((s for s in counts if s.lower() in names), "") for which, names in SPLITS.items()}
+    if not splits["training"]:
+        splits = dict.fromkeys(SPLITS, "")
+    shared = range(counts[splits["training"]] if splits["training"] else len(questions))
+    shares = {which: SHARES[which] for which in EXAMPLE_SETS if which == "training" or not splits[which]}
+    found: dict[ExampleSet, tuple[str, Sequence[int]]] = {}
+    begin, given = 0, 0.0
+    for which in EXAMPLE_SETS:
+        if which not in shares:
+            found[which] = splits[which], range(counts[splits[which]])
+            continue
+        given += shares[which] / sum(shares.values())
+        end = round(len(shared) * given)
+        found[which] = splits["training"], shared[begin:end]
+        begin = end
+    return found
+
+
+def read_judge(
+    text: str, examples: Sequence[Example], prices: Mapping[str, str] | None = None, *, external: bool = False
+) -> Answer:
+    """ "rules", "exact_number", module:function or file.py:function, or a model at an OpenAI-compatible endpoint.
+
+    `prices` are those of the model, as settings; `external`: the workers of an external farm judge, which has no rules.
+    Raises: WrongAnswer when it cannot judge these questions.
+    """
+    if text in ("rules", THREE_STAGES):
+        if external:
+            raise WrongAnswer("only an embedded farm has rules: name exact_number, file.py:function, or a model")
+        return Answer({**FREE, "JUDGE": THREE_STAGES}, "fixed rules for numbers, yes and no, and words; free")
+    if text == EXACT_NUMBER:
+        if without := [example.id for example in examples if final_number(example.gold) is None]:
+            raise WrongAnswer(f"right answers without a number: {', '.join(without[:5])}")
+        return Answer({**FREE, "JUDGE": EXACT_NUMBER}, "the last number must be that of the right answer; free")
+    module, _, function = text.rpartition(":")
+    if function.isidentifier() and (module.endswith(".py") or re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module)):
+        from tasks.judging.user_function import UserFunctionError, load_function
+
+        try:
+            load_function(text)
+        except UserFunctionError as error:
+            raise WrongAnswer(str(error)) from None
+        return Answer({**FREE, "JUDGE": text}, f"your function {text}; free")
+    if not re.fullmatch(r"[A-Za-z0-9][\w./:-]*", text, re.ASCII):
+        raise WrongAnswer("name a judge: rules, exact_number, file.py:function, or a model such as gpt-4o")
+    unknown = {} if text == PRICED else {name: "" for name in FREE if "PRICE" in name}
+    options = {"JUDGE": THREE_STAGES, "JUDGE_MODEL": text, "REFLECTOR_MODEL": text, "EMBEDDED_ENDPOINT": "openai"}
+    return Answer({**options, **unknown, **(prices or {})}, f"{text}, where rules cannot decide; the run needs its key")
+
+
+def read_budget(text: str, judge: Mapping[str, str]) -> Answer:
+    """As in "60 evaluations", "$5", or both; `judge` are the options of the third answer.  Raises: WrongAnswer."""
+    match = re.fullmatch(r"(?:(\d{1,6}) evaluations?)?,? *(?:\$(\d+(?:\.\d+)?))?", text.strip())
+    if match is None or not any(match.groups()):
+        raise WrongAnswer('name an amount: "60 evaluations", "$5", or both')
+    evaluations, dollars = match.groups()
+    generations = int(evaluations or POPULATION * GENERATIONS) // POPULATION
+    if not generations:
+        raise WrongAnswer(f"the smallest search has {POPULATION} evaluations")
+    if dollars and judge["EMBEDDED_ENDPOINT"] == "rules":
+        raise WrongAnswer("nothing costs money with this judge: name evaluations")
+    if dollars and "" in (judge.get(f"OPENAI_PRICE_{kind}") for kind in ("PROMPT", "CACHED", "COMPLETION")):
+        raise WrongAnswer("the prices of the judge's model are not known: give them, or name evaluations")
+    about = f"{generations} generations of {POPULATION} candidates" + (f"; it parks at ${dollars}" if dollars else "")
+    return Answer({"NGEN": str(generations), "BUDGET_USD": dollars or "0"}, about)

@@ -1,0 +1,214 @@
+"""`orchestrator init`: each answer is checked, and a complete file is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typed_terminal import TypedTerminal
+
+from orchestrator.init import (
+    FREE,
+    SIZES,
+    Answer,
+    WrongAnswer,
+    read_budget,
+    read_data,
+    read_judge,
+    read_model,
+    settings_of,
+)
+from orchestrator.settings import load_settings
+from tasks.models import Example
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "orchestrator"]
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "WHETSTONE_REDIS_URL": "", "OPENAI_API_KEY": ""}
+QUESTIONS = "configs/data/sample_questions.jsonl"
+GIVEN = ("--model", "embedded", "--data", QUESTIONS, "--judge", "rules", "--budget", "60 evaluations")
+NUMBERS = [Example(str(i), "", "how many?", f"{i} apples") for i in range(8)]
+SMALL = SIZES["embedded"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the project's configs and nothing else."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.init.shutil.which", lambda name: None)  # no GPU
+    return tmp_path
+
+
+def make_model(folder: Path, weights: int = 10, template: str = "x") -> str:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    (folder / "model.safetensors").write_bytes(b"0" * weights)
+    return str(folder)
+
+
+def write_rows(path: Path, rows: int, **columns: str) -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(columns))
+        table.writeheader()
+        table.writerows({name: value.format(i) for name, value in columns.items()} for i in range(rows))
+    return path
+
+
+def sets(found: Answer) -> dict[str, str]:
+    return {name: value for name, value in found.options.items() if name.endswith(("_INDICES", "_SPLIT"))}
+
+
+def piped(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [*COMMAND, *words], env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def test_where_a_model_runs(place: Path) -> None:
+    small = make_model(place / "small")
+    engines = [
+        (text, options["TARGET_ENGINE"], options["FARM"], options.get("SGLANG_URL", ""))
+        for text in ("embedded", small, "owner/name", "owner/name@http://127.0.0.1:30000")
+        for options in [read_model(text).options]
+    ]
+    assert engines == [
+        ("embedded", "embedded", "embedded", ""),
+        (small, "embedded", "embedded", ""),
+        ("owner/name", "sglang", "external", ""),
+        ("owner/name@http://127.0.0.1:30000", "sglang", "embedded", "http://127.0.0.1:30000"),
+    ]
+
+
+def test_what_is_no_model_is_refused(place: Path) -> None:
+    (place / "empty").mkdir()
+    wrong = ("", "gpt", "embedded@http://127.0.0.1:30000", "owner/name@somewhere", str(place / "empty"))
+    for text in (*wrong, make_model(place / "base", template=""), make_model(place / "hollow", weights=0)):
+        with pytest.raises(WrongAnswer):
+            read_model(text)
+
+
+def test_the_sample_has_its_own_splits(place: Path) -> None:
+    assert sets(read_data(QUESTIONS, SMALL)) == {
+        "TRAINING_SPLIT": "train", "VALIDATION_SPLIT": "validation", "TEST_SPLIT": "test",
+        "TRAINING_INDICES": "0-23", "VALIDATION_INDICES": "0-39", "TEST_INDICES": "0-39",
+    }  # fmt: skip
+
+
+def test_rows_without_splits_are_divided_and_usual_columns_are_found(tmp_path: Path) -> None:
+    found = read_data(str(write_rows(tmp_path / "q.csv", 30, Prompt="q{}", gold="{}", note="x")), SMALL)
+    assert (found.options["QUESTION_COLUMN"], found.options["ANSWER_COLUMN"]) == ("Prompt", "gold")
+    assert sets(found) == {
+        "TRAINING_SPLIT": "", "VALIDATION_SPLIT": "", "TEST_SPLIT": "", "TRAINING_INDICES": "0-11",
+        "VALIDATION_INDICES": "12-20", "TEST_INDICES": "21-29",
+    }  # fmt: skip
+
+
+def test_a_missing_split_is_a_part_of_the_training_split(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "q.csv", 60, question="q{}", answer="{}", split="train")
+    path.write_text(path.read_text() + "".join(f"t{i},{i},test\r\n" for i in range(20)))
+    found = read_data(str(path), {"training": 5, "validation": 6, "test": 1})
+    assert sets(found) == {
+        "TRAINING_SPLIT": "train", "VALIDATION_SPLIT": "train", "TEST_SPLIT": "test", "TRAINING_INDICES": "0-4",
+        "VALIDATION_INDICES": "34-39", "TEST_INDICES": "0-0",
+    }  # fmt: skip
+    assert [example.question for example in found.examples][-2:] == ["q39", "t0"]
+
+
+def test_unusual_columns_are_named_behind_the_file_and_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "q.csv", 30, Frage="q{}", Antwort="{}")
+    assert read_data(f"{path} question=Frage answer=Antwort", SMALL).options["QUESTION_COLUMN"] == "Frage"
+    (tmp_path / "empty.csv").write_text("")
+    short = write_rows(tmp_path / "short.csv", 19, question="q{}", answer="{}")
+    behind = (f"{path} question=Nichts answer=Antwort", f"{path} frage=x", f"{path} question=Frage answer=Frage")
+    for text in ("", str(path), str(tmp_path / "empty.csv"), "nothing.csv", str(ROOT / "Kconfig"), str(short), *behind):
+        with pytest.raises(WrongAnswer):
+            read_data(text, SMALL)
+
+
+def test_judges_without_a_model_are_free(tmp_path: Path) -> None:
+    own = tmp_path / "judges.py"
+    own.write_text("def same(question, gold, answer):\n    return gold == answer\n")
+    for text, judge in (("rules", "three_stages"), ("exact_number", "exact_number"), (f"{own}:same", f"{own}:same")):
+        options = read_judge(text, NUMBERS).options
+        assert (options["JUDGE"], options["EMBEDDED_ENDPOINT"]) == (judge, "rules")
+    for text, external in (("exact_number", False), (f"{own}:other", False), ("", False), ("rules", True)):
+        with pytest.raises(WrongAnswer):
+            read_judge(text, [Example("w1", "", "who?", "Ada"), *NUMBERS], external=external)
+
+
+def test_a_budget_is_evaluations_or_money_of_a_judge_with_prices() -> None:
+    priced, unpriced = read_judge("gpt-4o", NUMBERS).options, read_judge("llama3:8b", NUMBERS).options
+    own = read_judge("llama3:8b", NUMBERS, {f"OPENAI_PRICE_{k}": "1" for k in ("PROMPT", "CACHED", "COMPLETION")})
+    assert read_budget("65 evaluations", FREE).options == {"NGEN": "6", "BUDGET_USD": "0"}
+    assert read_budget("$5", priced).options == {"NGEN": "6", "BUDGET_USD": "5"}
+    assert read_budget("100 evaluations, $2.5", own.options).options == {"NGEN": "10", "BUDGET_USD": "2.5"}
+    for text, judge in (("", FREE), ("5", FREE), ("9 evaluations", FREE), ("$5", FREE), ("$5", unpriced)):
+        with pytest.raises(WrongAnswer):
+            read_budget(text, judge)
+
+
+def test_only_where_short_right_answers_are_known_the_end_of_a_turn_is_raised_far(place: Path) -> None:
+    copied = place / "questions.jsonl"
+    copied.write_bytes(Path(QUESTIONS).read_bytes())
+    for data, expected in ((QUESTIONS, (15, 18.0)), (str(copied), (0, 8.0))):
+        options = {
+            **read_model("embedded").options,
+            **read_data(data, SMALL).options,
+            **read_judge("rules", ()).options,
+            "NGEN": "6",
+        }
+        found = settings_of(options, Path("outputs/x"))
+        assert (found.steered_min_new_tokens, found.delta_bound) == expected
+
+
+def test_a_complete_file_is_written_and_none_is_replaced_unasked(place: Path) -> None:
+    assert piped("init", *GIVEN)[0] == 0
+    settings = load_settings(place / ".config")
+    assert (settings.target_model, settings.optimiser, settings.ngen) == ("embedded", "cma", 6)
+    assert str(settings.output_dir) == "outputs/run"
+    (place / ".config").write_text("mine")
+    status, said = piped("init", *GIVEN)
+    assert (status, "--replace" in said, (place / ".config").read_text()) == (1, True, "mine")
+    assert piped("init", *GIVEN, "--replace")[0] == 0 and load_settings(place / ".config") == settings
+
+
+def test_a_place_that_cannot_be_written_and_a_missing_answer_are_refused(place: Path) -> None:
+    (place / "file").write_text("")
+    (place / "done").mkdir()
+    (place / "done" / "run.json").write_text("{}")
+    for words, named in ((("--config", "file/x.config"), "file/x.config"), (("--output", "done"), "--output")):
+        status, said = piped("init", *GIVEN, *words)
+        assert status == 1 and named in said
+    status, said = piped("init", "--model", "embedded")
+    assert status == 1 and "--data" in said
+    status, said = piped("evolve")
+    assert status == 1 and "orchestrator init" in said
+    assert not (place / ".config").exists()
+
+
+def test_a_person_is_asked_until_an_answer_can_be_used(place: Path) -> None:
+    terminal = TypedTerminal([*COMMAND, "init"], place, ENVIRONMENT)
+    terminal.answer("model [embedded]: ", "no-such-model")
+    terminal.answer("model [embedded]: ", "")
+    terminal.answer("data [", "")
+    terminal.answer("judge [rules]: ", "exact_number")  # the sample has answers without a number
+    terminal.answer("judge [rules]: ", "")
+    terminal.answer("budget [60 evaluations]: ", "20 evaluations")
+    assert terminal.read_to_the_end()[0] == 0
+    assert load_settings(place / ".config").ngen == 2
+
+
+def test_an_input_that_ends_writes_nothing(place: Path) -> None:
+    terminal = TypedTerminal([*COMMAND, "init"], place, ENVIRONMENT)
+    terminal.wait_for("model [embedded]: ")
+    terminal.press("\x04")
+    assert terminal.read_to_the_end(again="\x04")[0] == 1
+    assert not (place / ".config").exists()
