@@ -13,19 +13,18 @@ PROCESSOR_FILE = "processor.py"
 class Export(NamedTuple):
     """A file in the output folder, the task that makes it, and its title in the report; without one it is not listed.
 
-    The task QUEUE.NAME is a job in the module `tasks.QUEUE.NAME`; it gets the file's `name`, and what the file is
-    `made_of`: the `deltas` of the best individual of all generations ("best") or of the last one ("leader"), in
-    canonical order; or the `dial` (`tasks.dial.Dial`), which a run has when it has ended.
+    The task QUEUE.NAME is a job in the module `tasks.QUEUE.NAME`; it gets the file's `name` and the `deltas` that the
+    file is `made_of`, in canonical order: those of the best individual of all generations ("best") or of the last one
+    ("leader").
     """
 
     file: str
     task: str
-    made_of: Literal["leader", "best", "dial"]
+    made_of: Literal["leader", "best"]
     title: str = ""
 
 
 EXPORTS = (
     Export(PROCESSOR_FILE, "gpu.processor", "leader"),
     Export("processor_best.py", "gpu.processor", "best", title="the processor"),
-    Export("processor_dial.py", "gpu.dial", "dial", title="the length dial"),
 )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from orchestrator.export.steering import read_steering
-from orchestrator.export.targets import TARGETS, Source
-from orchestrator.report.statistics import Comparison, JudgedAnswer
+from orchestrator.export.targets import TARGETS
 from orchestrator.results import RunResults
 from tasks.dataset import load_examples
 from tasks.envelope import sealed_text
-from tasks.gpu.processor import render_processor
-from tasks.gpu.processor_template import ModelCheck
+from tasks.gpu.processor_template import ModelCheck, render_file
 from tasks.gpu.prompt import load_tokenizer, render
+from tasks.gpu.sglang_file import SGLANG
 from workers.embedded.models import embedded_model
 
 SAMPLE = Path(__file__).parents[1] / "configs/data/sample.jsonl"
@@ -31,10 +28,7 @@ WORDS = [
 ]
 CLUSTERS = [{"id": str(w["id"]), "description": w["description"], "examples": (), "count": 9} for w in WORDS]
 NODE, OTHER = "g0_child1_pre", {"0": 0.25, "1": 1.0, "2": -1.0, "3": 0.0, "4": -0.5}
-CHECK = ModelCheck(
-    name="a model", config="c0", tokenizer="70", stops=[2], answers=[{"prompt": [1, 2], "text": "Yes.", "tokens": 3}],
-    min_new_tokens=0,
-)  # fmt: skip
+CHECK = ModelCheck(name="a model", config="c0", tokenizer="70")
 
 
 def labels_of(size: int = VOCABULARY) -> np.ndarray:
@@ -44,29 +38,16 @@ def labels_of(size: int = VOCABULARY) -> np.ndarray:
     return labels
 
 
-def write_run(folder: Path, check: ModelCheck | None = CHECK, kind: str = "evolve", size: int = VOCABULARY) -> Path:
+def write_run(folder: Path, check: ModelCheck = CHECK, kind: str = "evolve", size: int = VOCABULARY) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(sealed_text({"id": "exported-1", "kind": kind, "folder": str(folder.resolve())}))
-    (folder / "processor_best.py").write_text(render_processor(DELTAS, labels_of(size), HASH, WORDS, check))
+    (folder / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(size), HASH, WORDS, check))
     (folder / "clusters.json").write_text(sealed_text({"clustering": HASH, "clusters": CLUSTERS}))
     line: dict[str, Any] = {"generation": 0, "fitness": 0.5, "mean_tokens": 9.0, "correctness": 0.5, "scratchpad": ""}
     nodes = {"g0_pop0_pre": DELTAS, NODE: OTHER}
     (folder / "individuals.jsonl").write_text(
         "".join(json.dumps({**line, "node": node, "deltas": deltas}) + "\n" for node, deltas in nodes.items())
     )
-    return folder
-
-
-def write_answers(folder: Path, texts: Sequence[tuple[str, str]]) -> Path:
-    """The answers before and after of a run of the embedded model, to questions of one set."""
-
-    def side(which: int) -> tuple[JudgedAnswer, ...]:
-        return tuple(JudgedAnswer(f"q{i}", 9, True, pair[which], "?", "", "") for i, pair in enumerate(texts))
-
-    comparison = Comparison("training set", side(0), side(1))
-    (folder / "answers.json").write_text(json.dumps([dataclasses.asdict(comparison)]))
-    (folder / "config").write_text('CONFIG_TARGET_MODEL="embedded"\n')
-    (folder / "system_prompt.txt").write_text("Be brief.")
     return folder
 
 
@@ -77,7 +58,7 @@ def biases_of(deltas: dict[str, float], size: int = VOCABULARY) -> np.ndarray:
 
 def rendered(target: str, run: Path, node: str = "") -> str:
     """The text of a run's file for an engine."""
-    return TARGETS[target].render(Source(read_steering(run, node), RunResults.open(run)))
+    return TARGETS[target].render(read_steering(run, node), RunResults.open(run).system_prompt)
 
 
 def asked_prompts(count: int) -> list[list[int]]:

@@ -147,11 +147,6 @@ def signal_text(job: Job, what: str, stage: str, node: str) -> str:
     return (text or b"").decode()
 
 
-def dial(job: Job) -> dict[str, Any]:
-    job.store.put_file(job.run, job.key, json.dumps(job.arguments["dial"]).encode())
-    return {"file": job.arguments["name"]}
-
-
 def plot(job: Job) -> dict[str, Any]:
     job.store.put_file(job.run, job.key, b"a picture")
     return {"file": job.arguments["name"]}
@@ -160,7 +155,6 @@ def plot(job: Job) -> dict[str, Any]:
 JOBS: Mapping[str, Callable[[Job], dict[str, Any]]] = {
     "gpu.cluster": cluster,
     "gpu.processor": processor,
-    "gpu.dial": dial,
     "cpu.plot": plot,
     "gpu.identity": lambda job: {"server": {"version": signal_text(job, "version", "server", "identity")}},
     "gpu.lengths": lambda job: {"limit": None, "lengths": {}, "contexts": {}},

@@ -1,8 +1,7 @@
 """What steering costs: tokens a second of many requests of several individuals, steered against plain.
 
 One server, the same prompts, the ways taking turns: plain; steered by our plugin; steered on SGLang's own path for
-processors, which the plugin replaces; with a length dial by our plugin; with a length dial by the file that a run
-exports, which takes SGLang's own path too.  Every request runs to its full length.
+processors, which the plugin replaces.  Every request runs to its full length.
 `python benchmarks/gpu/tax.py --model FOLDER --folder WORK`, or `--shape` for Llama-3.1-8B's with dummy weights.
 """
 
@@ -26,8 +25,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import figures
-from tasks.dial import Dial, Knot
-from tasks.gpu.dial import render_dial
 from workers.processes.process import ChildProcess, Command, free_port, is_healthy
 from workers.sglang import server as target_server
 from workers.steering.request import LABELS_VARIABLE, reference_string
@@ -43,26 +40,12 @@ LLAMA = {
 CLUSTERS = 14
 CLUSTERING = "0123456789abcdef"
 PROCESSOR_PATH = json.dumps({"callable": b"\x80\x04cprocessor_path\nProcessorPath\n.".hex()})
-DIAL_FILE = json.dumps({"callable": b"\x80\x04cprocessor_dial\nDeltaProcessor\n.".hex()})
-WAYS = {
-    "plain": None,
-    "plugin": reference_string(),
-    "dial": reference_string(),
-    "processor": PROCESSOR_PATH,
-    "dial file": DIAL_FILE,
-}
-SLOW_WAYS = ("processor", "dial file")  # measured in the first --processor-rounds only
+WAYS = {"plain": None, "plugin": reference_string(), "processor": PROCESSOR_PATH}
+SLOW_WAYS = ("processor",)  # measured in the first --processor-rounds only
 ARGUMENTS = (
     "--attention-backend triton --sampling-backend pytorch --skip-tokenizer-init --enable-custom-logit-processor "
     "--max-running-requests 256 --cuda-graph-max-bs 256"
 )
-
-
-def make_dial() -> Dial:
-    """Five knots of random deltas for the labels of `serve`: what they are does not matter to the time."""
-    drawn = np.random.default_rng(3).normal(0, 0.3, (5, CLUSTERS)).tolist()
-    knots = tuple(Knot(str(i), i / 4, 500.0 - 100.0 * i, 0.9 - i / 10, tuple(deltas)) for i, deltas in enumerate(drawn))
-    return Dial(CLUSTERING, "", knots[2].deltas, knots)
 
 
 def prepare(options: argparse.Namespace) -> tuple[Path, int]:
@@ -81,12 +64,9 @@ def serve(options: argparse.Namespace, model: Path, width: int) -> tuple[ChildPr
     labels.mkdir(parents=True, exist_ok=True)
     clusters = np.random.default_rng(1).integers(0, CLUSTERS, width).astype(np.uint8)
     np.save(labels / f"{CLUSTERING}.npy", clusters, allow_pickle=False)
-    (labels / f"{make_dial().front}.json").write_text(json.dumps(make_dial().document()))
-    (options.folder / "processor_dial.py").write_text(render_dial(make_dial(), clusters, []))
     path = [
         target_server.make_steering_path(options.folder / "path"),
         Path(__file__).parent,
-        options.folder,
         os.environ.get("PYTHONPATH", ""),
     ]
     environment = {**os.environ, LABELS_VARIABLE: str(labels), "PYTHONPATH": os.pathsep.join(map(str, path))}
@@ -105,17 +85,12 @@ def bodies(options: argparse.Namespace, way: str, width: int, new: int) -> list[
     random = np.random.default_rng(2)
     prompts = random.integers(10, min(width, 49000), (options.requests, options.prompt)).tolist()
     people = random.normal(0, 0.3, (options.individuals, CLUSTERS)).tolist()
-    front = {"front": make_dial().front} if way == "dial" else {}
     found = []
     for index, prompt in enumerate(prompts):
         sampling: dict[str, Any] = {"max_new_tokens": new, "temperature": 0.0, "ignore_eos": True}
         asked: dict[str, Any] = {"input_ids": prompt, "sampling_params": sampling}
         if WAYS[way] is not None:
-            sampling["custom_params"] = (
-                {**front, "dial": index / len(prompts)}  # each request another one
-                if way.startswith("dial")
-                else {"clustering": CLUSTERING, "deltas": people[index % len(people)]}
-            )
+            sampling["custom_params"] = {"clustering": CLUSTERING, "deltas": people[index % len(people)]}
             asked["custom_logit_processor"] = WAYS[way]
         found.append(asked)
     return found
@@ -177,7 +152,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=900, help="tokens of a prompt")
     parser.add_argument("--new", type=int, nargs="+", default=[128, 512], help="new tokens of an answer")
     parser.add_argument("--rounds", type=int, nargs="+", default=[15, 5], help="for each of --new")
-    parser.add_argument("--processor-rounds", type=int, default=3, help="for each of the ways that take SGLang's path")
+    parser.add_argument("--processor-rounds", type=int, default=3, help="for the way that takes SGLang's path")
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="plain is always measured")
     parser.add_argument("--args", default="", help="further arguments of the server")
     options = parser.parse_args()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from orchestrator import exit_status
 from orchestrator.commands import common
 
+ENGINES = ("sglang", "vllm", "transformers", "llama-cpp", "logit-bias")
 DESCRIPTION = """\
 Write what a run has found as a file for an inference engine, and print the command that uses it.
 
@@ -17,17 +17,14 @@ Write what a run has found as a file for an inference engine, and print the comm
   vllm           a logits processor for model runner V1 and V2
   transformers   a LogitsProcessor for generate()
   llama-cpp      a processor for llama-cpp-python, and biases for llama-server and llama-cli
-  openai         JSON with the 300 biases that matter most in the run's answers, and how much of the effect they keep
   logit-bias     JSON with the biases of all tokens, for servers that limit neither their number nor their size
 
-Each processor explains itself: its head, or `python FILE`, says how it is used.  `python FILE --verify URL` replays the
-answers that the file holds, and refuses a server with another model (docs/export.md)."""
+Each processor explains itself: its head, or `python FILE`, says how it is used (docs/export.md)."""
 
 EPILOG = """\
 examples:
   orchestrator export outputs/evolve --to vllm
   orchestrator export outputs/evolve --to transformers --node g2_child3_mut --output steer.py
-  orchestrator export outputs/evolve --to openai --measure
 
 results: the file, and the command that uses it on standard output.
 exit status: 0 written; 1 the arguments are wrong, or the folder has no such result; 2 the file cannot be written."""
@@ -36,18 +33,10 @@ exit status: 0 written; 1 the arguments are wrong, or the folder has no such res
 def make_parser() -> argparse.ArgumentParser:
     parser = common.parser_for("export", DESCRIPTION, EPILOG)
     common.add_run(parser)
-    parser.add_argument("--to", required=True, metavar="ENGINE", help="one of the engines above")
+    parser.add_argument("--to", required=True, choices=ENGINES, metavar="ENGINE", help="one of the engines above")
     parser.add_argument(
         "--node", default="", help="an individual of the run, as individuals.jsonl names it (default: the winner)"
     )
-    parser.add_argument(
-        "--measure", action="store_true",
-        help="for openai: start the run's target here, and measure what the file keeps of the effect on 40 questions",
-    )  # fmt: skip
-    parser.add_argument(
-        "--model", type=Path, metavar="FOLDER",
-        help="for openai: the run's model, where its settings name none that is on this machine",
-    )  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="FILE", help="the file (default: in the run's folder exports)")
     return parser
 
@@ -58,24 +47,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _export(arguments: argparse.Namespace) -> int:
     from orchestrator.export.steering import PROCESSOR, read_steering
-    from orchestrator.export.targets import Source, default_file, known_target
-    from orchestrator.output import OutputError, check_inputs, write_output
+    from orchestrator.export.targets import TARGETS, default_file
+    from orchestrator.output import check_inputs, write_output
     from orchestrator.results import RunResults
     from tasks.gpu.processor_template import min_tokens_sentence
 
-    target = known_target(arguments.to)
-    if arguments.measure and not target.is_measured:
-        raise OutputError(f"--measure: {arguments.to} keeps all biases; it is for openai")
+    target = TARGETS[arguments.to]
     steering = read_steering(arguments.run, arguments.node)
     file = arguments.output or default_file(arguments.run, arguments.to, arguments.node)
     target.check_name(file)
     check_inputs("--output", file, {name: arguments.run / name for name in (PROCESSOR, "individuals.jsonl")})
-    notify = (lambda line: print(line, file=sys.stderr)) if arguments.measure else None
-    text = target.render(Source(steering, RunResults.open(arguments.run), arguments.model, notify))
+    text = target.render(steering, RunResults.open(arguments.run).system_prompt)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, text)
     print(f"{file}\n\n  {target.command_for(file)}")
-    if told := min_tokens_sentence(target.min_tokens_help, steering.min_new_tokens):
+    if told := min_tokens_sentence(target.min_tokens_help, steering.check.min_new_tokens):
         print(f"\n{told}")
     if file.suffix == ".py":
         print(f"\nmore: python {shlex.quote(str(file))}")

@@ -11,8 +11,8 @@ Start the server with this file's folder on its module path:
        PYTHONPATH=<this folder> vllm serve <model> --logits-processors <this module>:DeltaProcessor
 
 It steers every request. One with "vllm_xargs": {"steering": 0} in its body is left as it is; offline that is
-SamplingParams(extra_args={"steering": 0}). For vLLM 0.10.1 or newer; model runner V1 takes no processor together with
-speculative decoding."""
+SamplingParams(extra_args={"steering": 0}). With another model than this file was made for, vLLM does not start.
+For vLLM 0.10.1 or newer; model runner V1 takes no processor together with speculative decoding."""
 
 _ENGINE = '''\
 def _interfaces():
@@ -42,6 +42,7 @@ class DeltaProcessor(*_interfaces()):
     """
 
     def __init__(self, vllm_config, state, is_pin_memory=False):
+        check_model(vllm_config.model_config.model)
         self._left_alone = set()
 
     @classmethod
@@ -88,7 +89,6 @@ VLLM = Parts(
     usage=_USAGE,
     engine=_ENGINE,
     file_name="processor_vllm.py",
-    asked="server_of(arguments[1], {})",
     min_tokens_help='Each request needs "min_tokens": $count in its body, offline SamplingParams(min_tokens=$count).',
     first_imports=("import importlib",),
 )

@@ -34,7 +34,6 @@ from orchestrator.runs.search import FinishedGeneration, Search
 from orchestrator.runs.status import TOKEN_COUNTS
 from tasks.context import content_hash
 from tasks.cpu.plot import COLLECTION_PLOTS, COMPARISON_PLOTS, EVOLUTION_PLOTS, ROUTE_PLOTS, Plot
-from tasks.dial import DIAL_FILE, Dial
 from tasks.envelope import checked_sealed
 from tasks.exports import EXPORTS, Export
 from tasks.job import JobSpec
@@ -83,14 +82,9 @@ class ArtifactRequests:
         shown = [row for row in rates if row["mode"] == held_out]
         self._request_plots("route", ROUTE_PLOTS, {"rates": shown, "held_out": held_out, "rows": seen})
 
-    def request_export(self, export: Export, source: Sequence[float] | Dial, system_prompt: str | None = None) -> None:
-        """Have a file made of these deltas (in canonical order), or of this dial.
-
-        With a system prompt the file holds answers under it, by which the model can be checked.
-        """
-        made_of = {"dial": dataclasses.asdict(source)} if isinstance(source, Dial) else {"deltas": list(source)}
-        check = {} if system_prompt is None else {"check": {"system_prompt": system_prompt}}
-        self._request(export.task, export.file, {"name": export.file, **made_of, **check})
+    def request_export(self, export: Export, deltas: Sequence[float]) -> None:
+        """Have a file made of these deltas, in canonical order."""
+        self._request(export.task, export.file, {"name": export.file, "deltas": list(deltas)})
 
     def save_ready(self) -> None:
         """Write the files that are ready."""
@@ -202,24 +196,13 @@ class Recorder:
         self.output.write("system_prompt.txt", final.winner.system_prompt)
         for export in EXPORTS:
             if export.made_of == "best":
-                self.artifacts.request_export(export, final.winner.deltas, final.winner.system_prompt)
-            elif export.made_of == "dial":
-                self._record_dial(export, final.dial)
+                self.artifacts.request_export(export, final.winner.deltas)
         if final.assessment is not None:
             points = front_document(final.assessment)
             self.output.write_json("report.json", report_document(final.assessment))
             self.output.write_json("pareto.json", points)
             self.output.write("measurements.jsonl", measurement_lines(final.assessment.systems))
             self.artifacts.request_comparison_plots(points["points"])
-
-    def _record_dial(self, export: Export, dial: Dial | None) -> None:
-        """Have the dial's file made; without a dial, an earlier one (of fewer generations) does not stay."""
-        if dial is None:
-            self.output.remove(DIAL_FILE)
-            self.output.remove(export.file)
-        else:
-            self.output.write_json(DIAL_FILE, dial.document())
-            self.artifacts.request_export(export, dial, dial.system_prompt)
 
     def baseline_tokens(self) -> float | None:
         """Mean answer length of the initial individual, in tokens."""

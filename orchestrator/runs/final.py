@@ -16,7 +16,6 @@ from orchestrator.report.assessment import Assessment, assess
 from orchestrator.report.statistics import Comparison
 from orchestrator.report.systems import MeasuredSystem
 from orchestrator.runs.baselines import Baselines
-from orchestrator.runs.dial import make_dial
 from orchestrator.runs.finalists import PLAN as FINALISTS
 from orchestrator.runs.finalists import finalists, measure_finalists, read_evaluations, with_best
 from orchestrator.runs.held_out import count_test_use, measure_test, systems_to_test
@@ -28,10 +27,8 @@ from orchestrator.settings import Settings
 from orchestrator.settings.brevity import PLAIN
 from orchestrator.settings.references import BEST_PROMPT, BEST_VECTOR
 from orchestrator.settings.run import objective_of
-from tasks.dial import Dial
 from tasks.models import Objective
 from tasks.plan import EXAMPLE_SETS, Candidate, ExampleSet
-from tasks.store.keys import CLUSTERING
 
 FINAL = "final"  # the name of the plan
 REPEATS = 2
@@ -44,7 +41,7 @@ class Final:
 
     `systems` are all that were measured, the winner among them; `test_uses` counts the winners of runs that have been
     tested on this test set, 0 without one.  `assessment` is None without a validation set, on which the systems are
-    compared.  `dial` is None where there are fewer than two vectors to dial between.
+    compared.
     """
 
     systems: tuple[MeasuredSystem, ...]
@@ -52,7 +49,6 @@ class Final:
     comparisons: tuple[Comparison, ...]
     test_uses: int
     assessment: Assessment | None
-    dial: Dial | None
 
 
 @dataclass(frozen=True)
@@ -90,16 +86,7 @@ class Closing:
         systems = [start if start is not None and system.name == start.name else system for system in systems]
         systems, uses = self._test(systems, winner)
         winner = next(system for system in systems if system.name == winner.name)
-        assessment, dial = self._assess(systems, winner, uses), self._dial(winner, [*evolved, *rivals])
-        return Final(tuple(systems), winner, self._compare(winner), uses, assessment, dial)
-
-    def _dial(self, winner: MeasuredSystem, vectors: Sequence[MeasuredSystem]) -> Dial | None:
-        if self.baselines.held_out != "validation":
-            return None
-        clustering = self.measurer.store.metadata(self.measurer.run_id, CLUSTERING)
-        assert clustering is not None, "a search has a clustering"
-        start = self._start_prompt
-        return make_dial(clustering, winner, start, [v for v in vectors if v.system_prompt == start.system_prompt])
+        return Final(tuple(systems), winner, self._compare(winner), uses, self._assess(systems, winner, uses))
 
     def _assess(self, systems: Sequence[MeasuredSystem], winner: MeasuredSystem, uses: int) -> Assessment | None:
         if self.baselines.held_out != "validation":

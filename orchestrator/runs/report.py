@@ -8,7 +8,6 @@ from orchestrator.output import OutputFolder
 from orchestrator.report.summary import FinalReport, ResourceUsage
 from orchestrator.runs.artifacts import Recorder
 from orchestrator.runs.changes import judged_since, read_changes
-from orchestrator.runs.dial import NO_VALIDATION, ONE_KNOT
 from orchestrator.runs.final import Final
 from orchestrator.runs.patience import stop_reason
 from orchestrator.settings import Settings
@@ -26,11 +25,7 @@ def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], .
     is_compared = final.assessment is not None
     plots = (*(COMPARISON_PLOTS if is_compared else ()), *EVOLUTION_PLOTS)
     names = (
-        *(
-            (export.title, export.file)
-            for export in EXPORTS
-            if export.title and (export.made_of != "dial" or final.dial)
-        ),
+        *((export.title, export.file) for export in EXPORTS if export.title),
         ("its system prompt", "system_prompt.txt"),
         ("the deltas", "deltas_best.json"),
         *((("all figures", "report.json"),) if is_compared else ()),
@@ -41,13 +36,9 @@ def report_files(output: OutputFolder, final: Final) -> tuple[tuple[str, str], .
 
 
 def report_notes(settings: Settings, final: Final) -> tuple[tuple[str, str], ...]:
-    """What a user of the files must know: why there is no dial, and what each request needs."""
-    no_dial = "" if final.dial else NO_VALIDATION if final.assessment is None else ONE_KNOT
-    shortest = settings.steered_min_new_tokens if final.dial or any(final.winner.deltas) else 0
-    return (
-        *((("the length dial", no_dial),) if no_dial else ()),
-        *((("with each steered request", f"min_new_tokens {shortest}"),) if shortest else ()),
-    )
+    """What a user of the files must know: what each request needs."""
+    shortest = settings.steered_min_new_tokens if any(final.winner.deltas) else 0
+    return (("with each steered request", f"min_new_tokens {shortest}"),) if shortest else ()
 
 
 def build_report(

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 END_S = 60.0
 ARTIFACTS = (
     "report.html", "report.txt", "report.json", "measurements.jsonl", "pareto.json", "pareto.png", "fitness.png",
-    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "processor_dial.py", "deltas_best.json",
+    "evolution_lengths.png", "evolution_tree.png", "processor_best.py", "deltas_best.json",
     "system_prompt.txt", "history.jsonl", "individuals.jsonl", "answers.json", "config",
 )  # fmt: skip
 """The files of a finished run that its tracker gets, as far as they are there."""

@@ -6,44 +6,24 @@ It imports only the standard library, torch and SGLang.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from celery import shared_task
 
 from tasks.exports import PROCESSOR_FILE
+from tasks.gpu import host
 from tasks.gpu.cluster import unpack_labels
-from tasks.gpu.processor_template import NO_CHECK, ModelCheck, Parts, check_clusters, render_file, with_min_tokens
-from tasks.gpu.sglang_file import FIXED
+from tasks.gpu.model_files import model_files, model_hashes
+from tasks.gpu.processor_template import NO_CHECK, ModelCheck, render_file
+from tasks.gpu.sglang_file import SGLANG
 from tasks.job import Job, JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
+from tasks.models import Run
 from tasks.store.keys import CLUSTERING
 from tasks.store.store import Store
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-def render_processor(
-    deltas: Mapping[str, float],
-    labels: NDArray[np.integer[Any]],
-    clustering: str,
-    descriptions: Sequence[Mapping[str, Any]],
-    check: ModelCheck = NO_CHECK,
-    parts: Parts = FIXED,
-) -> str:
-    """The text of a file with fixed deltas, by default SGLang's. Equal input gives equal text.
-
-    `deltas`: cluster id ("0", "1", ...) to a finite float, every cluster from 0 on.  `labels` [V]: the cluster of each
-    token.  `clustering`: the content hash that the labels have.  `descriptions`: {"id", "description"} of clusters, for
-    the comments; whatever their text, they stay comments.  `check` is of the model that the deltas were found with.
-    Raises: ValueError when deltas and labels do not belong together, or the hash is none.
-    """
-    check_clusters(deltas, labels, clustering)
-    values = {cluster: repr(float(delta)) for cluster, delta in deltas.items()}
-    told = with_min_tokens(parts, check["min_new_tokens"])
-    return render_file(told, clustering, values, labels, descriptions, check)
 
 
 def processor_reference() -> str:
@@ -59,25 +39,30 @@ def generate(store: Store, run_id: str, deltas: Sequence[float], check: ModelChe
         raise LookupError(f"run {run_id} has no clustering")
     descriptions = store.clusterings.descriptions(run_id)
     by_id = {str(d["id"]): delta for d, delta in zip(descriptions, deltas, strict=True)}
-    return render_processor(by_id, unpack_labels(store.clusterings.labels(clustering)), clustering, descriptions, check)
+    labels = unpack_labels(store.clusterings.labels(clustering))
+    return render_file(SGLANG, by_id, labels, clustering, descriptions, check)
+
+
+def check_of(run: Run, deltas: Sequence[float]) -> ModelCheck:
+    """The run's model, by the files that it has on this machine, and what requests with these deltas need."""
+    model = host.current().model_folder(run.target)
+    config, tokenizer = _hashes(model)
+    least = run.target.sampling.steered_min_new_tokens if any(deltas) else 0
+    return ModelCheck(Path(model).name if Path(model).is_dir() else model, config, tokenizer, least)
+
+
+@lru_cache(maxsize=4)
+def _hashes(model: str) -> tuple[str, str]:
+    found = model_hashes(model_files(model))
+    return found["config"], found["tokenizer"]
 
 
 def generate_job(job: Job) -> dict[str, Any]:
     """Write the processor to the store as the run's file of this name."""
     deltas = job.arguments["deltas"]
-    text = generate(job.store, job.run, deltas, check_for(job, deltas))
+    text = generate(job.store, job.run, deltas, check_of(job.store.run(job.run), deltas))
     job.store.put_file(job.run, job.key, text.encode())
     return {"file": job.arguments["name"]}
-
-
-def check_for(job: Job, deltas: Sequence[float]) -> ModelCheck:
-    """The check of the run's model that the job's file is to hold; an empty one without the argument `check`."""
-    from tasks.gpu.model_check import make_check, no_check  # which asks the target, and that needs this module
-
-    asked = job.arguments.get("check")
-    if not asked:
-        return no_check(job.store, job.run, deltas)
-    return make_check(job.store, job.run, deltas, asked["system_prompt"])
 
 
 @shared_task(name="gpu.processor", base=JobTask)

@@ -1,17 +1,14 @@
-"""What is common to the files that steer SGLang: how they are used, and the class that the server imports.
+"""The file that steers SGLang: how it is used, and the class that the server imports.
 
-They are loaded by reference: a request carries the names of their module and class, never code, so a file must be
+It is loaded by reference: a request carries the names of its module and class, never code, so the file must be
 importable where SGLang's scheduler runs.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from string import Template
+from tasks.gpu.processor_template import TORCH, Parts
 
-from tasks.gpu.processor_template import TORCH, TORCH_LABELS, Parts
-
-_USAGE = Template("""\
+_USAGE = """\
 1. Start the server with this file's folder on its module path:
 
        PYTHONPATH=<this folder> python -m sglang.launch_server --model-path <model> \\\\
@@ -23,77 +20,75 @@ _USAGE = Template("""\
 
        python <this file> --string
 
-3. Send it with each request$request
+3. Send it with each request:
 
-The string names the file: rename the file, and ask again. Another file needs another name and a restart.""")
+       {"text": "...", "sampling_params": {...}, "custom_logit_processor": "<the string>"}
+
+   A request may have all deltas multiplied by a strength from 0, no steering, to 1, which is the default:
+
+       "sampling_params": {..., "custom_params": {"strength": 0.5}}
+
+   A number below 0 counts as 0, one above 1 as 1, and what is no number as 1: an error would end the server.
+
+The string names the file: rename the file, and ask again. Another file needs another name and a restart. A server with
+another model than this file was made for ends with an error when it first loads the file."""
 
 _IMPORTS = f"{TORCH}\nfrom sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor  # noqa: E402"
 
-_ENGINE = Template('''\
+_ENGINE = '''\
 class DeltaProcessor(CustomLogitProcessor):
-    """Adds to each token's logit [rows, vocabulary] the delta of its cluster. $parameters
+    """Adds to each token's logit [rows, vocabulary] the delta of its cluster, times the strength of the row's request.
 
     SGLang makes a new instance for every batch, so what is worth keeping lives with the module.
     """
 
     def __call__(self, logits, custom_param_list=None):
-        return logits + $bias.to(logits.dtype)''')
+        bias = _bias(logits.shape[-1], logits.device)
+        strengths = [_strength(params) for params in custom_param_list or ()]
+        if any(strength != 1.0 for strength in strengths):
+            bias = torch.tensor(strengths, device=logits.device)[:, None] * bias
+        return logits + bias.to(logits.dtype)
+
+
+def _strength(params):
+    value = params.get("strength") if isinstance(params, dict) else None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    return float(min(max(value, 0.0), 1.0)) if is_number else 1.0
+
+
+def _served_model():
+    """What the server was started with; "" where this is no server."""
+    try:
+        from sglang.srt.server_args import get_global_server_args
+
+        return get_global_server_args().model_path
+    except (ImportError, AttributeError, ValueError):
+        return ""
+
+
+check_model(_served_model())'''
 
 _FUNCTIONS = '''\
 def reference(module):
     """The value of custom_logit_processor that names the class in this module, and carries no code."""
     pickled = b"\\x80\\x04c" + module.encode() + b"\\nDeltaProcessor\\n."
     return json.dumps({"callable": pickled.hex()})
-
-
 '''
 
-_STRING = """\
+_OPTIONS = """\
     elif arguments == ["--string"]:
         print(reference(module))
 """
 
-_FIXED_CLASS = _ENGINE.substitute(
-    parameters="A request's parameters change nothing.", bias="_bias(logits.shape[-1], logits.device)"
-)
-
-FIXED = Parts(
+SGLANG = Parts(
     title="Steer a model that SGLang serves: adds to each token's logit the delta of the token's cluster.",
     contents="the numbers to read are in DELTAS. Needs torch and SGLang",
-    usage=_USAGE.substitute(
-        request=""":
-
-       {"text": "...", "sampling_params": {...}, "custom_logit_processor": "<the string>"}"""
-    ),
-    engine=_FIXED_CLASS,
+    usage=_USAGE,
+    engine=_ENGINE,
     file_name="processor_best.py",
-    asked='server_of(arguments[1], {"custom_logit_processor": reference(module)})',
     min_tokens_help='Each request needs "min_new_tokens": $count in its "sampling_params" ("min_tokens" in a body of '
     "OpenAI's protocol).",
     functions=_FUNCTIONS,
-    options=_STRING,
+    options=_OPTIONS,
     imports=_IMPORTS,
 )
-"""The parts of a file with fixed deltas."""
-
-
-def dialled(request: str, contents: str, constants: str, functions: str, options: str, steering: str) -> Parts:
-    """The parts of a file in which each request chooses its deltas.
-
-    `steering` defines `_bias(params, width, device)` [rows, width]; `params` has the custom_params of each row's
-    request, or None.
-    """
-    bias = "_bias(custom_param_list or [None] * len(logits), logits.shape[-1], logits.device)"
-    return dataclasses.replace(
-        FIXED,
-        title="Steer a model that SGLang serves, with a length dial: each request chooses how short its answer is.",
-        contents=contents,
-        usage=_USAGE.substitute(request=request),
-        engine=_ENGINE.substitute(parameters="The request chooses the deltas.", bias=bias),
-        file_name="processor_dial.py",
-        steering=TORCH_LABELS + steering,
-        constants=constants,
-        functions=FIXED.functions + functions,
-        options=FIXED.options + options,
-        imports=f"import numpy  # noqa: E402\n{_IMPORTS}",
-    )

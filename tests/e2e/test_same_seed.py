@@ -9,9 +9,8 @@ from typing import Any
 from run_folder import RunFolder
 
 from orchestrator.export.steering import read_steering
-from orchestrator.results import RunResults
 from tasks.envelope import unsealed
-from tasks.gpu.processor_check import model_hashes
+from tasks.gpu.model_files import model_hashes
 from workers.embedded.models import embedded_model
 
 
@@ -75,13 +74,9 @@ def test_the_deltas_and_the_scratchpad_of_every_node_are_kept(reference_run: Run
     assert best in [{"deltas": one["deltas"], "scratchpad": one["scratchpad"]} for one in individuals.values()]
 
 
-def test_the_processor_holds_the_winners_answers_by_which_the_model_can_be_checked(reference_run: RunFolder) -> None:
+def test_the_processor_holds_the_hashes_of_the_model(reference_run: RunFolder) -> None:
     check = read_steering(reference_run.output).check
-    comparisons = RunResults.open(reference_run.output).comparisons
-    after = {one.text: one.tokens for comparison in comparisons for one in comparison.after}
-    assert len(check["answers"]) == sum(len(comparison.after) for comparison in comparisons) == 4
-    assert {answer["text"] for answer in check["answers"]} == set(after)
-    assert {"config": check["config"], "tokenizer": check["tokenizer"]} == model_hashes(str(embedded_model()))
+    assert {"config": check.config, "tokenizer": check.tokenizer} == model_hashes(str(embedded_model()))
 
 
 def test_every_call_of_the_reflector_has_its_prompt_on_disk(reference_run: RunFolder) -> None:

@@ -4,8 +4,7 @@ The server holds the labels of each clustering once, on its device (`LabelTable`
 that table and its own deltas (`BatchSteering`).  Building, filtering and merging these never waits for the device.  A
 Triton kernel adds the deltas on a GPU, in one pass over the logits; torch does it elsewhere.  A dense bias would be
 as large as the logits and would have to be built again whenever the batch changes; labels are one byte a token, and
-the deltas of a row are a few hundred bytes.  Where a request has chosen its deltas by a dial (`front`), they have been
-interpolated when it arrived, so a batch and its kernel do not know of dials.
+the deltas of a row are a few hundred bytes.  They have been multiplied by the request's strength when it arrived.
 """
 
 from __future__ import annotations

@@ -28,6 +28,13 @@ def check_deltas(values: object) -> npt.NDArray[np.float32]:
     return np.asarray(values, dtype=np.float32)
 
 
+def check_strength(value: Any) -> np.float32:
+    """The factor of all deltas, from 0 to 1.  Raises: ValueError with one sentence that says what is wrong."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise ValueError(f"strength must be a number from 0 to 1, not {value!r:.80}")
+    return np.float32(value)
+
+
 def is_number(value: Any) -> bool:
     """Whether a JSON value is a number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from sglang.srt.sampling.custom_logit_processor import CustomLogitProcessor
 
-from .request import FRONT_KEYS, LABELS_VARIABLE, check_params
+from .request import LABELS_VARIABLE, check_params
 
 __all__ = ["ClusterBias"]
 
@@ -24,12 +24,13 @@ class ClusterBias(CustomLogitProcessor):  # type: ignore[misc,unused-ignore]
     """Adds to each row of logits [rows, V] the delta of each token's cluster. Parameters: `request.check_params`."""
 
     def __call__(self, logits: torch.Tensor, custom_param_list: list[dict[str, Any]]) -> torch.Tensor:
-        chosen = [_clustering_and_deltas(params) for params in custom_param_list]
         by_clustering: dict[str, list[int]] = {}
-        for row, (clustering, _) in enumerate(chosen):
-            by_clustering.setdefault(clustering, []).append(row)
+        for row, params in enumerate(custom_param_list):
+            by_clustering.setdefault(params["clustering"], []).append(row)
         for clustering, rows in by_clustering.items():
-            values = torch.tensor([chosen[row][1] for row in rows], dtype=torch.float32)
+            values = torch.tensor([custom_param_list[row]["deltas"] for row in rows], dtype=torch.float32)
+            strengths = torch.tensor([custom_param_list[row].get("strength", 1.0) for row in rows])
+            values *= strengths.clamp(0, 1)[:, None]
             # One more column, zero, for the columns of the logits beyond the tokenizer.
             deltas = torch.nn.functional.pad(values, (0, 1)).to(logits.device, non_blocking=True)
             labels = _labels(clustering, values.shape[1], logits.shape[1], logits.device)
@@ -38,19 +39,6 @@ class ClusterBias(CustomLogitProcessor):  # type: ignore[misc,unused-ignore]
 
 
 # SGLang makes a new instance for every batch, so the module keeps what is expensive.
-def _clustering_and_deltas(params: dict[str, Any]) -> tuple[str, list[float]]:
-    if "front" in params:
-        return _of_front(*(params.get(key) for key in FRONT_KEYS))
-    return params["clustering"], params["deltas"]
-
-
-@lru_cache(maxsize=1024)
-def _of_front(*values: Any) -> tuple[str, list[float]]:
-    """`values` are those of FRONT_KEYS."""
-    steering = check_params(dict(zip(FRONT_KEYS, values, strict=True)), Path(os.environ[LABELS_VARIABLE]))
-    return steering.clustering, steering.deltas.tolist()
-
-
 @lru_cache(maxsize=8)
 def _labels(clustering: str, clusters: int, width: int, device: torch.device) -> torch.Tensor:
     """Labels as an int64 index [width]; `clusters`, one past the last, where the logits are wider than the labels."""

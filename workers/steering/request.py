@@ -1,9 +1,8 @@
 """How a request asks for steering: the class of the processor and its parameters, both checked.  Needs numpy only.
 
 A request names the class in `custom_logit_processor` and brings `custom_params = {"clustering": "<hash>", "deltas":
-[float, ...]}`.  The label of a token is its cluster; the delta of its cluster is added to its logit.  In the place of
-deltas of its own, it may choose those of a front by a dial or by a number of tokens, `{"front": "<hash>", "dial": 0.5}`
-or `{"front": "<hash>", "target_tokens": 60}`; see `front`.
+[float, ...], "strength": 1}`.  The label of a token is its cluster; the delta of its cluster, times the strength from 0
+to 1 (1 if it is left out), is added to its logit.
 
 SGLang expects the class as `{"callable": "<hex>"}`, the hex of its pickle.  A class of an importable module pickles to
 its two names, so a reader can compare names and never has to un-pickle.
@@ -24,15 +23,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .deltas import check_deltas
-from .front import choose_deltas, load_front
+from .deltas import check_deltas, check_strength
 
 MODULE = "whetstone_steering.processor"  # the module's name inside the server, see pyproject.toml in this folder
 CLASS = "ClusterBias"
 LABELS_VARIABLE = "WHETSTONE_LABELS"  # the folder of labels, in the environment of a server's processes
 HASH = re.compile(r"[0-9a-f]{16,64}")
-DELTAS_KEYS = ("clustering", "deltas")
-FRONT_KEYS = ("front", "dial", "target_tokens")
+KEYS = {"clustering", "deltas", "strength"}
 MOST_LABEL_BYTES = 16 * 2**20  # labels of eight million tokens
 
 # Protocol 4, the GLOBAL opcode with module and class each on a line, STOP.
@@ -41,7 +38,7 @@ _PICKLED = re.compile(rb"\x80\x04c([\w.]+)\n(\w+)\n\.")
 
 @dataclass(frozen=True, eq=False)
 class Steering:
-    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32."""
+    """Checked parameters: `labels` [V] uint8 or uint16, the cluster of each token; `deltas` [K] float32, scaled."""
 
     clustering: str
     labels: npt.NDArray[np.unsignedinteger[Any]]
@@ -86,34 +83,22 @@ def check_params(custom_params: object, labels_folder: Path) -> Steering:
     """The parameters, checked against the labels of their clustering, `<labels_folder>/<hash>.npy`.
 
     The number of clusters K is the highest label + 1: clusters are numbered from 0 and the last one is never empty.
-    Labels are read once for each hash and process, because a file named by its content hash does not change.  The
-    deltas of a front, `<labels_folder>/<hash>.json`, are interpolated here, once for each request.
+    Labels are read once for each hash and process, because a file named by its content hash does not change.
 
     Raises: ValueError with one sentence that says what is wrong.
     """
     if not isinstance(custom_params, Mapping):
         raise ValueError(f"custom_params must be an object with clustering and deltas, not {custom_params!r:.80}")
-    has_front = "front" in custom_params
-    if unknown := set(custom_params) - set(FRONT_KEYS if has_front else DELTAS_KEYS):
+    if unknown := set(custom_params) - KEYS:
         raise ValueError(f"custom_params has unknown keys: {', '.join(sorted(map(str, unknown)))[:200]}")
-    if has_front:
-        front = load_front(labels_folder, _check_hash("front", custom_params["front"]))
-        clustering = _check_hash("clustering", front.clustering)
-        deltas = choose_deltas(front, custom_params.get("dial"), custom_params.get("target_tokens"))
-        labels, clusters = _load_labels(labels_folder, clustering)
-    else:
-        clustering = _check_hash("clustering", custom_params.get("clustering"))
-        labels, clusters = _load_labels(labels_folder, clustering)
-        deltas = check_deltas(custom_params.get("deltas"))
+    clustering = custom_params.get("clustering")
+    if not isinstance(clustering, str) or not HASH.fullmatch(clustering):
+        raise ValueError(f"clustering must be 16 to 64 lower-case hexadecimal digits, not {clustering!r:.80}")
+    labels, clusters = _load_labels(labels_folder, clustering)
+    deltas = check_deltas(custom_params.get("deltas")) * check_strength(custom_params.get("strength", 1))
     if len(deltas) != clusters:
         raise ValueError(f"deltas has {len(deltas)} numbers, but the clustering has {clusters} clusters")
     return Steering(clustering, labels, deltas)
-
-
-def _check_hash(name: str, value: object) -> str:
-    if not isinstance(value, str) or not HASH.fullmatch(value):
-        raise ValueError(f"{name} must be 16 to 64 lower-case hexadecimal digits, not {value!r:.80}")
-    return value
 
 
 @lru_cache(maxsize=16)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from exported_run import CHECK, DELTAS, HASH, asked_prompts, biases_of, labels_of, rendered, write_run
-from small_model import make_small_model
+from exported_run import DELTAS, asked_prompts, biases_of, rendered, write_run
 
-from orchestrator.export.transformers import TRANSFORMERS
-from tasks.gpu.processor import render_processor
-from tasks.gpu.processor_check import model_hashes
+from tasks.gpu.model_files import model_hashes
 from tasks.gpu.processor_template import ModelCheck
 from tasks.gpu.prompt import load_tokenizer, stop_ids
 from workers.embedded.models import embedded_model
@@ -74,62 +70,21 @@ def test_greedy_answers_are_those_of_the_models_logits_plus_the_biases(
     assert equal == count and changed > min(count, COMPARED) / 2
 
 
-def verify(file: Path, where: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    command = [sys.executable, str(file), "--verify", str(where)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
-@pytest.mark.long
-def test_the_file_accepts_a_folder_with_its_model(model: Any, tmp_path: Path) -> None:
-    # Given a file that holds answers of the model, as steered
-    folder = embedded_model()
-    tokenizer = load_tokenizer(str(folder))
-    stops, biases = list(stop_ids(tokenizer)), torch.from_numpy(biases_of(DELTAS))
-    asked = asked_prompts(20)
-    texts = [tokenizer.decode(reference(model, p, biases, stops, 8), skip_special_tokens=True) for p in asked]
-    answers = [{"prompt": p, "text": t, "tokens": 8} for p, t in zip(asked, texts, strict=True)]
-    check = ModelCheck(**{**CHECK, **model_hashes(str(folder)), "stops": stops, "answers": answers})
-    file = tmp_path / "processor_transformers.py"
-    file.write_text(rendered("transformers", write_run(tmp_path / "run", check)))
-    # When it is asked whether a folder has it
-    accepted = verify(file, folder)
-    # Then it gives the answers again
-    said = "its configuration and tokenizer are the same, and 20 of 20 answers are the same"
-    assert accepted.stdout == f"accepted: {folder} has a model: {said}\n", accepted.stderr
-    assert accepted.returncode == 0
-
-
-def test_the_check_asks_for_the_least_number_of_tokens(tmp_path: Path) -> None:
-    # Given a model whose every answer ends at once as it is steered, but for the tokens that it has to have
-    folder = make_small_model(tmp_path / "model")
-    from transformers import AutoModelForCausalLM
-
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), load_tokenizer(str(folder))
-    withheld = torch.zeros(len(labels_of()))
-    withheld[2] = -torch.inf
-    asked = asked_prompts(4)
-    texts = [tokenizer.decode(reference(model, prompt, withheld, [2], 3)) for prompt in asked]
-    answers = [{"prompt": prompt, "text": text, "tokens": 4} for prompt, text in zip(asked, texts, strict=True)]
-    deltas = {"0": 900.0, **dict.fromkeys("1234", 0.0)}
-    for least, status, said in ((3, 0, "4 of 4 answers"), (0, 1, "0 of 4 answers")):
-        hashes = model_hashes(str(folder))
-        check = ModelCheck(name="small", **hashes, stops=[2], answers=answers, min_new_tokens=least)
-        file = tmp_path / f"least_{least}.py"
-        file.write_text(render_processor(deltas, labels_of(), HASH, [], check, TRANSFORMERS))
-        # When the file is asked, then it is accepted with them, and without them the answers are empty
-        found = verify(file, folder)
-        assert found.returncode == status and said in found.stdout + found.stderr, found.stderr
-
-
-def test_the_file_refuses_a_folder_of_another_configuration_before_it_is_loaded(tmp_path: Path) -> None:
-    check = ModelCheck(**{**CHECK, **model_hashes(str(embedded_model()))})
-    file, other = tmp_path / "processor_transformers.py", tmp_path / "other"
-    file.write_text(rendered("transformers", write_run(tmp_path / "run", check)))
-    other.mkdir()
-    (other / "config.json").write_text((embedded_model() / "config.json").read_text().replace("576", "960"))
-    refused = verify(file, other)
-    assert refused.returncode == 1 and refused.stderr == (
-        f"refused: {other} has not a model: its config is not the same\n"
-    )
-    assert verify(file, tmp_path / "nowhere").returncode == 2
+def test_a_folder_of_another_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = ModelCheck(name="a model", **model_hashes(str(embedded_model())))
+    (tmp_path / "processor_checking.py").write_text(rendered("transformers", write_run(tmp_path / "run", check)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("processor_checking")
+    # the model itself, also saved again; and what is not on this machine cannot be compared
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    for folder in (copy, other):
+        folder.mkdir()
+    (copy / "tokenizer.json").write_text((embedded_model() / "tokenizer.json").read_text())
+    config = json.loads((embedded_model() / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "transformers_version": "6.0", "dtype": "bfloat16"}))
+    for same in (embedded_model(), copy, "nobody/no-such-model", ""):
+        module.check_model(str(same))
+    # another configuration
+    (other / "config.json").write_text(json.dumps({**config, "hidden_size": 960}))
+    with pytest.raises(ValueError, match=f"{other} is not a model, .* config"):
+        module.check_model(str(other))

@@ -14,12 +14,9 @@ from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.farm.producer import count_messages, drop_waiting
 from orchestrator.output import OutputFolder
 from orchestrator.runs.artifacts import ArtifactRequests
-from tasks.dial import Dial, Knot
 from tasks.exports import EXPORTS
 from tasks.failure import Failure
-from tasks.job import JobSpec
 from tasks.queues import TASKS
-from tasks.validation import parse_json
 
 NAME = "processor_best.py"
 [PROCESSOR] = [export for export in EXPORTS if export.file == NAME]
@@ -74,18 +71,6 @@ def test_a_file_that_is_requested_again_has_its_own_content(alone: Driver, tmp_p
     artifacts.wait(10)
     assert (tmp_path / NAME).read_bytes() == b"[0.5]"
     assert alone.store.redis.hlen(f"whetstone:run:{RUN.id}:files") == 0, "nothing is left of them in the store"
-
-
-def test_a_dial_is_sent_whole(alone: Driver, tmp_path: Path) -> None:
-    knots = (Knot("zero", 0.0, 90.0, 0.7, (0.0,)), Knot("short", 1.0, 30.0, 0.6, (1.5,)))
-    dial = Dial("ab" * 8, "Be concise.", (1.5,), knots)
-    [export] = [export for export in EXPORTS if export.made_of == "dial"]
-    artifacts = artifacts_of(alone, tmp_path)
-    artifacts.request_export(export, dial)
-    artifacts.save_ready()
-    spec = JobSpec.from_json(alone.store.job_spec(RUN.id, key_of(alone)) or "")
-    assert spec.task == "gpu.dial"
-    assert parse_json(Dial, json.dumps(spec.arguments["dial"])) == dial
 
 
 def test_an_older_request_for_a_name_writes_nothing(alone: Driver, tmp_path: Path) -> None:

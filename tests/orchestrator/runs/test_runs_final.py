@@ -21,7 +21,6 @@ from orchestrator.optimisers.base import Best
 from orchestrator.output import OutputFolder, run_id_of
 from orchestrator.report.document import report_schema
 from orchestrator.runs.baselines import ensure_baselines
-from orchestrator.runs.dial import ONE_KNOT
 from orchestrator.runs.final import Closing, with_distinct_names
 from orchestrator.runs.report import report_files, report_notes
 from orchestrator.runs.vectors import Steered, Vectors
@@ -104,8 +103,7 @@ def test_a_run_goes_from_the_prompts_to_the_report(driver: Driver, farm: Any, tm
     assert (output / "system_prompt.txt").read_text() == winner["system_prompt"] == f"{BASE} Be concise."
     assert (output / "pareto.png").exists() and json.loads((output / "pareto.json").read_text())["points"]
     assert report["verdict"] in " ".join(said.split())
-    is_steered = any(winner["deltas"]) or (output / "dial.json").exists()
-    assert ("with each steered request min_new_tokens 14" in " ".join(said.split())) == is_steered
+    assert ("with each steered request min_new_tokens 14" in " ".join(said.split())) == any(winner["deltas"])
     assert "validation set, on which the winner was chosen" in said and "test set, asked after all choices" in said
 
     # When the same command is given again, then the same winner is tested, which counts once
@@ -243,32 +241,18 @@ def test_a_vector_without_search_wins_only_where_the_search_started_from_it(
     assert final.assessment.conclusion.outcome == "vector_suffices"
 
 
-def test_the_dial_has_the_vectors_without_search_that_no_finalist_beats(closing: Callable[..., Closing]) -> None:
-    # given a search whose best is short and loses a tenth, and a vector without search between it and no vector
-    answers = {(0.0, -2.0): (14, 97), (1.0, -1.0): (8, 90), (4.0, 0.0): (4, 99)}
-
+def test_the_report_says_what_each_request_needs(closing: Callable[..., Closing]) -> None:
+    # given a search whose best is short
     def respond(candidate: Candidate, number: int) -> tuple[int, bool]:
-        tokens, right = answers.get(candidate.deltas, (20, 100))
-        return tokens, number < right
+        return 8 if candidate.deltas == (1.0, -1.0) else 20, True
 
-    # and one with another system prompt, which cannot be dialled to
-    lines = {**LINES, 'end of turn with "none"': Steered("none", (4.0, 0.0))}
-    # when
-    ended = closing(respond, Vectors(lines, ZERO))
+    ended = closing(respond, Vectors(LINES, ZERO))
     final = ended.conclude(Best((1.0, -1.0), "", 1.2), ZERO.deltas, 0)
-    # then
-    assert final.dial is not None
-    assert [knot.name for knot in final.dial.knots] == ["short", "log-odds alone", "best so far"]
-    # and the report says what each request needs, where anything steers
+    # then the report says what each request needs, where anything steers
     settings = dataclasses.replace(ended.settings, steered_min_new_tokens=14)
     assert report_notes(settings, final) == (("with each steered request", "min_new_tokens 14"),)
     assert report_notes(ended.settings, final) == ()
-    # and why there is no dial, which is then no file of the run either
-    unsteered = dataclasses.replace(final, dial=None, winner=dataclasses.replace(final.winner, deltas=(0.0, 0.0)))
-    assert report_notes(settings, unsteered) == (("the length dial", ONE_KNOT),)
-    files, fewer = (dict(report_files(ended.output, one)) for one in (final, unsteered))
-    assert {Path(path).parent for path in files.values()} == {ended.output.path}
-    assert files.keys() - fewer.keys() == {"the length dial"}
     # and prompts of a reflector are listed where one was asked
+    files = dict(report_files(ended.output, final))
     ended.output.write("reflector_prompts/gen_0_mutation_g0_child0_mut.txt", "text")
     assert dict(report_files(ended.output, final)).keys() - files.keys() == {"prompts"}

@@ -12,11 +12,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tasks.gpu.processor import render_processor
+from tasks.gpu.model_files import model_hashes
+from tasks.gpu.processor_template import ModelCheck, render_file
+from tasks.gpu.sglang_file import SGLANG
 
 HASH = "5485e325ff4026217d30e6516416a3f9"
 DELTAS = {"0": 1.5, "1": -0.0078125, "2": 0.1, "3": -2.75e-3}
@@ -40,13 +43,17 @@ class CustomLogitProcessor(ABC):
 """
 LOAD = """
 import json, pickle, sys, numpy, torch
-text, logits, out, dtype = sys.argv[1:]
+text, logits, out, params = sys.argv[1:]
 made = pickle.loads(bytes.fromhex(json.loads(text)["callable"]))()
-given = torch.from_numpy(numpy.load(logits)).to(getattr(torch, dtype))
+given = torch.from_numpy(numpy.load(logits))
 before = given.clone()
-answers = [made(given, None), type(made)()(given, [{}] * len(given)), made(given)]
-assert all(torch.equal(answers[0], other) for other in answers) and torch.equal(given, before)
-numpy.save(out, answers[0].float().numpy())
+answer = type(made)()(given, json.loads(params, parse_constant=float))
+assert torch.equal(answer, made(given, json.loads(params, parse_constant=float))) and torch.equal(given, before)
+numpy.save(out, answer.numpy())
+"""
+SERVER_ARGS = """
+class Args: model_path = {model!r}
+get_global_server_args = lambda: Args
 """
 
 
@@ -64,16 +71,17 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def steered(folder: Path, text: str, logits: np.ndarray, dtype: str = "float32") -> np.ndarray:
-    """Logits as the file steers them, loaded by the string that it gives for itself."""
+def steered(folder: Path, text: str, logits: np.ndarray, params: Any = None, model: str = "") -> np.ndarray:
+    """Logits as the file steers them in a server of this model, loaded by the string that it gives for itself."""
     package = folder / "sglang" / "srt" / "sampling"
     package.mkdir(parents=True)
     (package / "custom_logit_processor.py").write_text(STAND_IN)
+    (package.parent / "server_args.py").write_text(SERVER_ARGS.format(model=model))
     (folder / "processor_best.py").write_text(text, encoding="utf-8")
     np.save(folder / "logits.npy", logits)
     asked = run(folder, "processor_best.py", "--string")
     assert asked.returncode == 0, asked.stderr
-    done = run(folder, "-c", LOAD, asked.stdout.strip(), "logits.npy", "out.npy", dtype)
+    done = run(folder, "-c", LOAD, asked.stdout.strip(), "logits.npy", "out.npy", json.dumps(params))
     assert done.returncode == 0, done.stderr
     return np.load(folder / "out.npy")
 
@@ -83,7 +91,7 @@ def test_it_adds_each_tokens_delta_and_nothing_to_the_padding(tmp_path: Path) ->
     labels = labels_of(49152, 4)
     logits = np.random.default_rng(1).normal(0, 8, (3, 49152 + 128)).astype(np.float32)
     # when the file, alone in its folder, steers them
-    got = steered(tmp_path, render_processor(DELTAS, labels, HASH, PLAIN), logits)
+    got = steered(tmp_path, render_file(SGLANG, DELTAS, labels, HASH, PLAIN), logits)
     # then every logit is exactly what plain arithmetic gives
     table = np.array([1.5, -0.0078125, 0.1, -2.75e-3], dtype=np.float32)
     expected = logits.copy()
@@ -92,26 +100,34 @@ def test_it_adds_each_tokens_delta_and_nothing_to_the_padding(tmp_path: Path) ->
     assert np.array_equal(got, expected)
 
 
-def test_more_than_256_clusters(tmp_path: Path) -> None:
-    labels = labels_of(2000, 700, np.uint16)
-    deltas = {str(i): i / 7 for i in range(700)}
-    logits = np.zeros((2, 2000), dtype=np.float32)
-    got = steered(tmp_path, render_processor(deltas, labels, HASH, []), logits)
-    assert np.array_equal(got[1], (labels / 7).astype(np.float32))
+def test_each_row_is_scaled_by_the_strength_of_its_request(tmp_path: Path) -> None:
+    strengths = [0, 0.5, 1, -3, 7, 10**400, None, "0.5", True, [0.5], float("nan")]
+    expected = [0, 0.5, 1, 0, 1, 1, 1, 1, 1, 1, 1]
+    params = [*({"strength": strength} for strength in strengths), {}, None, "x"]
+    text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN)
+    got = steered(tmp_path, text, np.zeros((len(params), 64), np.float32), params)
+    assert [row[0] / 1.5 for row in got.tolist()] == [*expected, 1, 1, 1]
+    assert np.array_equal(got, np.outer(np.array([*expected, 1, 1, 1], np.float32), got[2]))
 
 
-def test_logits_keep_their_type(tmp_path: Path) -> None:
-    # given a server that samples in bfloat16
-    labels = labels_of(50, 4)
-    got = steered(tmp_path, render_processor(DELTAS, labels, HASH, PLAIN), np.zeros((1, 64), np.float32), "bfloat16")
-    assert got[0, 0] == 1.5
-    assert got[0, 50:].tolist() == [0.0] * 14
+def test_a_server_of_another_model_ends_with_an_error(tmp_path: Path) -> None:
+    # given a file for a model, and servers that were started with it, with another one, and with one that is not here
+    for name, size in (("ours", 576), ("other", 960)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"hidden_size": size}))
+    ours, other = str(tmp_path / "ours"), str(tmp_path / "other")
+    text = render_file(SGLANG, DELTAS, labels_of(50, 4), HASH, PLAIN, ModelCheck("ours", **model_hashes(ours)))
+    logits = np.zeros((1, 50), np.float32)
+    assert steered(tmp_path / "a", text, logits, model=ours).any()
+    assert steered(tmp_path / "b", text, logits, model="nobody/no-such-model").any()
+    with pytest.raises(AssertionError, match=f"{other} is not ours, .* config"):
+        steered(tmp_path / "c", text, logits, model=other)
 
 
 def test_a_model_with_a_smaller_vocabulary_is_refused(tmp_path: Path) -> None:
     labels = labels_of(50, 4)
     with pytest.raises(AssertionError, match="50 labels do not fit 49 logits"):
-        steered(tmp_path, render_processor(DELTAS, labels, HASH, PLAIN), np.zeros((1, 49), np.float32))
+        steered(tmp_path, render_file(SGLANG, DELTAS, labels, HASH, PLAIN), np.zeros((1, 49), np.float32))
 
 
 def test_hostile_descriptions_stay_comments(tmp_path: Path) -> None:
@@ -119,9 +135,9 @@ def test_hostile_descriptions_stay_comments(tmp_path: Path) -> None:
     labels = labels_of(100, len(HOSTILE))
     deltas = {str(i): 0.25 * i for i in range(len(HOSTILE))}
     hostile = [{"id": i, "description": text} for i, text in enumerate(HOSTILE)]
-    text = render_processor(deltas, labels, HASH, hostile)
+    text = render_file(SGLANG, deltas, labels, HASH, hostile)
     # then the program is the same as without any descriptions
-    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(render_processor(deltas, labels, HASH, [])))
+    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(render_file(SGLANG, deltas, labels, HASH, [])))
     assert all(len(line) <= 120 for line in text.splitlines())
     # and runs as it should
     got = steered(tmp_path, text, np.zeros((1, 100), np.float32))
@@ -129,7 +145,7 @@ def test_hostile_descriptions_stay_comments(tmp_path: Path) -> None:
 
 
 def test_the_deltas_are_there_to_be_read() -> None:
-    text = render_processor(DELTAS, labels_of(9, 4), HASH, PLAIN)
+    text = render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN)
     assert '    # Tokens of kind 3\n    "3": -0.00275,\n' in text
     assert f'CLUSTERING = "{HASH}"' in text
     tree = ast.parse(text)
@@ -139,23 +155,9 @@ def test_the_deltas_are_there_to_be_read() -> None:
     assert ast.literal_eval(values["DELTAS"]) == DELTAS
 
 
-def test_it_imports_the_standard_library_torch_and_sglang_only() -> None:
-    tree = ast.parse(render_processor(DELTAS, labels_of(9, 4), HASH, PLAIN))
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    others = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert others == {"torch", "sglang.srt.sampling.custom_logit_processor"}
-
-
-def test_equal_input_gives_equal_bytes() -> None:
-    first = render_processor(DELTAS, labels_of(5000, 4), HASH, PLAIN)
-    backwards = dict(reversed(DELTAS.items()))
-    assert render_processor(backwards, labels_of(5000, 4, np.int64), HASH, list(reversed(PLAIN))) == first
-
-
 def test_it_says_how_to_use_it_where_sglang_is_not_installed(tmp_path: Path) -> None:
     # given the file on a machine with Python alone (isolated mode: no module path but the standard one)
-    (tmp_path / "processor_best.py").write_text(render_processor(DELTAS, labels_of(9, 4), HASH, PLAIN))
+    (tmp_path / "processor_best.py").write_text(render_file(SGLANG, DELTAS, labels_of(9, 4), HASH, PLAIN))
     # then it explains itself, and its string names its module and its class and carries no code
     told = run(tmp_path, "-I", "processor_best.py")
     assert told.returncode == 0, told.stderr

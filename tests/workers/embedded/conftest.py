@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from embedded_server import CLUSTERING, CLUSTERS, TargetServer, serving
 
-from tasks.gpu.processor import render_processor
+from tasks.gpu.processor_template import render_file
+from tasks.gpu.sglang_file import SGLANG
 from workers.embedded import control
 from workers.embedded.models import embedded_model
 
@@ -34,7 +35,7 @@ def processor_file(labels_folder: Path, tmp_path_factory: pytest.TempPathFactory
     """A generated processor with which the server is started."""
     file = tmp_path_factory.mktemp("processor") / "processor_best.py"
     deltas = {str(cluster): delta for cluster, delta in enumerate((-1.0, 3.0, 0.0, -2.0, 0.5, 0.0))}
-    file.write_text(render_processor(deltas, np.load(labels_folder / f"{CLUSTERING}.npy"), CLUSTERING, []))
+    file.write_text(render_file(SGLANG, deltas, np.load(labels_folder / f"{CLUSTERING}.npy"), CLUSTERING, []))
     return file
 
 

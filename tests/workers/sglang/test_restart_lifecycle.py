@@ -13,7 +13,9 @@ from answer_runs import embedded_target, evaluate, installed_host, put_run
 
 from tasks.context import content_hash
 from tasks.exports import PROCESSOR_FILE
-from tasks.gpu.processor import generate, processor_reference, render_processor
+from tasks.gpu.processor import generate, processor_reference
+from tasks.gpu.processor_template import render_file
+from tasks.gpu.sglang_file import SGLANG
 from tasks.gpu.target import Generated, GenerateRequest, TargetClient, TargetRefused
 from tasks.models import Target
 from tasks.store.store import Store
@@ -46,7 +48,7 @@ class OtherFile(LocalTargetHost):
 
 def processor(*deltas: float) -> str:
     by_cluster = {str(cluster): delta for cluster, delta in enumerate(deltas)}
-    return render_processor(by_cluster, LABELS, content_hash(LABELS.tolist())[:32], [])
+    return render_file(SGLANG, by_cluster, LABELS, content_hash(LABELS.tolist())[:32], [])
 
 
 def ask(host: LocalTargetHost, target: Target, text: str, requests: Sequence[GenerateRequest]) -> list[Generated]:

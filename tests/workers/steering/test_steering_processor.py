@@ -47,7 +47,7 @@ def test_each_row_gets_its_own_deltas_and_columns_beyond_the_vocabulary_none(pro
     params = [
         {"clustering": FIRST, "deltas": [10.0, 20.0, 30.0]},
         {"clustering": SECOND, "deltas": [-1.0, 5.0]},
-        {"clustering": FIRST, "deltas": [0.0, 0.0, 0.5]},
+        {"clustering": FIRST, "deltas": [0.0, 0.0, 1.0], "strength": 0.5},
     ]
     expected = logits + torch.tensor(
         [[10, 20, 30, 30, 20, 0, 0, 0], [5, 5, 5, -1, -1, 0, 0, 0], [0, 0, 0.5, 0.5, 0, 0, 0, 0]]

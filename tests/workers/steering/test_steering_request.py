@@ -26,6 +26,13 @@ def test_good_parameters_come_back_as_arrays(labels_folder: Path) -> None:
     assert steering.deltas.dtype == np.float32 and steering.deltas.tolist() == [1.0, -0.5, 1000.0]
 
 
+def test_a_strength_scales_all_deltas(labels_folder: Path) -> None:
+    params = {"clustering": HASH, "deltas": [1, -0.5, 1000]}
+    for strength, deltas in ((1, [1, -0.5, 1000]), (0.5, [0.5, -0.25, 500]), (0, [0, 0, 0])):
+        steering = check_params({**params, "strength": strength}, labels_folder)
+        assert steering.deltas.dtype == np.float32 and steering.deltas.tolist() == deltas
+
+
 def test_labels_are_read_once_for_each_hash(labels_folder: Path) -> None:
     first = check_params({"clustering": HASH, "deltas": [0, 0, 0]}, labels_folder)
     (labels_folder / f"{HASH}.npy").unlink()
@@ -63,6 +70,11 @@ def test_labels_that_come_later_are_found(tmp_path: Path) -> None:
         ({"clustering": HASH, "deltas": [0, float("inf"), 0]}, "cluster 1 must be"),
         ({"clustering": HASH, "deltas": [0, 0, -1000.01]}, "cluster 2 must be"),
         ({"clustering": HASH, "deltas": [0, 0, 10**400]}, "cluster 2 must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "strength": 1.01}, "strength must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "strength": -0.1}, "strength must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "strength": float("nan")}, "strength must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "strength": "0.5"}, "strength must be"),
+        ({"clustering": HASH, "deltas": [0, 0, 0], "strength": None}, "strength must be"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(labels_folder: Path, params: Any, said: str) -> None:

@@ -1,0 +1,114 @@
+"""What an export reads of a run's folder, and the files that it makes of it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exported_run import CHECK, DELTAS, HASH, NODE, OTHER, WORDS, biases_of, labels_of, rendered, write_run
+
+from orchestrator.export.steering import parse_processor, read_steering
+from orchestrator.export.targets import TARGETS, default_file
+from orchestrator.output import OutputError
+from tasks.gpu.processor_template import render_file
+from tasks.gpu.sglang_file import SGLANG
+
+ENGINES = {
+    "sglang": {"torch", "sglang.srt.sampling.custom_logit_processor", "sglang.srt.server_args", "huggingface_hub"},
+    "vllm": {"torch", "huggingface_hub"},
+    "transformers": {"torch", "transformers", "huggingface_hub"},
+    "llama-cpp": {"numpy", "huggingface_hub"},
+}
+
+
+@pytest.mark.parametrize("target", sorted(ENGINES))
+def test_each_file_explains_itself_where_its_engine_is_not_installed(tmp_path: Path, target: str) -> None:
+    file = default_file(write_run(tmp_path), target, "")
+    file.parent.mkdir()
+    tree = ast.parse(text := rendered(target, tmp_path))
+    file.write_text(text)
+    # when it is run with Python alone, then it prints its head, and names its module
+    told = subprocess.run([sys.executable, "-I", "-S", str(file)], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith(ast.get_docstring(tree, clean=False) or "?") and file.stem in told.stdout
+    # and what it does not understand is never a success
+    refused = subprocess.run([sys.executable, str(file), "--what"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    # and it imports its engine and the standard library only
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names} == ENGINES[target]
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_each_file_says_the_least_number_of_tokens_of_an_answer(tmp_path: Path, target: str) -> None:
+    run = write_run(tmp_path, dataclasses.replace(CHECK, min_new_tokens=14))
+    assert "answers of at least 14 tokens" in rendered(target, run)
+    assert "answers of at least" not in rendered(target, write_run(tmp_path))
+
+
+def test_the_winner_is_what_the_processor_holds(tmp_path: Path) -> None:
+    steering = read_steering(write_run(tmp_path))
+    assert (steering.deltas, steering.clustering, steering.check) == (DELTAS, HASH, CHECK)
+    assert np.array_equal(steering.labels, labels_of()) and np.array_equal(steering.biases, biases_of(DELTAS))
+    assert [one["description"] for one in steering.descriptions] == [one["description"] for one in WORDS]
+    # and what is written of it again is the same file
+    assert rendered("sglang", tmp_path) == (tmp_path / "processor_best.py").read_text()
+
+
+def test_an_individual_has_its_own_deltas_and_needs_the_runs_least_number_of_tokens(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "config").write_text("CONFIG_STEERED_MIN_NEW_TOKENS=14\n")
+    steering = read_steering(run, NODE)
+    assert (steering.deltas, steering.node, steering.check.min_new_tokens) == (OTHER, NODE, 14)
+    assert read_steering(run).check.min_new_tokens == 0
+
+
+def test_labels_of_two_bytes() -> None:
+    labels = np.arange(700, dtype=np.uint16)
+    deltas = {str(i): i / 7 for i in range(700)}
+    steering = parse_processor(render_file(SGLANG, deltas, labels, HASH, []))
+    assert np.array_equal(steering.labels, labels) and steering.deltas == deltas
+
+
+@pytest.mark.parametrize("change", [("DELTAS = {", "DELTAS = ["), ('LABELS = """\n', 'LABELS = """\nAAAA')])
+def test_a_damaged_processor_is_refused_with_its_name(tmp_path: Path, change: tuple[str, str]) -> None:
+    file = write_run(tmp_path) / "processor_best.py"
+    file.write_text(file.read_text().replace(*change))
+    with pytest.raises(OutputError, match=str(file)):
+        read_steering(tmp_path)
+
+
+def test_a_list_of_biases_changes_the_logits_by_as_much_but_for_a_constant(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "system_prompt.txt").write_text("Be brief.")
+    found = json.loads(rendered("logit-bias", tmp_path, NODE))
+    biases = np.zeros(len(labels_of()))
+    biases[list(map(int, found["logit_bias"]))] = list(found["logit_bias"].values())
+    wanted = biases_of(OTHER).astype(np.float64)
+    assert np.allclose(biases - biases[2], wanted - wanted[2])
+    # the half of the tokens that are in the largest cluster are left out
+    assert 0 < len(found["logit_bias"]) < 0.6 * len(biases) and found["about"]["tokens"] == len(found["logit_bias"])
+    about = found["about"]
+    assert (about["model"], about["tokenizer_sha256"], about["individual"]) == ("a model", CHECK.tokenizer, NODE)
+    assert (about["system_prompt"], about["clustering"]) == ("Be brief.", HASH)
+
+
+def test_the_command_for_a_list_of_biases_is_one_that_a_shell_can_run(tmp_path: Path) -> None:
+    # given a file in a folder with a space, and programs that stand in for jq and curl and print their arguments
+    file = tmp_path / "my runs" / "logit_bias.json"
+    for program in ("jq", "curl"):
+        (tmp_path / program).write_text('#!/bin/sh\ncat >/dev/null\nprintf "%s\\n" "$0" "$@" >&2\n')
+        (tmp_path / program).chmod(0o755)
+    # when a shell reads the command, then jq gets the file, and curl the address
+    command = ["sh", "-c", TARGETS["logit-bias"].command_for(file)]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, input="", check=False)
+    assert done.returncode == 0 and str(file) in done.stderr.splitlines()
+    assert "http://127.0.0.1:8000/v1/chat/completions" in done.stderr.splitlines()

@@ -1,0 +1,51 @@
+"""The strength of a request scales all its deltas: by parameters, and by a file that the server has loaded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from embedded_server import CLUSTERING, CLUSTERS
+
+from workers.steering.request import reference_string
+
+PROMPTS = ([504, 3575, 282], [1, 1780, 198], [253, 617, 19])
+DELTAS = [2.0 * (i % 3) - 1.5 for i in range(CLUSTERS)]
+FILE = json.dumps({"callable": b"\x80\x04cprocessor_best\nDeltaProcessor\n.".hex()})
+
+
+def ask(http: httpx.Client, string: str | None, params: dict[str, Any] | None) -> httpx.Response:
+    sampling = {"temperature": 0, "max_new_tokens": 12, "custom_params": params}
+    body = {"input_ids": list(PROMPTS), "sampling_params": sampling, "custom_logit_processor": string}
+    return http.post("/generate", json=body)
+
+
+def answers(http: httpx.Client, string: str | None = None, params: dict[str, Any] | None = None) -> list[list[int]]:
+    response = ask(http, string, params)
+    assert response.status_code == 200, response.text
+    return [reply["output_ids"] for reply in response.json()]
+
+
+def steered(http: httpx.Client, deltas: list[float], **strength: float) -> list[list[int]]:
+    return answers(http, reference_string(), {"clustering": CLUSTERING, "deltas": deltas, **strength})
+
+
+def test_answers_are_those_of_the_scaled_deltas(http: httpx.Client) -> None:
+    plain, whole = answers(http), steered(http, DELTAS)
+    assert plain != whole
+    assert steered(http, DELTAS, strength=1) == whole and steered(http, DELTAS, strength=0) == plain
+    assert steered(http, DELTAS, strength=0.5) == steered(http, [delta / 2 for delta in DELTAS])
+    # the file too, for which what is out of range counts as its end, and no number as none
+    by_file = answers(http, FILE, {})
+    assert by_file not in (plain, whole)
+    assert [answers(http, FILE, {"strength": one}) for one in (1, 7, "fast", None)] == [by_file] * 4
+    assert [answers(http, FILE, {"strength": one}) for one in (0, -3)] == [plain] * 2
+
+
+@pytest.mark.parametrize("strength", [1.01, -0.1, True, "0.5", None])
+def test_a_strength_outside_0_to_1_is_refused_with_http_400(http: httpx.Client, strength: object) -> None:
+    params = {"clustering": CLUSTERING, "deltas": DELTAS, "strength": strength}
+    response = ask(http, reference_string(), params)
+    assert response.status_code == 400 and "strength" in response.json()["error"]["message"]
