@@ -18,7 +18,6 @@ import tasks.cpu.plot
 import tasks.cpu.pool  # noqa: F401  # the tasks of the cpu queue are the real ones
 from tasks.gpu.training.start import progress_field
 from tasks.job import Job, JobTask, run_job
-from tasks.progress import PROGRESS_CLOCK
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 
@@ -50,7 +49,6 @@ def train(job: Job) -> dict[str, Any]:
     for step in range(training["steps"]):
         _wait(STEP_S)
         raise_if_cancelled(job.store, job.run)
-        PROGRESS_CLOCK.note()
         rows.append({"step": step, "events": [], "splits": {}, "log": []})
         done = len(rows)
         if done % training["checkpoint_every"] == 0 or done == training["steps"]:

@@ -53,7 +53,6 @@ COMMANDS = {
     "workers": "list the workers of the farm and their tasks",
     "pause": "have a queue or a worker take no more tasks",
     "resume": "have a paused queue or worker take tasks again",
-    "refused": "list the messages that no worker could read, or delete them",
     "doctor": "check everything that a run needs, with a hint for each problem",
     "gc": "show what a farm no longer needs, and remove it",
     "farm": "start, stop or show the embedded farm",

@@ -17,12 +17,13 @@ from celery.signals import task_failure, worker_process_shutdown
 
 from tasks import context, tracing
 from tasks.failure import Failure
-from tasks.message import discard
+from tasks.message import check_arguments, discard
 from tasks.secret import redact
 from tasks.store.keys import CANCELLED
 from tasks.store.lock import hold_lock
 from tasks.store.store import Store
 from tasks.store.waiting import StoreUnusable, refusal_of
+from tasks.validation import InvalidData
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,11 @@ class FarmTask(Task):  # type: ignore[type-arg]  # generic in the stubs alone
         return bool((self.request.delivery_info or {}).get("redelivered"))
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Raises: PoisonMessage; Reject when the store cannot be used."""
+        """Raises: Ignore for wrong arguments; PoisonMessage; Reject when the store cannot be used."""
+        try:
+            check_arguments(self.run, args, kwargs)
+        except InvalidData as error:
+            raise discard(f"{self.name}: {error}") from None
         if not (args and self._is_redelivered()):
             return
         with rejected_without_store():

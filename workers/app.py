@@ -23,7 +23,6 @@ from workers.celery_ext.admission import AdmissionControl
 from workers.celery_ext.broker import ReadableMessages
 from workers.celery_ext.heartbeat import Heartbeat
 from workers.celery_ext.lease import Lease
-from workers.celery_ext.stalled import Stalled, stalled_limit
 
 VISIBILITY_VARIABLE = "WHETSTONE_VISIBILITY_TIMEOUT"  # seconds
 DEFAULT_VISIBILITY_S = 10.0
@@ -43,8 +42,8 @@ RESULT_REPLY_S = 15.0
 def create_app(environment: dict[str, str]) -> Celery[Any]:
     """The application for one process; `environment` is normally `os.environ`. Raises: ValueError on a bad address."""
     broker.register_transport()
+    FarmTask.Request = "workers.celery_ext.request:SettledRequest"  # Celery imports it in a worker
     url = redis_url_of(environment)
-    stalled_limit(environment)
     visibility_s = float(environment.get(VISIBILITY_VARIABLE) or DEFAULT_VISIBILITY_S)
     app = Celery(
         "whetstone", broker=broker_url(url), backend=backend_url(url), task_cls=FarmTask, amqp=ReadableMessages
@@ -52,7 +51,7 @@ def create_app(environment: dict[str, str]) -> Celery[Any]:
     app.conf.update(message_settings() | recovery_settings(visibility_s) | result_settings(url) | event_settings())
     app.conf.include = queues.modules_to_import(environment)
     threads.limit_shutdown()
-    app.steps["consumer"].update((Lease, AdmissionControl, Stalled, Heartbeat))
+    app.steps["consumer"].update((Lease, AdmissionControl, Heartbeat))
     if environment.get(queues.QUEUE_VARIABLE) == "gpu":
         from workers.celery_ext.prefetch import FillServer
         from workers.sglang.step import TargetHostStep
@@ -66,7 +65,6 @@ def message_settings() -> dict[str, Any]:
     """The form of messages, and their queues."""
     return {
         "accept_content": ["json"],
-        "worker_consumer": "workers.celery_ext.consumer:Consumer",
         "task_serializer": "json",
         "result_serializer": "json",
         "task_queues": [kombu.Queue(name, kombu.Exchange(name), name) for name in QUEUES],

@@ -1,8 +1,7 @@
 """Whether workers are healthy, in two ways: by the heartbeat in the store, and by a ping through the broker.
 
-A heartbeat expires within seconds when a worker's loop stands still, and says when the worker has work and does none.
-`python -m workers.health NAME` reads it, for the health checks of containers: exit 0 when the worker of this name on
-this host has one and is not stalled.  `free_name` reads all of them,
+A heartbeat expires within seconds when a worker's loop stands still.  `python -m workers.health NAME` reads it, for the
+health checks of containers: exit 0 when the worker of this name on this host has one.  `free_name` reads all of them,
 to name a new worker.  A worker that answers a ping has its consumer running; the embedded farm waits for that when it
 starts.
 """
@@ -31,10 +30,10 @@ PING_S = 0.25
 def main() -> None:
     node = f"{sys.argv[1]}@{socket.gethostname()}"
     try:
-        reason = _registry(os.environ).unhealthy_reason(node)
+        is_healthy = _registry(os.environ).has_report(node)
     except (redis.RedisError, OSError, ValueError) as error:
         sys.exit(f"{node}: {error}")
-    sys.exit(f"{node} {reason}" if reason else 0)
+    sys.exit(0 if is_healthy else f"{node} has no recent heartbeat")
 
 
 def free_name(queue: str, environment: Mapping[str, str]) -> str:

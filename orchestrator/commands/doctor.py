@@ -112,8 +112,7 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
     from orchestrator.farm import workers
     from orchestrator.farm.checks import check_broker, check_clock, clock_offset, failed_check
     from orchestrator.farm.connection import FarmUnavailable, StoreLost, named_address, reach
-    from orchestrator.farm.worker_checks import check_all, check_set_aside
-    from tasks.store.set_aside import SetAside
+    from orchestrator.farm.worker_checks import check_all
 
     try:
         address = named_address(config)
@@ -121,7 +120,6 @@ def _farm(config: Path | None, settings: Settings | None) -> Iterator[Finding]:
             yield from check_broker(farm.store.redis, address)
             yield check_clock("here", clock_offset(farm.store.redis))
             yield from check_all(workers.reports(farm), farm.queues(), workers.paused(farm), settings)
-            yield from check_set_aside(SetAside(farm.broker).entries())
     except StoreLost as error:  # it answers, and refuses: the checks above say what to do about it
         yield failed_check("workers", f"not looked at: {error}", "run this again when the store takes writes")
     except (FarmUnavailable, redis.RedisError) as error:

@@ -16,8 +16,7 @@ List the workers of the farm: queue, state, tasks in flight and their limit, pid
 worker also its GPU, model and server, requests in flight, and generated tokens per second.
 
 The state is ready, paused (see `orchestrator pause`), refusing (it returns tasks that it cannot do to the queue; the
-reason is printed), stalled (it has work, and has taken or finished nothing for WHETSTONE_STALLED_S, 300 s by default;
-restart it), or silent (there is a recent heartbeat, but no reply)."""
+reason is printed), or silent (there is a recent heartbeat, but no reply)."""
 
 EPILOG = f"""\
 examples:
@@ -44,18 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from orchestrator.farm import workers
     from orchestrator.farm.connection import named_address, reach
-    from tasks.store.set_aside import SetAside
 
     with reach(named_address(arguments.config)) as farm:
         found, paused, queues = workers.reports(farm), workers.paused(farm), farm.queues()
-        set_aside = SetAside(farm.broker).count()
     listed = lines(found) if found else [f"no worker is available; {workers.start_hint('QUEUE')}"]
     for name, since in sorted(paused.items()):
         listed.append(f"paused: {escape_control(name)}, since {datetime.fromtimestamp(since):%Y-%m-%d %H:%M:%S}")
-    if set_aside:
-        listed.append(f"set aside: {set_aside} messages that no worker could read; see `orchestrator refused`")
     listed.append("waiting: " + ", ".join(f"{count} on {queue}" for queue, count in queues.items()))
-    values = {"workers": found, "paused": paused, "queues": queues, "set_aside": set_aside}
+    values = {"workers": found, "paused": paused, "queues": queues}
     common.print_found(arguments, values, listed)
     return exit_status.DONE
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from orchestrator.farm.connection import FarmConnection
-from orchestrator.farm.producer import count_messages, refused_messages
+from orchestrator.farm.producer import count_messages
 from orchestrator.farm.workers import start_hint
 from tasks.failure import Failure
 from tasks.openai.errors import BudgetSpent
 from tasks.store.keys import CANCELLED
 from tasks.store.registry import WorkerRegistry
-from tasks.store.set_aside import SetAsideEntry
 from tasks.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -51,14 +50,6 @@ class WaitLimits:
     lost_message_timeout_s: float = LOST_MESSAGE_TIMEOUT_S
 
 
-@dataclass(frozen=True)
-class Resends:
-    """How often lost messages were sent again since something finished, and what had been refused before the last."""
-
-    count: int = 0
-    refused: tuple[SetAsideEntry, ...] = ()
-
-
 class Work(Protocol):
     """What the driver waits for: the candidates of a plan, or the jobs of a scheduler."""
 
@@ -92,8 +83,7 @@ class Dispatcher:
 
     A worker that is killed in the moment between taking a message and noting that it has taken it loses it (kombu
     takes and notes in two steps).  So where nothing has finished for a while and the broker has no message of the
-    run, what is missing is sent again.  A task that was not lost after all is still done once.  A run whose messages
-    workers refuse parks with the reason.
+    run, what is missing is sent again.  A task that was not lost after all is still done once.
     """
 
     farm: FarmConnection
@@ -134,7 +124,7 @@ class Dispatcher:
         """
         seen: object = None
         changed = counted = time.monotonic()
-        is_notified, resends = False, Resends()
+        is_notified, resends = False, 0
         while True:
             work.refresh()
             self.check()
@@ -143,7 +133,7 @@ class Dispatcher:
                 return
             now = time.monotonic()
             if (progress := work.progress()) != seen:
-                seen, changed, counted, is_notified, resends = progress, now, now, False, Resends()
+                seen, changed, counted, is_notified, resends = progress, now, now, False, 0
             failures = work.failures()
             if failures and not work.is_running():
                 parked = Parked(parking_reason(failures), tuple(failures))
@@ -159,19 +149,16 @@ class Dispatcher:
                 resends = self._resend_lost(work, resends)
             self.store.wait(self.run_id, POLL_S)
 
-    def _resend_lost(self, work: Work, before: Resends) -> Resends:
-        """Raises: Parked when workers refuse what was sent again, or it was lost too often."""
+    def _resend_lost(self, work: Work, before: int) -> int:
+        """Returns how often messages were sent again by now.  Raises: Parked when that was too often."""
         if count_messages(self.farm.broker, self.run_id) > 0:
             return before
-        refused = refused_messages(self.farm.broker, self.run_id)
-        if before.count and (new := [entry for entry in refused if entry not in before.refused]):
-            raise Parked(f"workers refuse messages of this run: {new[0].reason} (see `orchestrator refused`)")
-        if before.count >= MOST_RESENDS:
+        if before >= MOST_RESENDS:
             raise Parked(f"no {work.name} has finished or failed, though it was sent {MOST_RESENDS + 1} times")
         if not (lost := work.resend()):
             return before
         log.warning("messages of %d tasks were lost, and are sent again", lost)
-        return Resends(before.count + 1, tuple(refused))
+        return before + 1
 
 
 def parking_reason(failures: list[Failure]) -> str:

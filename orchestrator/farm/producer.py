@@ -22,7 +22,6 @@ from kombu.exceptions import OperationalError
 
 from tasks.queues import QUEUES
 from tasks.store.address import ENVIRONMENT_VARIABLE, PASSWORD_VARIABLE
-from tasks.store.set_aside import SetAside, SetAsideEntry
 from tasks.store.store import Store
 from tasks.store.waiting import waiting_of
 from workers.app import create_app
@@ -99,11 +98,6 @@ def count_messages(broker: redis.Redis, run_id: str) -> int:
     waiting = [_run_of(raw) for queue in QUEUES for raw in cast("list[bytes]", broker.lrange(queue, 0, -1))]
     taken = [_run_of(text, taken=True) for text in cast("list[bytes]", broker.hvals(UNACKED))]
     return [*waiting, *taken].count(run_id)
-
-
-def refused_messages(broker: redis.Redis, run_id: str) -> list[SetAsideEntry]:
-    """What workers have refused of the run, the latest first.  Raises: redis.RedisError."""
-    return [entry for entry in SetAside(broker).entries() if _run_of(entry.text) == run_id]
 
 
 def drop_waiting(broker: redis.Redis, run_id: str) -> int:

@@ -11,8 +11,6 @@ from orchestrator.farm.workers import start_hint
 from orchestrator.settings import Settings
 from tasks.code_version import code_version
 from tasks.queues import QUEUES
-from tasks.store.registry import unhealthy_reason
-from tasks.store.set_aside import SetAsideEntry
 
 Report = Mapping[str, Any]
 
@@ -34,21 +32,6 @@ def check_queue(queue: str, reports: Sequence[Report], waiting: int, paused: Map
     if here:
         return failed_check(check, said, "see its log; it takes no messages now")
     return failed_check(check, said, start_hint(queue))
-
-
-def check_progress(reports: Sequence[Report]) -> Iterator[Finding]:
-    """A line for each worker that has work and does none of it."""
-    for report in reports:
-        if reason := unhealthy_reason(report):
-            hint = "see its log, and restart it: its tasks return to the queue"
-            yield failed_check(f"worker {report['worker']}", reason, hint)
-
-
-def check_set_aside(entries: Sequence[SetAsideEntry]) -> Iterator[Finding]:
-    """A line when there are messages that no worker could read."""
-    if entries:
-        said = f"{len(entries)}, the last on {entries[0].place}: {entries[0].reason}"
-        yield failed_check("messages set aside", said, "orchestrator refused; with --clear it deletes them")
 
 
 def check_versions(reports: Sequence[Report]) -> Finding:
@@ -109,7 +92,6 @@ def check_all(
         yield check_queue(queue, reports, waiting.get(queue, 0), paused)
     for name in sorted(set(paused) - set(QUEUES)):
         yield failed_check(f"worker {name}", "paused", f"orchestrator resume {name}")
-    yield from check_progress(reports)
     if reports:
         yield check_versions(reports)
         yield from check_targets(reports, settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.farm.connection import FarmConnection
 from tasks.queues import QUEUES
-from tasks.store.registry import WorkerRegistry, worker_report
+from tasks.store.registry import WorkerRegistry
 
 ANSWER_S = 2.0  # the longest wait for the answers of all
 
@@ -30,8 +30,7 @@ def reports(farm: FarmConnection) -> list[dict[str, Any]]:
     """
     kept = {report["worker"]: report for report in WorkerRegistry(farm.store.redis).workers()}
     fresh = broadcast(farm, "whetstone_report", len(kept)) if kept else {}
-    answers = {name: worker_report(answer, name) for name, answer in fresh.items() if name in kept}
-    found = [{**report, **(answers.get(name) or {"state": "silent"})} for name, report in kept.items()]
+    found = [{**report, **fresh.get(name, {"state": "silent"})} for name, report in kept.items()]
     return sorted(found, key=lambda report: (report["queue"], report["worker"]))
 
 

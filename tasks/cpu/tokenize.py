@@ -10,7 +10,6 @@ from tasks.collect.collection import SampleJob, sample_job
 from tasks.collect.tokenizer import encode, encoder
 from tasks.job import JobTask, run_job
 from tasks.message import ContentKey, Count, RunId
-from tasks.progress import PROGRESS_CLOCK
 
 
 def tokenize(job: SampleJob) -> dict[str, Any]:
@@ -20,7 +19,6 @@ def tokenize(job: SampleJob) -> dict[str, Any]:
     keys = [collection.tokens_key(text) for text in texts]
     for key, ids in zip(keys, encode(tokenizer, texts), strict=True):
         store.put_shared(run, key, {"ids": ids})
-        PROGRESS_CLOCK.note()
     return {"keys": keys}
 
 

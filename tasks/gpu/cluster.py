@@ -23,7 +23,6 @@ from tasks.job import Job, JobTask, run_job
 from tasks.limits import VOCABULARY_TOKENS
 from tasks.message import ContentKey, Count, Hash, RunId
 from tasks.models import Sides
-from tasks.progress import PROGRESS_CLOCK
 from tasks.store.keys import CLUSTERING, PROGRESS
 from tasks.task import raise_if_cancelled
 from tasks.validation import check_value
@@ -96,7 +95,6 @@ def cluster(job: Job) -> dict[str, Any]:
 
     def progress(stage: str, done: int, total: int) -> None:
         raise_if_cancelled(store, run)
-        PROGRESS_CLOCK.note()
         store.put_metadata(run, PROGRESS, json.dumps({"stage": stage, "done": done, "total": total}))
         store.notify(run)
 

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tasks.progress import PROGRESS_CLOCK
-
 WINDOW_S = 10.0
 
 
@@ -39,7 +37,6 @@ class ServerStats:
 
     def answered(self, url: str, tokens: int) -> None:
         """Count an answer of so many tokens from a server."""
-        PROGRESS_CLOCK.note()
         now = self._clock()
         with self._lock:
             self._answers.append((now, tokens))

@@ -24,7 +24,6 @@ from tasks.models import Endpoint
 from tasks.openai import errors
 from tasks.openai.provider import Usage, api_path, estimate_tokens, provider_of, url_of
 from tasks.openai.schema import Schema, mismatch
-from tasks.progress import PROGRESS_CLOCK
 from tasks.secret import SecretError, secret
 from tasks.validation import InvalidData, check_value
 
@@ -106,7 +105,6 @@ class OpenAIClient:
 
         def attempt() -> Completion:
             self._limiter.acquire(most.prompt + most.completion)
-            PROGRESS_CLOCK.note()
             reservation_id = self._budget.reserve(most)
             try:
                 completion = read_response(sdk.chat.completions.with_raw_response.create(**request).http_response)
@@ -115,8 +113,6 @@ class OpenAIClient:
                     reservation_id, request["model"], Usage() if retry_policy.is_unbilled(error) else None
                 )
                 raise
-            finally:
-                PROGRESS_CLOCK.note()
             provider = provider_of(completion.get("system_fingerprint") or "", request["model"])
             self._budget.settle(reservation_id, provider, usage_of(completion) if completion.get("usage") else None)
             return completion

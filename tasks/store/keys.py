@@ -13,8 +13,6 @@
     whetstone:runs                  set: the ids of all runs
     whetstone:probe                 written to see whether the store accepts writes
     whetstone:paused                hash: a queue or a node name -> since when, seconds of the epoch
-    whetstone:set_aside             list, in the database of the messages: what was set aside (tasks/store/set_aside.py)
-    whetstone:set_aside:<key>       a key of that database that had another type than it must have
 
 A plan's hash is the truth of its work in flight; Celery's messages carry only what finds a field of it.
 """
@@ -69,7 +67,6 @@ TEST_USES = "test_uses"
 WORKERS = PREFIX + "workers"
 PAUSED = PREFIX + "paused"
 PROBE = PREFIX + "probe"
-SET_ASIDE = PREFIX + "set_aside"
 
 
 def run_key(run_id: str, part: str) -> str:
@@ -105,10 +102,6 @@ def lock_key(name: str) -> str:
 
 def limit_key(what: str, name: str) -> str:
     return f"{PREFIX}limit:{what}:{name}"
-
-
-def set_aside_key(key: str) -> str:
-    return f"{SET_ASIDE}:{key}"
 
 
 def worker_key(node: str) -> str:

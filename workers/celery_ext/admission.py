@@ -91,10 +91,8 @@ class AdmissionControl(PeriodicStep):
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         self.is_consuming = True
-        self.stalled = ""  # since when the worker does nothing although it has work (workers/celery_ext/stalled.py)
         self.paused = ""  # the queue's or the worker's name, where one of them is paused
         self.closed_until = 0.0
-        self.not_accepted = 0  # messages that were returned to the queue or discarded
         self.refusals: dict[str, tuple[float, str]] = {}  # by run: when, and why
         self.requeued: set[str] = set()  # ids of messages that went back since the worker last paused consuming
         self.metadata: dict[str, tuple[float, Metadata]] = {}  # by run: when it was read, and the metadata
@@ -121,7 +119,6 @@ class AdmissionControl(PeriodicStep):
             decision = self.decide(message)
             if decision.action == "accept":
                 return strategy(message, body, ack, reject, callbacks, **more)
-            self.not_accepted += 1
             if decision.action == "requeue":
                 message.requeue()
                 self.note_requeued(str(message.headers.get("id")))
@@ -204,9 +201,7 @@ class AdmissionControl(PeriodicStep):
             self.consumer.cancel_task_queue(self.queue)
 
     def state(self) -> tuple[str, str]:
-        """The state ("ready", "paused", "refusing" or "stalled"), and the reason."""
-        if self.stalled:
-            return "stalled", self.stalled
+        """The state ("ready", "paused" or "refusing"), and the reason."""
         if self.paused:
             return "paused", f"{self.paused} is paused"
         recent = [reason for at, reason in self.refusals.values() if time.monotonic() - at < REFUSAL_S]

@@ -1,40 +1,32 @@
-"""Celery's messages on Redis: readable arguments, messages that cannot be read, and connections that stop answering.
+"""Celery's messages on Redis: readable arguments, a broker that refuses, and connections that stop answering.
 
-**Readable.** Celery writes a representation of the arguments into each message, for monitors.  `ReadableMessages`
-writes the run, the generation and the child there (`tasks.labels`).
-
-**Unreadable.** kombu assumes that every line in a queue was written by kombu; any other line ends the worker that reads
-it.  `Channel` and `Transport` refuse such a line with one log entry, and set it aside (`tasks/store/set_aside.py`).
-
-What happens to messages between their delivery and their acknowledgement is in `workers/celery_ext/unacked.py`.
+Celery writes a representation of the arguments into each message, for monitors.  `ReadableMessages` writes the run, the
+generation and the child there (`tasks.labels`).  What happens to messages between their delivery and their
+acknowledgement is in `workers/celery_ext/unacked.py`.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import Empty
 from typing import Any
 
 import kombu.transport
 from celery.app.amqp import AMQP
 from celery.utils.log import get_logger
 from kombu.transport import redis
-from redis import RedisError, ResponseError
+from redis import ResponseError
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, TimeoutError
 from redis.retry import Retry
 
-from tasks.escape import quote
 from tasks.labels import LABEL, format_label
 from tasks.queues import QUEUES
-from tasks.store.set_aside import SetAside
 from tasks.store.waiting import Waiting, refusal_of, wait_limit_of
-from workers.celery_ext.unacked import NotRecorded, QoS, bindings, envelope_error, set_wrong_types_aside
+from workers.celery_ext.unacked import NotRecorded, QoS
 
 logger = get_logger(__name__)
 
@@ -61,49 +53,21 @@ class ReadableMessages(AMQP):
 
 
 class Channel(redis.Channel):
-    """kombu's channel, except for lines that cannot be read, and for messages on a channel that was closed."""
+    """kombu's channel, for a broker that refuses, a reply that does not come, and a channel that was closed."""
 
     QoS = QoS
     connection: Any  # a Transport
-    connection_errors: tuple[type[Exception], ...]
     qos: Any
     pool: Any
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        set_wrong_types_aside(self)
-
     def _brpop_read(self, **options: Any) -> Any:
-        delivered = self.connection.delivered
         try:
             return super()._brpop_read(**options)  # type: ignore[misc]  # the stubs do not know it
-        except Exception as error:
-            was_read = self.connection.delivered > delivered  # then the error is the receiver's
-            if was_read or isinstance(error, (*self.connection_errors, Empty)):
+        except ResponseError as error:
+            if (reason := refusal_of(error)) is None:
                 raise
-            if isinstance(error, ResponseError):
-                self.qos.pause(refusal_of(error) or str(error))
-                set_wrong_types_aside(self)
-                return True
-            # What the JSON decoder and the one of UTF-8 say that they have read.
-            text = getattr(error, "doc", None) or getattr(error, "object", None) or ""
-            self.refuse("a queue", f"it is not JSON as Celery writes it: {quote(str(error))}", text)
+            self.qos.pause(reason)
             return True
-
-    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
-        """The bindings of an exchange."""
-        key = self.keyprefix_queue % exchange
-        with self.conn_or_acquire() as connection:
-            return bindings(self, key, connection.smembers(key))
-
-    def refuse(self, place: str, reason: str, text: bytes | str) -> None:
-        """Log that a message is refused, and set it aside."""
-        logger.error("refused a message on %s: %s", place, reason)
-        try:
-            with self.conn_or_acquire() as connection:
-                SetAside(connection).add(place, reason, text)
-        except (RedisError, OSError) as error:
-            logger.warning("the message was not set aside: %s", error)
 
     def _connparams(self, *args: Any, **options: Any) -> dict[str, Any]:
         return {**super()._connparams(*args, **options), "retry": ONE_TRY}  # type: ignore[misc]
@@ -135,13 +99,11 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """kombu's Redis transport, which delivers only well-formed messages."""
+    """kombu's Redis transport, which checks idle connections and holds messages that cannot be recorded."""
 
     Channel = Channel
-    delivered = 0
     checked = 0.0  # when the connections that wait for events were last checked
     client: Any  # a Connection
-    channels: list[Any]  # of them
     cycle: Any  # a MultiChannelPoller
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:  # type: ignore[override]
@@ -153,21 +115,10 @@ class Transport(redis.Transport):
         super().drain_events(connection, timeout)
 
     def _deliver(self, message: Any, queue: str | None) -> None:
-        self.delivered += 1
-        if reason := envelope_error(message):
-            self.channels[0].refuse(f"the queue {queue}", reason, _text(message))
-            return
         try:
             super()._deliver(message, queue)
         except NotRecorded as refusal:
             refusal.qos.hold(message, str(queue), refusal.reason)
-
-
-def _text(message: Any) -> str:
-    try:
-        return json.dumps(message)
-    except RecursionError:
-        return quote(message)
 
 
 def register_transport() -> None:

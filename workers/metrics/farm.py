@@ -8,8 +8,7 @@ from typing import Any
 import redis
 
 from tasks.queues import QUEUES
-from tasks.store.registry import WorkerRegistry, unhealthy_reason
-from tasks.store.set_aside import SetAside
+from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from workers.metrics.builder import MetricBuilder
 
@@ -27,8 +26,6 @@ def add_queues(family: MetricBuilder, broker: redis.Redis, store: Store) -> None
         family.gauge("queue_messages", "Messages that wait for a worker.", {"queue": name}, depth)
         family.gauge("queue_paused", "1 while the queue is paused.", {"queue": name}, name in paused)
     family.gauge("unacked_messages", "Messages of all queues that workers have taken and not finished.", {}, held)
-    set_aside = SetAside(broker).count()
-    family.gauge("set_aside_messages", "Messages that no worker could read, the last hundred.", {}, set_aside)
 
 
 def add_workers(family: MetricBuilder, _broker: redis.Redis, store: Store) -> None:
@@ -37,8 +34,6 @@ def add_workers(family: MetricBuilder, _broker: redis.Redis, store: Store) -> No
         here = [report for report in reports if report.get("queue") == queue]
         labels = {"queue": queue}
         family.gauge("workers", "Workers with a recent heartbeat.", labels, len(here))
-        stalled = sum(bool(unhealthy_reason(report)) for report in here)
-        family.gauge("workers_stalled", "Of these, workers with work that do none of it.", labels, stalled)
         slots, tasks = sum(r["slots"] for r in here), sum(len(r["tasks"]) for r in here)
         family.gauge("worker_slots", "Tasks that these workers can execute at once.", labels, slots)
         family.gauge("worker_tasks", "Tasks that these workers are executing.", labels, tasks)

@@ -25,7 +25,6 @@ from tasks.gpu.server_stats import SERVER_STATS
 from tasks.http.address import unix_url
 from tasks.models import Target
 from tasks.private import private_folder, runtime_folder, runtime_socket
-from tasks.progress import PROGRESS_CLOCK
 from workers import steering
 from workers.processes.pid_records import PidRecords
 from workers.processes.process import ChildProcess, Command, ProcessFailed, is_healthy
@@ -175,7 +174,6 @@ class TargetServer:
 
     def _is_listening_and_healthy(self) -> bool:
         """Whether it is healthy, asked only when the process that listens is the one that was started."""
-        PROGRESS_CLOCK.note()  # a server that loads its model; that it loads for too long is found by who waits for it
         listener = listening_process(self._socket)
         if listener is None:
             return False

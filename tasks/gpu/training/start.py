@@ -13,7 +13,6 @@ from tasks.gpu import host
 from tasks.gpu.compute.process import CardMemoryFull, ComputeChild, Report, run_child
 from tasks.job import Job
 from tasks.models import Sampling, Target
-from tasks.progress import PROGRESS_CLOCK
 from tasks.store.keys import PROGRESS
 from tasks.task import raise_if_cancelled
 
@@ -46,7 +45,6 @@ def run_training_child(
         raise_if_cancelled(store, run)
 
     def take(report: Report) -> None:
-        PROGRESS_CLOCK.note()
         if "checkpoint" in report:
             store.put_checkpoint(run, checkpoint, Path(report["checkpoint"]).read_bytes())
         elif "results" in report:

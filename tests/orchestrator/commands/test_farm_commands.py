@@ -12,7 +12,6 @@ from farm_bench import Bench, until
 from orchestrator.cli import main
 from tasks.code_version import code_version
 from tasks.store.address import ENVIRONMENT_VARIABLE
-from tasks.store.set_aside import SetAside
 
 Run = Callable[..., tuple[int, str]]
 ROOT = Path(__file__).parents[3]
@@ -73,23 +72,6 @@ def test_a_queue_is_paused_and_resumed(orchestrator: Run, workers: Callable[[], 
     status, said = orchestrator("resume", "openai")
     assert (status, said.rpartition(" ")[2]) == (0, "ready\n")
     assert workers()["openai"]["state"] == "ready"
-
-
-def test_what_workers_refuse_is_listed_reported_and_deleted(orchestrator: Run, simulated_farm: Bench) -> None:
-    assert orchestrator("refused") == (0, "nothing is set aside\n")
-    simulated_farm.broker.lpush("cpu", "no \x1b message")
-    until(lambda: SetAside(simulated_farm.broker).count() == 1)
-    status, said = orchestrator("doctor")
-    assert status == 1
-    assert "WRONG  messages set aside" in said
-    assert "1, the last on a queue: it is not JSON" in said
-    assert "set aside: 1 messages" in orchestrator("workers")[1]
-    [entry] = json.loads(orchestrator("refused", "--json")[1])["entries"]
-    assert entry["text"] == "no \x1b message"
-    status, said = orchestrator("refused", "--clear")
-    assert status == 0
-    assert "\n    no \\x1b message\ndeleted 1\n" in said
-    assert orchestrator("refused") == (0, "nothing is set aside\n")
 
 
 def test_a_worker_is_named_by_the_beginning_of_its_name(orchestrator: Run) -> None:

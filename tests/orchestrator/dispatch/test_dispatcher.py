@@ -17,7 +17,6 @@ from orchestrator.farm.producer import count_messages, drop_waiting
 from tasks.failure import Failure
 from tasks.plan import Candidate, Plan, stage_refs
 from tasks.store.keys import CANCELLED
-from tasks.store.set_aside import SetAside
 
 PLAN = Plan("g0_pop", 0, (Candidate(0, (0.0,)), Candidate(1, (1.0,))))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
@@ -79,25 +78,6 @@ def test_lost_messages_of_jobs_are_sent_again_and_those_that_failed_are_not(alon
         scheduler.submit(job)
     assert {result["label"] for _, result in scheduler.results(watch)} == {"a/0", "a/1"}
     assert sent == [2, 1]
-
-
-def test_a_run_whose_messages_are_refused_parks_with_the_reason(alone: Driver) -> None:
-    # Given workers that refuse what the run sends, and other messages
-    broker, refused = alone.broker, SetAside(alone.broker)
-    refused.clear()
-    refused.add("the queue gpu", "an older reason", "")
-
-    def refuse(*_: object) -> None:
-        if count_messages(broker, RUN.id):
-            refused.add("the queue gpu", "of another run", "{}")
-            refused.add("the queue gpu", "this worker has no task 'gpu.answer'", str(broker.lindex("gpu", 0), "utf-8"))
-            drop_waiting(broker, RUN.id)
-
-    # When they were sent again and refused again, then the run does not send them for ever
-    evaluate = FarmEvaluator(dispatcher(alone, WaitLimits(30, lost_message_timeout_s=0.3)), refuse)
-    with pytest.raises(Parked, match=r"workers refuse messages of this run: this worker has no task .gpu\.answer."):
-        evaluate(PLAN)
-    refused.clear()
 
 
 def test_a_run_whose_messages_are_always_lost_parks(alone: Driver) -> None:

@@ -63,12 +63,6 @@ def test_an_empty_queue_says_how_to_start_a_worker() -> None:
     assert "python -m workers cpu" in found.hint
 
 
-def test_a_stalled_worker_is_wrong_also_beside_a_ready_one() -> None:
-    stalled = report("gpu", state="stalled", why="nothing was taken for 400 s")
-    found = {f.check: f for f in check_all([report("gpu"), stalled], {"gpu": 3}, {}, None)}
-    assert found["worker gpu@there"].message == "is stalled: nothing was taken for 400 s"
-
-
 def test_other_code_is_named_with_its_worker() -> None:
     assert check_versions([report()]).ok
     found = check_versions([report(), report("cpu", version="0123456789ab")])

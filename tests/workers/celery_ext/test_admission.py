@@ -15,7 +15,6 @@ from tasks.store.keys import CANCELLED
 from tasks.store.registry import WorkerRegistry
 from tasks.store.store import Store
 from workers.celery_ext.admission import CLOSED_S, MODEL_VARIABLE
-from workers.celery_ext.stalled import STALLED_VARIABLE
 
 
 def store_of(bench: Bench) -> Store:
@@ -74,8 +73,7 @@ def test_one_worker_can_be_paused_while_another_works(bench: Bench) -> None:
 @pytest.mark.long
 def test_a_message_for_another_model_is_requeued_and_circulates_slowly(bench: Bench) -> None:
     # Given a gpu worker that serves one model, and a run that wants another
-    stalled_s = CLOSED_S + 0.5
-    bench.start_worker("gpu", name="pinned", **{MODEL_VARIABLE: "some/model", STALLED_VARIABLE: str(stalled_s)})
+    bench.start_worker("gpu", name="pinned", **{MODEL_VARIABLE: "some/model"})
     store_of(bench).set_requirements("run", code_version(), "other/model")
     bench.let_end("run", "free")
     result = bench.app.send_task("gpu.hold", ("run",))
@@ -92,9 +90,7 @@ def test_a_message_for_another_model_is_requeued_and_circulates_slowly(bench: Be
     # And the message is back in its queue, and is taken again only after a pause
     assert bench.began("run") == 0
     until(lambda: taken(bench) > before + 5)  # each round takes it twice, to see that there is no other message
-    assert time.monotonic() - at > max(2 * CLOSED_S, stalled_s)
-    # And the worker counts as one that moves
-    assert check_paused(bench, 1) == {"pinned": "refusing"}
+    assert time.monotonic() - at > 2 * CLOSED_S
     # When a worker without that restriction starts, then the task runs, once
     bench.start_worker("gpu", name="free")
     assert result.get(timeout=20) == "run"
