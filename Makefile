@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup models evolve collect guide route-smoke quick test trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
+.PHONY: help setup models evolve collect guide route-smoke quick test mutants trackers lint types check menuconfig guiconfig olddefconfig savedefconfig bench flower long faults fuzz chaos soak secrets up down compose walk k8s lock pin clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9 -]+):[^#]*## /\1\t/' | expand -t 20
@@ -76,6 +76,9 @@ trackers: $(STAMP) ## install MLflow and Weights & Biases, and run the tests of 
 	@$(BIN)/python ops/requirements.py mlflow wandb > $(LOCKED)
 	@$(BIN)/python -c 'import mlflow, sqlalchemy, wandb' 2>/dev/null || $(INSTALL) --require-hashes --requirement $(LOCKED)
 	$(BIN)/python -m pytest -m trackers tests/orchestrator/trackers
+
+mutants: models  ## break the program in one line at a time: the tests must notice (a quarter of an hour; ARGS='3 7')
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 lint: $(STAMP)   ## check style and format
 	$(BIN)/ruff check .
