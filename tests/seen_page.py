@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,54 +87,3 @@ def tiles_of(page: Any) -> dict[str, list[str]]:
 def rows_of(table: Any) -> list[list[str]]:
     """The cells of a table's body."""
     return [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
-
-
-def pairs_of(listed: Any) -> dict[str, str]:
-    """The terms of a <dl>, each with what stands beside it."""
-    return dict(zip(listed.locator("dt").all_inner_texts(), listed.locator("dd").all_inner_texts(), strict=True))
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A chart: `x` and `y` make values of places in pixels, by the numbers at its axes."""
-
-    x: Callable[[float], float]
-    y: Callable[[float], float]
-    step: tuple[float, float]  # what a pixel is
-
-    @classmethod
-    def of(cls, chart: Any) -> Drawn:
-        found = chart.locator("svg text:not(.label)").evaluate_all(
-            "all => all.map(one => [one.getAttribute('text-anchor'), Number(one.getAttribute('x')),"
-            " Number(one.getAttribute('y')), one.textContent])"
-        )
-        across = [(x, _value(text)) for anchor, x, _, text in found if anchor == "middle"]
-        up = [(y - 4, _value(text)) for anchor, _, y, text in found if anchor == "end" and re.search(r"\d", text)]
-        (x, dx), (y, dy) = _line(across), _line(up)
-        return cls(x, y, (dx, dy))
-
-    def points(self, marks: Any) -> list[tuple[float, float]]:
-        """The values of circles, in their order."""
-        places: Sequence[Mapping[str, float]] = marks.evaluate_all(
-            "all => all.map(one => ({x: Number(one.getAttribute('cx')), y: Number(one.getAttribute('cy'))}))"
-        )
-        return [(self.x(one["x"]), self.y(one["y"])) for one in places]
-
-
-def _value(text: str) -> float:
-    shown = float(text.replace("−", "-").replace(",", "").removesuffix(" %"))
-    return shown / 100 if text.endswith("%") else shown
-
-
-def _line(points: Sequence[tuple[float, float]]) -> tuple[Callable[[float], float], float]:
-    (first, low), (last, high) = points[0], points[-1]
-    slope = (high - low) / (last - first)
-    return lambda place: low + (place - first) * slope, abs(slope)
-
-
-def assert_near(drawn: Drawn, places: Any, wanted: Any, most: tuple[float, float] | None = None) -> None:
-    """Each place is where it should be, within a pixel."""
-    assert len(places) == len(wanted) > 0
-    for place, value in zip(places, wanted, strict=True):
-        for i, (here, there) in enumerate(zip(place, value, strict=True)):
-            assert abs(here - there) <= (most or drawn.step)[i], (place, value)

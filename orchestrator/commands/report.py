@@ -16,7 +16,7 @@ run: missions, decisions, experiences.  Of a routed run: the rates of hacks and 
 run: what it cost, its settings and versions.
 
 The file has everything in it and loads nothing, so it can be sent.  It holds the questions and answers of the run.
-A run at work is shown as far as it is; `orchestrator flower` has a page of it that follows the run."""
+A run at work is shown as far as it is."""
 
 EPILOG = """\
 examples:

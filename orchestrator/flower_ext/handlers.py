@@ -20,7 +20,6 @@ from flower.views.monitor import Metrics
 from tornado.template import BaseLoader, Template
 from tornado.web import HTTPError, StaticFileHandler, authenticated, url
 
-from orchestrator.flower_ext.report_page import ReportData, ReportPage
 from orchestrator.flower_ext.retry_policy import RetryRejected
 from orchestrator.flower_ext.state import Monitor
 from orchestrator.flower_ext.views import as_json, make_row
@@ -80,8 +79,6 @@ def routes(monitor: Monitor) -> list[Any]:
         url(r"/runs", RunsPage, ours, name="runs"),
         url(r"/task/retry/([^/]+)", RetryInPage, task, name="retry_task"),
         url(r"/run/retry/([^/]+)", RetryInPage, run, name="retry_run"),
-        url(r"/run/report/([^/]+)", ReportPage, ours, name="run_report"),
-        url(r"/api/run/report/([^/]+)", ReportData, ours, name="run_report_data"),
         url(r"/api/runs", RunsInApi, ours),
         url(r"/api/task/retry/([^/]+)", RetryInApi, task),
         url(r"/api/run/retry/([^/]+)", RetryInApi, run),

@@ -64,7 +64,6 @@ class RunRow:
     failed: tuple[Failure, ...]
     may_retry: bool
     retry: RetryView | None
-    is_here: bool  # its folder can be read, so it has a page
 
 
 def make_row(view: RunView, monitor: Monitor) -> RunRow:
@@ -83,7 +82,6 @@ def make_row(view: RunView, monitor: Monitor) -> RunRow:
         failed=view.failed,
         may_retry=monitor.may_retry(view.run),
         retry=monitor.retries.view(view.run),
-        is_here=status is not None,
     )
 
 

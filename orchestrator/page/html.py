@@ -23,7 +23,6 @@ from orchestrator.digest import digest_of
 from orchestrator.page.collected import collection_data
 from orchestrator.page.evolution import CALL_CHARACTERS, evolution_data
 from orchestrator.page.packing import TextPack
-from orchestrator.page.repeating import commands_of, forked_from
 from orchestrator.results import COLLECT, EVOLVE, RunResults
 from orchestrator.settings.kconfig import default_values
 from tasks.store.address import redacted
@@ -32,8 +31,7 @@ SCRIPTS = (
     "dom.js", "chart.js", "answer.js", "systems.js", "search.js", "lineage.js", "clusters.js", "answers.js", "cost.js",
     "settings.js", "tables.js", "page.js",
 )  # fmt: skip
-CONNECT = "connect-src 'self'; "  # of a page that reads its data anew
-POLICY = "default-src 'none'; style-src {style}; script-src {script}; {connect}base-uri 'none'; form-action 'none'"
+POLICY = "default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'"
 PROJECT = "Whetstone"
 HIDDEN = "***"
 _KEY = re.compile(r"(--(?:api|admin)-key[ =])\S+")
@@ -63,8 +61,7 @@ def _run_data(results: RunResults, texts: TextPack, call_characters: int) -> dic
             {"generation": one.generation, "options": {k: list(map(public, v)) for k, v in one.options.items()}}
             for one in results.settings_changes
         ],
-        "commands": [list(map(public, one)) for one in commands_of(results)],
-        "forked_from": forked_from(results),
+        "forked_from": "" if results.fork is None else f"{results.fork['run']} at {results.fork['at']}",
         "versions": [asdict(one) for one in results.versions],
         "servers": [_public_server(server) for server in results.servers],
         "answered": dict(results.generations[-1].answered) if results.kind == EVOLVE and results.generations else {},
@@ -89,20 +86,16 @@ def public(value: str) -> str:
     return _KEY.sub(rf"\1{HIDDEN}", redacted(value))
 
 
-def render_page(data: Mapping[str, Any], made: datetime.datetime, live_url: str = "", nonce: str = "") -> str:
-    """The whole page.
-
-    With `live_url` it reads its data anew from there; `nonce` is that of the server's own policy.
-    """
+def render_page(data: Mapping[str, Any], made: datetime.datetime) -> str:
+    """The whole page."""
     style, script = _static("page.css"), _script()
-    policy = POLICY.format(style=_hash(style), script=_hash(script), connect=CONNECT if live_url else "")
-    whole = {**data, "made": made.isoformat(timespec="seconds"), "live_url": live_url}
+    policy = POLICY.format(style=_hash(style), script=_hash(script))
+    whole = {**data, "made": made.isoformat(timespec="seconds")}
     return Template(_static("page.html")).substitute(
         title=escape(page_title(data)),
         policy=escape(policy),
         summary="\n".join(f"<p>{escape(line)}</p>" for line in summary_of(data)),
         style=style,
-        nonce=f' nonce="{escape(nonce)}"' if nonce else "",
         data=embedded_json(whole),
         script=script,
     )

@@ -63,7 +63,7 @@ function duration(seconds) {
 // A table of the data, {columns, rows}, as objects.
 const records = (table) => table.rows.map((row) => Object.fromEntries(table.columns.map((name, i) => [name, row[i]])));
 
-// The page's state outlives its elements: a live page is drawn anew.
+// The page's state outlives its elements, which are drawn anew.
 const state = { run: 0, theme: null, views: {} };
 const view = (name, initial) => (state.views[name] ??= { ...initial });
 

@@ -1,11 +1,10 @@
-// The page: its bar, the chosen run, and the data that a live page reads anew.
+// The page: its bar, and the chosen run.
 
-let DATA = JSON.parse(document.getElementById("data").textContent);
-const LEAST_WAIT_MS = 5000;
+const DATA = JSON.parse(document.getElementById("data").textContent);
 
 const PARTS = [
   ["compare", "Side by side"], ["answer", "Answer"], ["systems", "Systems"], ["wasted", "Wasted tokens"], ["search", "Search"], ["lineage", "Lineage"],
-  ["deltas", "Deltas"], ["answers", "Answers"], ["cost", "Cost"], ["settings", "Repeat"],
+  ["deltas", "Deltas"], ["answers", "Answers"], ["cost", "Cost"], ["settings", "Settings"],
 ];
 
 function drawPage() {
@@ -26,7 +25,7 @@ function drawPage() {
     h("span", { class: "brand" }, logo(), "Whetstone"), h("nav", { "aria-label": "Parts of the page" }, links),
     h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark", on: { click: otherTheme } }, "◐")));
   const made = new Date(DATA.made);
-  const footer = h("footer", {}, DATA.live_url ? "Live: this page follows the run. " : "", `Made ${made.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })} by orchestrator report; nothing in this page is loaded from a network.`);
+  const footer = h("footer", {}, `Made ${made.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })} by orchestrator report; nothing in this page is loaded from a network.`);
   replaceKept(document.getElementById("page"), [bar, h("main", {}, parts, footer)]);
   follow(links, parts);
 }
@@ -69,30 +68,5 @@ dark.addEventListener("change", applyTheme);
 addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
 addEventListener("afterprint", applyTheme);
 
-// A live page asks again some seconds after it has got an answer, and seldom where answers take long.
-async function refresh(tag) {
-  const began = performance.now();
-  let [next, failed] = [tag, false];
-  try {
-    const reply = await fetch(DATA.live_url, { cache: "no-cache", credentials: "same-origin" });
-    if (!reply.ok) throw new Error(reply.statusText);
-    next = reply.headers.get("ETag");
-    if (next !== tag && !getSelection().isCollapsed) next = tag; // nothing moves while text is selected
-    else if (next !== tag) {
-      const fresh = await reply.json();
-      DATA = { ...DATA, ...fresh };
-      unpacked.clear();
-      const top = scrollY;
-      drawPage();
-      scrollTo({ top, behavior: "instant" });
-    }
-  } catch {
-    failed = true;
-  }
-  const isOver = !failed && DATA.runs.every((run) => run.digest.state === "finished");
-  if (!isOver) setTimeout(refresh, Math.max(LEAST_WAIT_MS, 5 * (performance.now() - began)), next);
-}
-
 applyTheme();
 drawPage();
-if (DATA.live_url) setTimeout(refresh, LEAST_WAIT_MS, null);

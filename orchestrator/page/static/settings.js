@@ -23,10 +23,9 @@ function settingsSection(run) {
   const servers = run.servers.map((server, i) => h("details", {},
     h("summary", {}, `Server${run.servers.length > 1 ? ` ${i + 1}` : ""}: ${[server.engine, server.version, server.model_path].filter(Boolean).join(", ")}`),
     pairs(Object.entries(server).filter(([, value]) => value !== "").map(([name, value]) => [name.replaceAll("_", " "), String(value)]))));
-  return section("settings", run.commands.length > 1 ? "To use it and to repeat it" : "To repeat it", "The same settings, questions, server and versions give the same run; the same code has the same short hash.",
+  return section("settings", "Settings", "The same settings, questions, server and versions give the same run; the same code has the same short hash.",
     h("div", { class: "grid two", style: { alignItems: "start" } }, redrawn(draw),
-      h("div", { class: "card" }, h("h3", {}, "Commands, questions, versions, server"),
-        run.commands.map(([what, command]) => [h("p", { class: "small muted what" }, what), h("pre", { class: "command" }, command)]),
+      h("div", { class: "card" }, h("h3", {}, "Questions, versions, server"),
         pairs(facts), servers)));
 }
 // A name may break after an underscore.

@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 from flower_process import Flower, cpu_worker, eventually, failing_score, parked_run
-from page_reader import ReadPage
 
 from tasks.store.address import queues_url, store_url
 from tasks.store.client import connect
@@ -82,45 +81,6 @@ def test_a_page_runs_only_scripts_of_its_own(scene: Scene, path: str) -> None:
         scripts = re.findall(r"<script\b[^>]*>", page.text)
         assert all(" src=" in script or f'nonce="{nonce[1]}"' in script for script in scripts)
         assert not re.search(r"\son\w+=|javascript:", page.text)
-
-
-@pytest.mark.parametrize("path", ["/run/report/second", "/api/run/report/second"])
-def test_the_page_of_a_run_is_for_those_who_have_the_password(scene: Scene, path: str) -> None:
-    assert scene.flower.stranger.get(path).status_code == 401
-
-
-def test_a_run_has_a_page_that_follows_it(scene: Scene) -> None:
-    # Given the page of a parked run, which the list of runs links
-    assert 'href="/run/report/second"' in scene.flower.client.get("/runs").text
-    reply = scene.flower.client.get("/run/report/second")
-    page = ReadPage.of(reply.text)
-    # Then its script has the nonce of the reply, and its data say where newer ones are
-    nonce = re.search(r"'nonce-([\w-]+)'", reply.headers["Content-Security-Policy"])
-    assert nonce and [a.get("nonce") for tag, a in page.elements if tag == "script"] == [None, nonce[1]]
-    assert page.data["live_url"] == "/api/run/report/second"
-    assert page.runs[0]["digest"]["run"] == "second"
-    # And they are sent again only when a file of the run has changed
-    first = scene.flower.client.get("/api/run/report/second")
-    assert first.json()["runs"] == page.runs
-    unchanged = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
-    assert (unchanged.status_code, unchanged.content) == (304, b"")
-    (scene.outputs / "second" / "usage.json").write_text('{"requests": 8}')
-    again = scene.flower.client.get("/api/run/report/second", headers={"If-None-Match": first.headers["ETag"]})
-    assert again.status_code == 200 and again.json()["runs"][0]["digest"]["calls"] == 8
-    (scene.outputs / "second" / "usage.json").unlink()
-
-
-def test_a_run_without_a_readable_folder_has_no_page(scene: Scene) -> None:
-    for run in ("distant", "unknown"):
-        assert scene.flower.client.get(f"/run/report/{run}").status_code == 404
-        assert scene.flower.client.get(f"/api/run/report/{run}").status_code == 404
-    assert 'href="/run/report/distant"' not in scene.flower.client.get("/runs").text
-    history = scene.outputs / "second" / "evolution_tree.json"
-    history.write_text("{")
-    for path in ("/run/report/second", "/api/run/report/second"):
-        refused = scene.flower.client.get(path)
-        assert refused.status_code == 409 and "evolution_tree.json cannot be read" in refused.text
-    history.unlink()
 
 
 def test_forged_events_leave_the_pages_as_they_were(scene: Scene, valkey_url: str) -> None:

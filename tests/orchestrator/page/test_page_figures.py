@@ -53,24 +53,6 @@ def test_the_answer_is_that_of_the_test_set(page: ReadPage, finished_run: Path) 
     assert (digest["winner"], digest["test_uses"]) == (report["winner"], report["test_uses"])
 
 
-def test_the_rival_is_the_one_of_the_conclusion_or_the_best(page: ReadPage, finished_run: Path) -> None:
-    [run] = page.runs
-    digest, report = run["digest"], read(finished_run, "report.json")
-    tested = [rival for rival in report["rivals"] if rival["test"] is not None]
-    named = report["conclusion"]["rival"] or max(tested, key=lambda one: one["test"]["fitness"])["name"]
-    [rival] = [one for one in tested if one["name"] == named]
-    assert (digest["rival"], digest["rival_kind"], digest["rival_prompt"]) == (
-        named,
-        rival["kind"],
-        rival["system_prompt"],
-    )
-    assert (digest["rival_tokens"], digest["rival_right"], digest["rival_questions"]) == (
-        rival["test"]["mean_tokens"],
-        rival["test"]["correct"],
-        rival["test"]["n"],
-    )
-
-
 def test_what_it_took_is_summed_over_the_history(page: ReadPage, finished_run: Path) -> None:
     [run] = page.runs
     digest, history = run["digest"], lines(finished_run, "history.jsonl")
@@ -102,14 +84,6 @@ def test_each_individual_has_its_deltas_and_its_scratchpad(page: ReadPage, finis
         for name in ("fitness", "mean_tokens", "correctness"):
             assert one[name] == pytest.approx(line[name], abs=1e-6)
         assert one["target"] == line["target"] and one["generation"] == line["generation"]
-
-
-def test_each_edge_is_one_of_the_tree(page: ReadPage, finished_run: Path) -> None:
-    [run] = page.runs
-    names, tree = [one["name"] for one in records(run["individuals"])], read(finished_run, "evolution_tree.json")
-    kinds = ["parent", "mutation", "next"]
-    shown = {(names[start], names[end], kinds[kind]) for start, end, kind in run["descent"]}
-    assert shown == {(e["from"], e["to"], e["kind"]) for e in tree["edges"] if e["to"] in names}
 
 
 def test_the_systems_are_those_of_the_report_and_the_front_is_theirs(page: ReadPage, finished_run: Path) -> None:
@@ -168,33 +142,3 @@ def test_clusters_deltas_settings_and_versions_are_those_of_the_folder(page: Rea
     [server] = read(finished_run, "servers.json")["servers"]
     assert run["servers"] == [server | {"arguments": " ".join(server.get("arguments", []))}]
     assert run["questions"] == {"training": 4, "validation": 10, "test": 8}
-
-
-def test_the_comparisons_and_the_conclusion_are_those_of_the_report(page: ReadPage, finished_run: Path) -> None:
-    [run] = page.runs
-    report, history = read(finished_run, "report.json"), lines(finished_run, "history.jsonl")
-    assert (run["comparisons"], run["conclusion"]) == (report["comparisons"], report["conclusion"])
-    assert (run["start"], run["choices"]) == (report["start"], report["choices"])
-    assert [system["against_plain"] for system in run["systems"]] == [
-        one["against_plain"] for one in (*report["systems"], *report["rivals"])
-    ]
-    assert run["answered"] == history[-1]["answered"] and run["failures"] == run["settings_changes"] == []
-    assert run["digest"]["cost_usd"] == read(finished_run, "usage.json").get("cost_usd")
-    assert run["digest"]["individuals"] == len(lines(finished_run, "individuals.jsonl"))
-
-
-def test_no_other_part_is_on_the_page(page: ReadPage) -> None:
-    """A new part needs a test here, and where it is seen one in test_seen_figures.py."""
-    [run] = page.runs
-    assert set(run) == {
-        "digest", "usage", "failures", "questions", "settings", "settings_changes", "commands", "forked_from",
-        "versions", "servers", "answered", "conclusion", "start", "choices", "comparisons", "systems", "clusters",
-        "cluster_ids", "best_deltas", "generations", "individuals", "descent", "calls", "answers",
-    }  # fmt: skip
-    assert {name for one in run["systems"] for name in one} == {
-        "name", "kind", "prompt", "deltas", "stopped_after", "validation", "test", "against_plain", "is_winner",
-    }  # fmt: skip
-    assert set(run["generations"][0]) == {
-        "generation", "best", "mean", "best_ever", "tokens_of_best", "mean_tokens", "fewest_tokens", "evaluations",
-        "seconds", "tokens", "calls", "cost_usd", "settings_changed",
-    }  # fmt: skip
