@@ -93,9 +93,8 @@ menuconfig:      ## edit .config in a menu (CONFIG=FILE); also guiconfig, olddef
 menuconfig guiconfig olddefconfig savedefconfig: $(STAMP)
 	@$(BIN)/python -m orchestrator.settings $@ --config $(CONFIG)
 
-# Without the modules that benchmarks import, the server that they start, judge.py, which needs labelled answers,
-# start_rule.py and winner_rule.py, which need finished runs, and soak.py, which takes an hour.
-BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py %/start_rule.py %/winner_rule.py,$(shell grep -l '^if __name__' benchmarks/*.py))
+# Without the server that they start, judge.py, which needs labelled answers, and soak.py, which takes an hour.
+BENCHMARKS = $(filter-out %/judge.py %/soak.py %/simulated_target.py,$(shell grep -l '^if __name__' benchmarks/*.py))
 
 bench: models    ## run the benchmarks; results in benchmarks/results
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

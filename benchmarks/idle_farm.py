@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from celery import Celery, chain, chord
 
+from orchestrator.farm.producer import new_id
 from tasks.models import Clusters, Endpoint, Fitness, Judge, Reflector, Run, Sampling, Target
-from tasks.plan import Candidate, Merge
-from tasks.queues import QueueName
+from tasks.plan import Candidate, Merge, Plan, stage_refs
+from tasks.queues import STAGE_TASKS, QueueName, queue_of
 from tasks.store.address import ENVIRONMENT_VARIABLE
 from workers.embedded import valkey
 from workers.health import worker_answers
 from workers.processes.process import ChildProcess, Command
 from workers.queues import MODULES_VARIABLE, worker_command, worker_environment
 
+BARE = "bare"  # in the ids of chords of Celery alone, so that their counters can be told from the farm's
 RUN = Run(
     "bench", 1,
     Target("m", "embedded", "resident", "", "", "", "cpu", "auto", 1, 1, 1, "", "", Sampling(1, 0, 1, 1)),
@@ -88,6 +91,19 @@ def idle_farm(crews: Mapping[str, Crew], modules: str) -> Iterator[IdleFarm]:
                 process.stop(5)
             server.stop(5)
             valkey.remove_socket(folder)
+
+
+def bare_chord(app: Celery, plan: Plan) -> None:
+    """The same tasks on the same queues with the same arguments, on Celery alone: send them, and wait for their end."""
+    chains = []
+    for candidate in plan.candidates:
+        arguments = [("bench", plan.name, candidate.index, step.phase, 1) for step in stage_refs(candidate)]
+        names = [f"{queue_of(STAGE_TASKS[s.stage])}.bare_{s.stage}" for s in stage_refs(candidate)]
+        chains.append(chain(*(app.signature(n, args=a, immutable=True) for n, a in zip(names, arguments, strict=True))))
+    body = app.signature("cpu.bare_gather", args=("bench", plan.name, 1), immutable=True)
+    result = chord(chains, body, app=app, task_id=new_id(BARE)).apply_async(task_id=new_id(BARE))
+    result.get(timeout=120)
+    result.forget()
 
 
 def _path() -> list[str]:

@@ -1,26 +1,34 @@
-"""Tasks that do nothing: the farm's stages with empty work, and the same as bare Celery tasks."""
+"""The farm's stages without work, and the same as bare Celery tasks.
+
+With WHETSTONE_SCALE a stage waits as long as the real one would take, divided by that number.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 from celery import shared_task
+from stage_times import SECONDS
 
 from tasks import context
 from tasks.plan import Phase, StageName
 from tasks.queues import STAGE_TASKS, queue_of
 from tasks.stage import Stage, StageTask, run_stage
 
+SCALE = float(os.environ.get("WHETSTONE_SCALE", "inf"))
 SCORE = {"fitness": 0.5, "shortness": 0.5, "correctness": 0.5, "mean_tokens": 1.0}
 
 
 def _define(stage: StageName, task: str) -> None:
-    def nothing(at_work: Stage) -> dict[str, Any]:
+    def wait(at_work: Stage) -> dict[str, Any]:
+        time.sleep(SECONDS[stage] / SCALE)  # the time that is simulated
         return {**SCORE, "generated": 1, "delta": 1.0, "scratchpad": ""}
 
     @shared_task(name=task, base=StageTask)
     def of_the_farm(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:
-        run_stage(stage, (run, plan, index, phase, attempt), nothing)
+        run_stage(stage, (run, plan, index, phase, attempt), wait)
 
     @shared_task(name=f"{queue_of(task)}.bare_{stage}", ignore_result=True)
     def bare(run: str, plan: str, index: int, phase: Phase, attempt: int) -> None:

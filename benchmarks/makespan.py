@@ -90,7 +90,7 @@ def measure(workers: int, scale: float, rounds: int) -> list[dict[str, Any]]:
     """Each mix of children on so many gpu workers; seconds as in life."""
     os.environ["WHETSTONE_SCALE"] = str(scale)
     crews = {f"gpu{n}": Crew("gpu") for n in range(workers)}
-    with idle_farm({**crews, "openai": Crew("openai", API_THREADS), "cpu": Crew("cpu")}, "waiting_tasks") as farm:
+    with idle_farm({**crews, "openai": Crew("openai", API_THREADS), "cpu": Crew("cpu")}, "idle_tasks") as farm:
         app, store = make_sender(farm.url), Store(connect(store_url(farm.url)))
         store.put_run(RUN)
         connection = FarmConnection(app, connect(queues_url(farm.url)), store, False, lambda: None)

@@ -11,9 +11,8 @@ import statistics
 import sys
 import time
 
-from bare import bare_chord
 from figures import table, write
-from idle_farm import RUN, Crew, candidates, idle_farm
+from idle_farm import RUN, Crew, bare_chord, candidates, idle_farm
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator

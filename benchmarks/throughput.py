@@ -14,9 +14,8 @@ import time
 from collections.abc import Sequence
 
 import redis
-from bare import BARE, bare_chord
 from figures import table, write
-from idle_farm import RUN, Crew, IdleFarm, candidates, idle_farm
+from idle_farm import BARE, RUN, Crew, IdleFarm, bare_chord, candidates, idle_farm
 
 from orchestrator.dispatch.dispatcher import Dispatcher, WaitLimits
 from orchestrator.dispatch.evaluator import FarmEvaluator

@@ -15,7 +15,7 @@ MODULES_VARIABLE = "WHETSTONE_MODULES"  # replaces the queue's modules, separate
 # Tasks of the gpu and openai queues only wait for a server: threads.  Those of the cpu queue compute: processes.
 POOLS: Mapping[QueueName, Literal["threads", "prefork"]] = {"gpu": "threads", "openai": "threads", "cpu": "prefork"}
 
-# How the threads of a parallel loop wait for each other (benchmarks/threads.py).  Threads that spin starve those that
+# How the threads of a parallel loop wait for each other.  Threads that spin starve those that
 # they wait for as soon as another process needs a core.  Threads that sleep at once are woken five hundred times in a
 # step of the embedded target, which then takes twice as long.  So, where OpenMP is gcc's, they spin for a few
 # microseconds and then sleep.

@@ -53,7 +53,6 @@ from tasks.store.store import Store
 Store.forget_plans = lambda *_: None
 sys.exit(main())
 """
-IMAGE = HERE.parent.parent / "docs" / "images" / "gpu_farm.png"
 
 
 class Cut(Exception):
@@ -82,7 +81,6 @@ def main() -> int:
     parser.add_argument("--judge", default=common.RULE_JUDGE, help="of all runs; see above")
     parser.add_argument("--set", action="append", default=[], help="a further setting of the runs, as NAME=VALUE")
     parser.add_argument("--result", default="farm", help="written to benchmarks/results/gpu_RESULT.json")
-    parser.add_argument("--image", type=Path, default=IMAGE)
     options = parser.parse_args()
     common.refuse_misfit(common.judge_of(options), options.data, options.rows)
     options.folder = common.fresh(options.folder)
@@ -255,14 +253,11 @@ def cell(value: float | None) -> str:
 
 
 def report(options: argparse.Namespace, version: str, found: list[dict[str, Any]]) -> None:
-    from benchmarks.gpu.chart import draw
-
     names = ("slots", "seconds", "requests", "tokens_a_second", "direct_tokens_a_second", "rate", "share")
     names = (*names, "share_of_run", "mean_in_flight")
     rows = [[cell(f[n]) for n in names] for f in found]
     print(common.table([name.replace("_", " ") for name in names], rows), flush=True)
     print(f"wanted with slots tuned: share {WANTED_SHARE:g}, rate {WANTED_RATE:g}", flush=True)
-    draw(found, options.image)
     kept = [{name: value for name, value in run.items() if name != "samples"} for run in found]
     common.write(
         options.result, options, version,
