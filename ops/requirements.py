@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PROJECT = "whetstone"
+PROJECT = "whetstone-farm"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the folders of this clone that containers use, and each secret that is missing; what is there stays.
-# `docker compose up` runs it in its first container, as root; `make secrets` runs it on this machine.
-#   OPENAI_API_KEY=sk-... make secrets     stores your key; without one, rules answer in place of a language model
+# `docker compose up` runs it in its first container, as root; a user may run it before.
+#   OPENAI_API_KEY=sk-... ops/secrets.sh     stores your key; without one, rules answer in place of a language model
 set -eu
 cd "$(dirname "$0")/.."
 umask 022

@@ -194,7 +194,7 @@ def _import_pyarrow(path: Path) -> Any:
             importlib.import_module(part)
         return importlib.import_module("pyarrow")
     except ImportError:
-        raise DatasetError(f"{path}: reading it needs pyarrow: pip install 'whetstone[data]'") from None
+        raise DatasetError(f"{path}: reading it needs pyarrow: pip install '.[data]'") from None
 
 
 def _is_financebench(path: Path) -> bool:

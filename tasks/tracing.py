@@ -178,7 +178,7 @@ def _make_provider() -> TracerProvider | None:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), schedule_delay_millis=delay))
         return provider
     except ImportError:
-        log.warning("no traces: OpenTelemetry is not installed; pip install 'whetstone[otel]'")
+        log.warning("no traces: OpenTelemetry is not installed; pip install '.[otel]'")
     except Exception as error:  # whatever it raises for a variable that it cannot read
         log.warning("no traces: %s: %s", type(error).__name__, error)
     return None

@@ -100,6 +100,6 @@ def _frame(rows: Sequence[Row], index: str, columns: Sequence[str] = ()) -> pd.D
     try:
         import pandas
     except ImportError:
-        raise ImportError("data frames need pandas: pip install 'whetstone[pandas]'") from None
+        raise ImportError("data frames need pandas: pip install '.[pandas]'") from None
     frame = pandas.DataFrame(list(rows), columns=None if rows else [index, *columns])
     return frame.set_index(index)

@@ -15,7 +15,7 @@ ANSWER_S = 2.0  # the longest wait for the answers of all
 
 def start_hint(queue: str) -> str:
     """How to get a worker of a queue that has none, in words."""
-    in_containers = "in containers see `docker compose ps --all`, and COMPOSE_PROFILES in .env"
+    in_containers = "in containers see `docker compose ps --all`"
     return f"start one with `python -m workers {queue}`; {in_containers}"
 
 

@@ -31,5 +31,5 @@ def _make(name: str) -> Tracker:
     try:
         made: Tracker = getattr(importlib.import_module(module), kind)()
     except ImportError as error:
-        raise TrackerMissing(f"{name} cannot be used ({error}); pip install 'whetstone[{name}]'") from None
+        raise TrackerMissing(f"{name} cannot be used ({error}); pip install '.[{name}]'") from None
     return made

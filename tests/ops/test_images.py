@@ -1,16 +1,13 @@
-"""The images copy every module that they run, and name modules that exist."""
+"""The images copy every module that they run."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
-import itertools
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[2]
 FARM = (ROOT / "ops" / "farm" / "Dockerfile").read_text()
@@ -44,25 +41,3 @@ def test_an_image_that_builds_the_wheel_copies_the_files_that_it_includes(image:
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     lines = re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / "ops" / image / "Dockerfile").read_text(), re.MULTILINE)
     assert set(included) <= {name for line in lines for name in line.split()}
-
-
-@pytest.mark.parametrize(
-    "path", ["docker-compose.yml", "ops/k8s/workers.yaml", "ops/k8s/gpu.yaml", "ops/k8s/metrics.yaml"]
-)
-def test_commands_name_modules_that_exist(path: str) -> None:
-    """Every `python -m MODULE`, in whatever list it is written."""
-    names: set[str] = set()
-
-    def collect(node: object) -> None:
-        if isinstance(node, dict):
-            for value in node.values():
-                collect(value)
-        elif isinstance(node, list):
-            names.update(str(b) for a, b in itertools.pairwise(node) if a == "-m")
-            for value in node:
-                collect(value)
-
-    for document in yaml.safe_load_all((ROOT / path).read_text()):
-        collect(document)
-    assert names
-    assert [name for name in names if importlib.util.find_spec(name) is None] == []

@@ -1,4 +1,4 @@
-"""`make secrets` makes what is missing, once, and nothing that others can read or guess."""
+"""ops/secrets.sh makes what is missing, once, and nothing that others can read or guess."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "ops" / "secrets.sh"
-PROFILES = "COMPOSE_PROFILES=cpu\n"
+PROFILES = "COMPOSE_PROFILES=gpu\n"
 
 
 @pytest.fixture

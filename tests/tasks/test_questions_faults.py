@@ -127,7 +127,7 @@ def test_a_parquet_file_with_two_columns_of_one_name_or_a_text_that_is_not_utf8_
 def test_without_pyarrow_a_parquet_file_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "q.parquet").write_bytes(b"PAR1")
-    assert "pip install 'whetstone[data]'" in faults(tmp_path / "q.parquet")
+    assert "pip install '.[data]'" in faults(tmp_path / "q.parquet")
 
 
 def test_pyarrow_is_imported_only_for_its_own_files(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The GPU of a gpu worker: no other worker of this host uses it while the worker or its server runs.
 
 A claim is a lock on a file.  The kernel releases it when the last process that holds it has ended, in whatever way.
-The server holds it too, so a GPU becomes free only when its memory does.
+The server holds it too, so a GPU becomes free only when its memory does.  Containers of one host share the locks by a
+volume, which WHETSTONE_GPU_LOCKS names.
 
 WHETSTONE_GPU names the GPU by its number in nvidia-smi.  Without it a worker takes the first free one, of those in
 CUDA_VISIBLE_DEVICES where that is set.  "shared" claims none: the user then makes sure that the memory suffices.
@@ -22,6 +23,7 @@ from tasks.private import private_folder, runtime_folder
 
 GPU_VARIABLE = "WHETSTONE_GPU"
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+LOCKS_VARIABLE = "WHETSTONE_GPU_LOCKS"  # the folder of the locks
 SHARED = "shared"
 RELEASE_S = 15.0  # how long the server of a killed worker may still hold its GPU
 PAUSE_S = 0.2
@@ -127,7 +129,8 @@ def claim_own(environment: Mapping[str, str], cancelled: threading.Event) -> Cla
         sleep=tenacity.sleep_using_event(cancelled),
         reraise=True,
     )
-    return retrying(claim, eligible(available_gpus(), environment))
+    folder = environment.get(LOCKS_VARIABLE)
+    return retrying(claim, eligible(available_gpus(), environment), Path(folder) if folder else None)
 
 
 def claim(gpus: Sequence[Gpu], folder: Path | None = None) -> Claim:

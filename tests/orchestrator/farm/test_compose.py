@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def clone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone after `make secrets`, as the working directory."""
+    """A clone after ops/secrets.sh, as the working directory."""
     folder = tmp_path_factory.mktemp("c") / "a clone é"
     shutil.copytree(ROOT / "ops", folder / "ops")
     shutil.copytree(ROOT / "configs", folder / "configs")

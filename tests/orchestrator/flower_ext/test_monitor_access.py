@@ -42,7 +42,8 @@ def test_what_lets_nobody_in_is_told_without_telling_the_password(given: dict[st
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "FLOWER_BASIC_AUTH"),
+        ({"FLOWER_BASIC_AUTH": "ann:longenough"}, "no farm is up"),
+        ({"FLOWER_BASIC_AUTH": "admin"}, "FLOWER_BASIC_AUTH"),
         (
             {"FLOWER_BASIC_AUTH": "ann:longenough", "WHETSTONE_REDIS_URL": "http://x"},
             "WHETSTONE_REDIS_URL: not a redis",

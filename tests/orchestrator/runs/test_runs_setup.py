@@ -146,7 +146,7 @@ def test_parquet_without_pyarrow_says_what_to_install(settle: Settle, monkeypatc
     settings = settle("PAR1", name="q.parquet")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     [line] = problems(settings)
-    assert line.startswith("CONFIG_DATA_PATH: ") and "pip install 'whetstone[data]'" in line
+    assert line.startswith("CONFIG_DATA_PATH: ") and "pip install '.[data]'" in line
 
 
 def test_exact_numbers_need_golds_with_a_number(settle: Settle) -> None:

@@ -66,4 +66,4 @@ def test_a_tracker_that_is_not_installed_is_refused_with_how_to_install_it(monke
     with pytest.raises(TrackerMissing) as refused:
         make_trackers(["wandb"])
     assert str(refused.value).startswith("wandb cannot be used (")
-    assert str(refused.value).endswith("); pip install 'whetstone[wandb]'")
+    assert str(refused.value).endswith("); pip install '.[wandb]'")

@@ -1,4 +1,4 @@
-"""MLflow's own store, a SQLite file, on what a run has sent: `make trackers`."""
+"""MLflow's own store, a SQLite file, on what a run has sent."""
 
 from __future__ import annotations
 

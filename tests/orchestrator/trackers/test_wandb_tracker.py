@@ -1,4 +1,4 @@
-"""W&B offline: the files that `wandb sync` would send, read with W&B's protocol buffers: `make trackers`."""
+"""W&B offline: the files that `wandb sync` would send, read with W&B's protocol buffers."""
 
 from __future__ import annotations
 
