@@ -1,7 +1,7 @@
 """The limits of what comes from outside: one table, with units.
 
 A limit is checked where the data enter, and what is beyond it is refused with a message that names the limit.  They are
-far above what a run needs, and far below what would exhaust a process.  docs/limits.md lists them.
+far above what a run needs, and far below what would exhaust a process.
 """
 
 from __future__ import annotations

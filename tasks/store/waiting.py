@@ -103,7 +103,7 @@ class Waiting(Retry):
         report: Callable[[str], None] = log.warning,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        # redis-py fails on a Unix socket once it counts more tries than this (docs/upstream.md); the time is our limit.
+        # redis-py fails on a Unix socket once it counts more tries than this; the time is our limit.
         super().__init__(NoBackoff(), retries=sys.maxsize)
         self.limit_s, self.report, self._check = limit_s, report, check
         self.make_room: Callable[[], object] = lambda: None

@@ -107,7 +107,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def misread_by_xgrammar(folder: str) -> bool:
-    """Whether xgrammar takes the tokens of a byte-level vocabulary for plain text (docs/upstream.md)."""
+    """Whether xgrammar takes the tokens of a byte-level vocabulary for plain text."""
     decoder = json.loads((Path(folder) / "tokenizer.json").read_text(encoding="utf-8"))["decoder"]
     kinds = {step["type"] for step in decoder.get("decoders", [decoder])}
     return {"ByteFallback", "ByteLevel"} <= kinds

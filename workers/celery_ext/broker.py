@@ -31,8 +31,7 @@ from workers.celery_ext.unacked import NotRecorded, QoS
 logger = get_logger(__name__)
 
 CHECK_EVERY_S = 5
-# Nothing is sent again: kombu connects anew.  With 0 tries redis-py fails with an AttributeError on a Unix socket
-# (docs/upstream.md).
+# Nothing is sent again: kombu connects anew.  With 0 tries redis-py fails with an AttributeError on a Unix socket.
 ONE_TRY = Retry(NoBackoff(), sys.maxsize, supported_errors=())
 
 
